@@ -7,8 +7,8 @@
 mod answering;
 
 use crate::clients::ClientEntry;
-use crate::commands::Job;
 use crate::commands::table::{self, Run};
+use crate::commands::{Job, JobReply};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
@@ -265,12 +265,27 @@ impl Conversation {
         self.client.is_resp3
     }
 
-    /// Takes the reply of a job.
-    pub fn job_done(&mut self, reply: &[u8]) {
+    /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
+    /// mark to pass to [`Conversation::acknowledged`].
+    pub fn job_done(&mut self, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
-        self.replies.buffer().extend_from_slice(reply);
-        self.seal_local(from);
+        self.replies.buffer().extend_from_slice(&reply.bytes);
+        match reply.ticket {
+            Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
+                let replies = usize::from(!reply.bytes.is_empty());
+                Some((ticket, self.replies.seal_parked(replies)))
+            }
+            // The transaction of a silent client has no reply already.
+            Some(_) => {
+                self.replies.seal_free();
+                None
+            }
+            None => {
+                self.seal_local(from);
+                None
+            }
+        }
     }
 
     /// Runs what the client has sent, a turn's worth.

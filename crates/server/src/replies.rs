@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((replies.ready(), replies.unsent(), replies.parked()), (&b""[..], 0, 0));
     }
 
-    /// A client that wants no replies is held back by what waits, and costs nothing once it is done.
+    /// A client that wants no replies is held back by what waits, and leaves nothing behind.
     #[test]
     fn silent_transactions_leave_nothing_behind() {
         let mut replies = Replies::default();

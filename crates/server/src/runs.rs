@@ -1,5 +1,7 @@
 //! Runs: consecutive commands of a client as one transaction.
 
+mod patient;
+
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
@@ -7,8 +9,9 @@ use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::Arguments;
-use crate::shared::{Opened, Shared};
+use crate::shared::Shared;
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
+use patient::PatientRun;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -160,8 +163,8 @@ impl RunQueue {
         self.first..if is_apart { self.first + 1 } else { self.requests.len() }
     }
 
-    /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command. The
-    /// commands behind it are run once it has its reply.
+    /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
+    /// The commands behind it are run once it has its reply.
     pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
         let part = self.first..if self.is_exec { self.requests.len() } else { self.first + 1 };
         let taken = std::mem::take(&mut self.requests);
@@ -182,7 +185,7 @@ impl RunQueue {
         };
         (self.requests, self.first) = (rest, 0);
         self.finish(0);
-        Job::new(move |shared, reply| run.run(shared, reply))
+        Job::transaction(move |shared, reply| run.run(shared, reply))
     }
 
     /// The ticket of what was executed, and how many replies depend on it.
@@ -341,75 +344,6 @@ impl From<Abort> for Ended {
     }
 }
 
-/// A transaction that an executor runs, with retries and waiting, until it is acknowledged.
-struct PatientRun {
-    requests: Vec<Request>,
-    is_exec: bool,
-    is_silent: bool,
-    /// It has met conflicts, and is no large transaction.
-    has_starved: bool,
-    database: u32,
-}
-
-/// Counts the patient runs that are under way.
-struct Underway<'a>(&'a Shared);
-
-impl Drop for Underway<'_> {
-    fn drop(&mut self) {
-        self.0.patient.fetch_sub(1, Relaxed);
-    }
-}
-
-impl PatientRun {
-    fn run(&self, shared: &Shared, reply: &mut Reply<'_>) {
-        let position = reply.position();
-        let counters = &shared.counters;
-        let counter = if self.has_starved { &counters.alone } else { &counters.large };
-        counter.fetch_add(1, Relaxed);
-        shared.patient.fetch_add(1, Relaxed);
-        let underway = Underway(shared);
-        let result = self.submit(shared, reply);
-        drop(underway);
-        if let Err(text) = result {
-            reply.truncate(position);
-            let replies = if self.is_exec { 1 } else { self.requests.len() };
-            (0..replies).for_each(|_| reply.error(&text));
-        }
-        if self.is_silent {
-            reply.truncate(position);
-        }
-    }
-
-    fn submit(&self, shared: &Shared, reply: &mut Reply<'_>) -> Result<(), String> {
-        let (effects, mut failed) = (RefCell::default(), Vec::new());
-        let context = Context { is_patient: true, ..context(shared, &effects) };
-        let position = reply.position();
-        let Opened { database, .. } = shared.opened.get().expect("it was tried before");
-        let mut session = database.session().map_err(|error| failure(shared, error))?;
-        let submitted = session.try_submit(|tx| {
-            reply.truncate(position);
-            effects.borrow_mut().clear();
-            failed.clear();
-            // It may have waited for long.
-            let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let Self { database, requests, is_exec, .. } = self;
-            let (database, is_exec) = (*database, *is_exec);
-            let commands = Commands { database, requests, input: &[], is_exec };
-            run_all(tx, context, &commands, reply, &mut failed)
-        });
-        let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
-        drop(session);
-        if ticket.wait().is_err() {
-            let cause = shared.log_failure().unwrap_or_else(|| "unknown".to_string());
-            shared.stop_for_log(&cause);
-            return Err(OUTCOME_UNKNOWN.to_string());
-        }
-        result.map_err(|ended| ended.text())?;
-        count(shared, &self.requests, &effects.borrow(), &mut failed);
-        Ok(())
-    }
-}
-
 /// What is replied for a transaction whose record may be on disk or not.
 pub const OUTCOME_UNKNOWN: &str = "OUTCOMEUNKNOWN the log failed before this was durable: after \
                                    the restart it is there whole or not at all";
@@ -449,10 +383,10 @@ struct Commands<'a> {
     is_exec: bool,
 }
 
-/// Runs requests one after the other, and returns how many. Requests that do not belong together end
-/// where there is no room for replies, or where the loop would be held up; if that is at the first
-/// one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own command
-/// alone.
+/// Runs requests one after the other, and returns how many. Requests that do not belong together
+/// end where there is no room for replies, or where the loop would be held up; if that is at the
+/// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
+/// command alone.
 fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,

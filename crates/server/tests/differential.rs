@@ -219,8 +219,8 @@ fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
     }
 }
 
-/// Commands of which an argument may be wrong and the type of a key as well: Redis tells of the key,
-/// and this server of the argument.
+/// Commands of which an argument may be wrong and the type of a key as well: Redis tells of the
+/// key, and this server of the argument.
 const TWO_ERRORS: &[&str] = &["ZINTERCARD", "ZUNION"];
 
 fn is_one_of_two_errors(words: &[String], ours: &Said, theirs: &Said) -> bool {

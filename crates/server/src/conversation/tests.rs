@@ -56,7 +56,9 @@ impl House {
             }
             if let Some(job) = conversation.take_job() {
                 let reply = job.run(&self.shared, conversation.is_resp3());
-                conversation.job_done(&reply);
+                if let Some((ticket, mark)) = conversation.job_done(reply) {
+                    self.queue.push(ticket, (number, mark));
+                }
             } else if next == Next::Wait {
                 return;
             }

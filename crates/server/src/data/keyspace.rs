@@ -22,8 +22,8 @@ pub const LONGEST_STRING: usize = (16 << 20) - LONGEST_KEY - 64;
 /// What an access takes beside the bytes of its key and its value, about.
 const ACCESS_BYTES: usize = 24;
 
-/// A change in a transaction is copied as often: by itself, merged with those before it, and the row
-/// that results.
+/// A change in a transaction is copied as often: by itself, merged with those before it, and the
+/// row that results.
 const COPIES_OF_A_CHANGE: usize = 3;
 
 /// Most bytes that a transaction copies on an event loop: with more it goes to another thread.
@@ -230,8 +230,8 @@ impl<'t> Keyspace<'t> {
         Head::from_word(word).ok_or(Abort::Conflict)
     }
 
-    /// Counts bytes that are copied; an error beyond what the transaction may. Each command looks its
-    /// keys up before it writes, so it is enough to see to it here.
+    /// An error if the transaction has copied more than it may. Each command looks its keys up
+    /// before it writes, so it is enough to check there.
     fn check_copied(&self) -> Result<(), Abort> {
         match self.context.effects.borrow().copied {
             copied if copied > MOST_COPIED => Err(TOO_MUCH),

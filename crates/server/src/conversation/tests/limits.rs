@@ -122,7 +122,8 @@ fn large_writes_are_jobs() {
     let next = client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
     let job = client.take_job().expect("the large SET is a job");
     assert!(next == Next::Wait && parked.is_empty() && client.is_full());
-    client.job_done(&job.run(&house.shared, false));
+    let parked = client.job_done(job.run(&house.shared, false));
+    parked.into_iter().for_each(|(ticket, mark)| house.queue.push(ticket, (0, mark)));
     assert_eq!(house.say(&mut client, b"STRLEN a\r\n"), "+OK +OK :716800 ");
     assert_eq!(house.say(&mut client, b"STRLEN b\r\nDBSIZE\r\n"), ":1 :2 ");
     let multi = "MULTI\r\nAPPEND a b\r\nINCRBY a 1\r\nSET c 1\r\nEXEC\r\n";
@@ -131,6 +132,28 @@ fn large_writes_are_jobs() {
     assert_eq!(said, format!("+OK +QUEUED +QUEUED +QUEUED *3 :716801 {not_a_number} +OK "));
     let info = house.say(&mut client, b"INFO hyades\r\n");
     assert!(info.contains("runs_alone:0 runs_large:2"), "{info}");
+}
+
+/// The thread of a large write does not wait for the disk: others are run meanwhile, and no reply
+/// leaves before its own is durable.
+#[test]
+fn large_writes_do_not_wait_for_each_other() {
+    let mut house = House::new(true);
+    let (mut client, mut silent) = (house.client(), house.client());
+    let set = request(&format!("SET a {}", "x".repeat(600 << 10)));
+    client.feed(format!("{set}APPEND a y\r\nPING\r\n").as_bytes());
+    house.run(&mut client, 0);
+    silent.feed(format!("CLIENT REPLY OFF\r\n{set}").as_bytes());
+    house.run(&mut silent, 1);
+    assert_eq!((take(&mut client), house.queue.len(), large_runs(&house)), ("".into(), 3, 3));
+    house.write_log();
+    let drained = house.queue.drain(|(number, mark)| match number {
+        0 => client.acknowledged(mark),
+        _ => silent.acknowledged(mark),
+    });
+    drained.unwrap();
+    assert_eq!(take(&mut client), "+OK :614401 +PONG ");
+    assert_eq!((take(&mut silent), silent.is_idle()), ("".into(), true));
 }
 
 #[test]
