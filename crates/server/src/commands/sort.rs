@@ -65,6 +65,7 @@ fn look_up<'t>(
     pattern: &[u8],
     element: &'t [u8],
 ) -> Result<Option<&'t [u8]>, Stop> {
+    space.charge(1)?;
     if pattern == b"#" {
         return Ok(Some(element));
     }

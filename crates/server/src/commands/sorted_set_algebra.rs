@@ -97,6 +97,7 @@ fn combine<'t>(
     // One set at a time: each may be as long as a value can be.
     for (at, key) in keys.iter().enumerate().skip(1) {
         let set = members(space, key)?;
+        space.charge(set.len())?;
         match how {
             ZOperation::Union => {
                 for (score, member) in set {

@@ -242,6 +242,16 @@ impl<'t> Keyspace<'t> {
         }
     }
 
+    /// Counts steps that a command takes beside its accesses, as if each copied a few bytes: what
+    /// arguments multiply is bounded as well.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn charge(&self, steps: usize) -> Result<(), Abort> {
+        self.context.effects.borrow_mut().copied += steps * ACCESS_BYTES;
+        self.check_copied()
+    }
+
     fn count_read_bytes(&self, key: &[u8], body: usize) {
         self.context.effects.borrow_mut().copied += key.len() + ACCESS_BYTES + body;
     }

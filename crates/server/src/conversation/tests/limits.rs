@@ -251,6 +251,12 @@ fn a_command_over_repeated_keys_is_bounded() {
         let said = house.say(&mut client, line.as_bytes());
         assert_eq!(said, format!("{expected}+PONG "), "{command}");
     }
+    house.say(&mut client, request(&format!("RPUSH l{}", " 1".repeat(10_000))).as_bytes());
+    house.say(&mut client, request(&format!("ZADD z{}", " 1 a".repeat(10))).as_bytes());
+    let sort = request(&format!("SORT l BY x{}", " GET #".repeat(400)));
+    assert_eq!(house.say(&mut client, sort.as_bytes()), error);
+    let union = request(&format!("ZUNIONSTORE y 3000 {}", "z ".repeat(3_000).trim_end()));
+    assert_eq!(house.say(&mut client, union.as_bytes()), ":1 ");
 }
 
 /// Removals and changes of the time of expiry are logged too.
