@@ -12,16 +12,18 @@ impl TransactionComponent {
         if !self.data.limits().is_durable {
             return Ok(0);
         }
+        if let Some(poisoned) = self.log.poisoned() {
+            return Err(hyades_wal::Error::from(poisoned).into());
+        }
         self.run_proxy()?;
-        let taken = self.proxy.at_resume_point(&self.log, &self.timestamps, |point, lowest| {
+        self.proxy.at_resume_point(&self.log, &self.timestamps, |point, lowest| {
             self.data.checkpoint(&point)?;
             let truncated = truncate(&self.log, &point.positions)?;
             // Last: until the log is truncated, recovery may begin at the point before.
             self.data.forget_below(lowest)?;
             *self.resume_at.lock().unwrap_or_else(|e| e.into_inner()) = point.positions;
             Ok(truncated)
-        });
-        self.stop_on_error(taken)
+        })
     }
 
     /// Takes a checkpoint if more of the log than the options allow would be applied again.
