@@ -3,7 +3,7 @@
 use crate::data_component::Operation;
 use hyades_wal::{compress, varint};
 
-/// Appends timestamp and vector. `vector` leaves out what is durable, by 0.
+/// Appends timestamp and vector, without the lanes that the anchor covers.
 pub(crate) fn put_head<A>(
     out: &mut Vec<u8>,
     ts: u64,

@@ -108,8 +108,9 @@ impl TransactionComponent {
             match self.versions.read(key, hash, work.ts, &self.transactions) {
                 Seen::Version(version) => {
                     // One from the data component is durable, and maybe of an earlier incarnation.
-                    if !version.is_fetched() {
-                        self.transactions.join(version.ts, &mut work.vector);
+                    if version.is_fetched() || !self.transactions.join(version.ts, &mut work.vector)
+                    {
+                        self.join_durable(work);
                     }
                     return Ok(version.value().clone());
                 }
@@ -121,6 +122,16 @@ impl TransactionComponent {
                 }
                 Seen::Missing(number) => return self.fetch(work, key, hash, number),
             }
+        }
+    }
+
+    /// V states all that is durable, for a dependency that is durable at a position that is not
+    /// known any more. A record states what it depends on even where that is durable: so no vector
+    /// of durable positions, however it was loaded, admits it without its dependencies.
+    fn join_durable(&self, work: &mut Work) {
+        let frontier = self.log.frontier();
+        for (lane, lsn) in work.vector.iter_mut().enumerate() {
+            *lsn = frontier.durable(lane).max(*lsn);
         }
     }
 
@@ -144,6 +155,7 @@ impl TransactionComponent {
         if found.ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
+        self.join_durable(work);
         let value: Value = found.value.as_deref().map(Arc::from);
         self.versions.insert_fetched(key, hash, number, found.ts, value.clone());
         Ok(value)
@@ -228,16 +240,9 @@ impl TransactionComponent {
         Ok(needs)
     }
 
-    /// C1: puts the record together. The anchor is loaded before the record gets its position, so
-    /// it is before the record.
+    /// C1: puts the record together. It leaves out of V what the anchor states, and nothing else.
+    /// The anchor is loaded before the record gets its position, so it is before the record.
     fn encode(&self, work: &mut Work, stream: usize) {
-        let frontier = self.log.frontier();
-        for (lane, lsn) in work.vector.iter_mut().enumerate() {
-            // What is durable now is within the end of the stream, whatever happens.
-            if frontier.durable(lane) >= *lsn {
-                *lsn = 0;
-            }
-        }
         let load = |lane: &AtomicU64| lane.load(Ordering::Acquire);
         work.record.clear();
         let anchor = self.log.anchors(stream);
@@ -280,3 +285,7 @@ impl TransactionComponent {
         self.timestamps.end(work.at);
     }
 }
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;
