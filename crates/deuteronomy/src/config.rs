@@ -15,8 +15,9 @@ pub struct Options {
     pub memory_bytes: usize,
     /// The most sessions at a time: 1 to 65,536. Default: 256.
     pub sessions: usize,
-    /// The entries of the transaction table: a power of two from 16 to 2^24. More of them than
-    /// transactions begin while one is made durable. Default: 131,072.
+    /// The entries of the transaction table: a power of two from 16 to 2^24, above the number of
+    /// sessions. It is best above the number of transactions that begin while one is made durable:
+    /// with fewer entries they wait for that. Default: 131,072.
     pub transactions: usize,
     /// How long a transaction waits for an older one whose version it should read, before it is
     /// aborted. Default: 1 ms.
@@ -64,6 +65,14 @@ impl Options {
             return wrong(format!(
                 "a transaction table of {} entries: choose a power of two from 16 to 2^24",
                 self.transactions
+            ));
+        }
+        // An active transaction keeps its entry, and each session may have one.
+        if self.transactions <= self.sessions {
+            return wrong(format!(
+                "a transaction table of {} entries for {} sessions: choose more entries than \
+                 sessions",
+                self.transactions, self.sessions
             ));
         }
         if self.attempts == 0 {

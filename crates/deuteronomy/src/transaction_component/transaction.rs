@@ -71,7 +71,10 @@ impl Work {
 impl TransactionComponent {
     /// B1 to B4.
     pub fn begin(&self, work: &mut Work) -> Result<(), Error> {
-        debug_assert!(!work.is_active(), "the transaction of the session has not ended");
+        if work.is_active() {
+            // Its `Transaction` was leaked.
+            drop(self.abort(work));
+        }
         if let Some(poisoned) = self.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
@@ -85,7 +88,8 @@ impl TransactionComponent {
                 work.ts = ts;
                 break;
             }
-            // Every entry may be of a transaction that waits for the device.
+            // There are more entries than sessions, so one is not active. But all of these may be
+            // of transactions that wait for the device.
             if draws % self.options.transactions == 0
                 && let Err(poisoned) = self.log.flush()
             {
