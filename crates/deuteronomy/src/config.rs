@@ -11,7 +11,8 @@ pub struct Options {
     /// The log: its directories, streams, buffers, and the device.
     pub log: LogOptions,
     /// The budget for versions kept in memory, in bytes: 4 KiB to 1 TiB. Values are counted
-    /// without the allocator's overhead. Default: 64 MiB.
+    /// without the allocator's overhead, from when they are handed to a transaction. Each session
+    /// may exceed it by one key and value. Default: 64 MiB.
     pub memory_bytes: usize,
     /// The most sessions at a time: 1 to 65,536. Default: 256.
     pub sessions: usize,

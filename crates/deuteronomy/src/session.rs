@@ -154,7 +154,9 @@ impl Transaction<'_> {
     /// Gives a key a value, whether or not it has one.
     ///
     /// # Errors
-    /// [`Error::Aborted`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`] and
+    /// [`Error::TransactionTooLarge`], after which the transaction can go on without this write;
+    /// [`Error::DataComponent`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.session.component.put(&mut self.session.work, key, Some(value))
     }
@@ -183,7 +185,7 @@ impl Transaction<'_> {
     /// Deletes a key, whether or not it has a value.
     ///
     /// # Errors
-    /// [`Error::Aborted`], [`Error::KeyTooLong`].
+    /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         self.session.component.put(&mut self.session.work, key, None)
     }

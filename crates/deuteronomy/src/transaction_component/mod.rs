@@ -54,7 +54,8 @@ impl TransactionComponent {
         }
     }
 
-    /// Keeps the version table within its budget. Called between transactions.
+    /// Keeps the version table within its budget. Called where a transaction begins, and before it
+    /// puts something into the table; no latch is held.
     ///
     /// # Errors
     /// It could not be: [`Abort::Shed`].

@@ -32,6 +32,8 @@ pub(crate) struct Work {
     vector: Vec<u64>,
     /// By key.
     writes: BTreeMap<Arc<[u8]>, PendingWrite>,
+    /// The bytes of the keys and values in `writes`.
+    write_bytes: usize,
     /// Why it has to abort, if it has.
     failed: Option<Abort>,
     /// The record, while it is put together.
@@ -41,7 +43,8 @@ pub(crate) struct Work {
 impl Work {
     pub fn new(at: usize, streams: usize) -> Self {
         let (writes, record) = (BTreeMap::new(), Vec::new());
-        Self { at, ts: 0, vector: vec![0; streams], writes, failed: None, record }
+        let vector = vec![0; streams];
+        Self { at, ts: 0, vector, writes, write_bytes: 0, failed: None, record }
     }
 
     pub fn is_active(&self) -> bool {
@@ -80,6 +83,7 @@ impl TransactionComponent {
         }
         self.make_room()?;
         work.failed = None;
+        work.write_bytes = 0;
         work.vector.fill(0);
         self.timestamps.announce(work.at);
         for draws in 1.. {
@@ -124,8 +128,20 @@ impl TransactionComponent {
                         return Err(work.fail(Abort::Unfinished));
                     }
                 }
-                Seen::Missing(number) => return self.fetch(work, key, hash, number),
+                Seen::Missing(number) => {
+                    self.make_room_for(work)?;
+                    return self.fetch(work, key, hash, number);
+                }
             }
+        }
+    }
+
+    /// Keeps the version table within its budget while a transaction runs, which is aborted if it
+    /// could not be.
+    fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
+        match self.make_room() {
+            Err(Error::Aborted(abort)) => Err(work.fail(abort)),
+            made => made,
         }
     }
 
@@ -175,15 +191,28 @@ impl TransactionComponent {
         if value_len > limits.value_bytes {
             return Err(Error::ValueTooLong(value_len, limits.value_bytes));
         }
+        let before = work.writes.get(key);
+        let before = before.map_or(0, |w| key.len() + w.value.as_ref().map_or(0, |v| v.len()));
+        // A lower bound of the record's length.
+        let write_bytes = work.write_bytes - before + key.len() + value_len;
+        let limit = self.log.max_payload().min(self.options.memory_bytes);
+        if write_bytes > limit {
+            return Err(Error::TransactionTooLarge(write_bytes, limit));
+        }
+        self.make_room_for(work)?;
         let value: Value = value.map(Arc::from);
         if let Some(write) = work.writes.get_mut(key) {
-            write.value = value;
+            self.versions.count_value(&value);
+            self.versions.discount_value(&std::mem::replace(&mut write.value, value));
+            work.write_bytes = write_bytes;
             return Ok(());
         }
         let (hash, version) = (hash(key), Version::pending(work.ts));
         if let Err(abort) = self.versions.write(key, hash, &version) {
             return Err(work.fail(abort));
         }
+        self.versions.count_value(&value);
+        work.write_bytes = write_bytes;
         work.writes.insert(key.into(), PendingWrite { hash, version, value });
         Ok(())
     }
@@ -221,7 +250,6 @@ impl TransactionComponent {
         }
         // C4
         for write in work.writes.values_mut() {
-            self.versions.count_value(&write.value);
             write.version.set(write.value.take());
         }
         // C5, C6
@@ -272,6 +300,7 @@ impl TransactionComponent {
     pub fn abort(&self, work: &mut Work) -> Needs {
         for (key, write) in std::mem::take(&mut work.writes) {
             self.versions.remove(&key, write.hash, work.ts);
+            self.versions.discount_value(&write.value);
         }
         self.end_without_record(work)
     }

@@ -79,3 +79,63 @@ fn a_record_states_what_it_depends_on_though_that_is_durable() {
         assert!(stated[0] >= end, "{found}: {stated:?} leaves out {end} of stream 0");
     }
 }
+
+/// Writes keys, each in a transaction of its own, until they are in the data component alone.
+fn write_many(component: &TransactionComponent, work: &mut Work, keys: u32, value: &[u8]) {
+    let mut writer = component.log.writer().unwrap();
+    for key in 0..keys {
+        component.begin(work).unwrap();
+        component.put(work, &key.to_be_bytes(), Some(value)).unwrap();
+        drop(component.commit(work, &mut writer, 0).unwrap());
+        while component.log.step(0) {}
+        component.run_proxy().unwrap();
+    }
+}
+
+#[test]
+fn one_transaction_does_not_exceed_the_budget_by_what_it_reads() {
+    let budget = 8 << 10;
+    let (_dir, component) = component(|options| options.memory_bytes = budget);
+    let mut work = work(&component);
+    let (keys, value) = (100, [7; 500]);
+    write_many(&component, &mut work, keys, &value);
+    component.begin(&mut work).unwrap();
+    for key in 0..keys {
+        assert_eq!(
+            component.get(&mut work, &key.to_be_bytes()).unwrap().as_deref(),
+            Some(&value[..])
+        );
+        let bytes = component.versions.bytes();
+        assert!(bytes <= budget + 1000, "{bytes} bytes after {key} keys");
+    }
+    drop(component.abort(&mut work));
+}
+
+#[test]
+fn what_transactions_will_write_counts() {
+    let budget = 16 << 10;
+    let (_dir, component) = component(|options| options.memory_bytes = budget);
+    let (mut one, mut two) = (work(&component), work(&component));
+    let value = [7; 1000];
+    component.begin(&mut one).unwrap();
+    for key in 0..10u8 {
+        component.put(&mut one, &[key], Some(&value)).unwrap();
+        component.put(&mut one, &[key], Some(&value[..900])).unwrap();
+    }
+    let bytes = component.versions.bytes();
+    assert!((9000..budget).contains(&bytes), "{bytes} bytes");
+    component.begin(&mut two).unwrap();
+    let put = |key: u8| component.put(&mut two, &[key], Some(&value));
+    let shed = (10..30).map(put).find_map(Result::err);
+    assert!(matches!(shed, Some(Error::Aborted(Abort::Shed))), "{shed:?}");
+    assert!(component.versions.bytes() <= budget + 2000);
+    drop(component.abort(&mut two));
+    drop(component.abort(&mut one));
+    component.versions.sweep(component.versions.buckets(), component.timestamps.oldest_active());
+    assert_eq!(component.versions.bytes(), 0);
+    component.begin(&mut one).unwrap();
+    let mut put = |key: u8| component.put(&mut one, &[key], Some(&value));
+    let large = (0..30).map(&mut put).find_map(Result::err);
+    assert!(matches!(large, Some(Error::TransactionTooLarge(..) | Error::Aborted(Abort::Shed))));
+    drop(component.abort(&mut one));
+}
