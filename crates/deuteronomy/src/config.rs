@@ -30,7 +30,9 @@ pub struct Options {
     /// that it finds there what it has to read, until records of this many bytes wait. Beyond that
     /// it may end with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
     pub lag_bytes: usize,
-    /// A checkpoint is taken when redo would read more bytes of the log than this. Default: 64 MiB.
+    /// A checkpoint is taken when redo would read more bytes of the log than this, unless active
+    /// transactions hold the resume point back, so that it cannot move by a quarter of this.
+    /// Default: 64 MiB.
     pub redo_bytes: u64,
 }
 

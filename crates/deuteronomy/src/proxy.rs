@@ -141,15 +141,17 @@ impl Proxy {
     pub fn wait(&self, log: &Log) -> bool {
         let Ok(scans) = self.scans(log) else { return false };
         let is_empty = scans.waiting.iter().all(BTreeMap::is_empty);
-        drop(scans);
+        // Before the scans are left: a record comes to wait there only out of the inbox, so one
+        // that does from now on has come into the inbox meanwhile, and wakes.
         let mut inbox = locked(&self.inbox);
-        if is_empty {
-            while inbox.records.is_empty() && !inbox.closed {
-                inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
-            }
-        } else if !inbox.closed {
+        drop(scans);
+        // After a wake the scans have to be looked at again: another thread may have taken the
+        // record in. So there is no loop here, but in the caller.
+        if !is_empty && !inbox.closed {
             let waited = self.arrived.wait_timeout(inbox, PAUSE);
             inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
+        } else if inbox.records.is_empty() && !inbox.closed {
+            inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
         }
         !inbox.closed
     }
@@ -287,4 +289,50 @@ fn apply(data: &dyn DataComponent, ready: &[Handed]) -> Result<(), Error> {
     data.apply(&batch)?;
     operations.iter().for_each(|(_, version)| version.set_applied());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::MemoryData;
+    use crate::recovery::restart;
+    use hyades_platform::device::MemoryDevice;
+    use hyades_wal::LogOptions;
+    use std::sync::mpsc::channel;
+
+    fn handed(start: Lsn) -> Handed {
+        let (needs, operations) = (Needs::default(), Vec::new());
+        Handed { ts: 1, stream: 0, place: (start, start + 8), needs, operations, bytes: 8 }
+    }
+
+    #[test]
+    fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
+        options.device = MemoryDevice::shared();
+        options.stepped = true;
+        let (log, ..) = restart(options, &MemoryData::new()).unwrap();
+        let proxy = Proxy::new(&log);
+        let (done, is_done) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_open = proxy.wait(&log);
+                done.send(is_open).unwrap();
+            });
+            // It sleeps, or it has not begun to: both are right.
+            std::thread::sleep(Duration::from_millis(50));
+            // As a session does that makes room, or a checkpoint, before the proxy is awake.
+            let mut scans = locked(&proxy.scans);
+            let mut inbox = locked(&proxy.inbox);
+            inbox.records.push(handed(0));
+            proxy.arrived.notify_one();
+            std::thread::sleep(Duration::from_millis(50));
+            let record = inbox.records.pop().unwrap();
+            scans.waiting[0].insert(record.place.1, record);
+            drop((scans, inbox));
+            let woken = is_done.recv_timeout(Duration::from_secs(10));
+            proxy.close();
+            assert_eq!(woken, Ok(true), "it sleeps, and a record waits");
+        });
+    }
 }

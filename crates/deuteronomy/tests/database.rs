@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 fn options(dir: &Path, streams: usize) -> Options {
     let mut log = LogOptions::new(vec![dir.to_owned()], streams);
@@ -252,6 +253,8 @@ fn a_log_and_a_data_component_that_do_not_belong_together_are_refused() {
     };
     let ahead = with(ResumePoint { incarnation: 9, ..point.clone() });
     assert!(ahead.contains("ahead"), "{ahead}");
+    let high = with(ResumePoint { highest_ts: u64::MAX, ..point.clone() });
+    assert!(high.contains("damaged"), "{high}");
     let behind = with(ResumePoint { positions: vec![0, 0], ..point.clone() });
     assert!(behind.contains("truncated beyond"), "{behind}");
     // They still belong together.
@@ -297,6 +300,42 @@ fn options_that_cannot_work_are_refused() {
     refused(|settings| settings.memory_bytes = 4095, "memory");
     refused(|settings| settings.sessions = 257, "writers");
     refused(|settings| settings.attempts = 0, "attempt");
+}
+
+#[test]
+fn a_session_too_many_is_an_error_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 1);
+    settings.log.max_writers = 2;
+    let settings = Options::new(settings.log);
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let sessions = [database.session().unwrap(), database.session().unwrap()];
+    for _ in 0..3 {
+        let third = database.session().map(drop);
+        assert!(matches!(third, Err(Error::Sessions(2))), "{third:?}");
+    }
+    drop(sessions);
+    let _sessions = [database.session().unwrap(), database.session().unwrap()];
+}
+
+#[test]
+fn patience_has_no_end_if_it_is_so_long() {
+    for patience in [Duration::MAX, Duration::from_nanos(u64::MAX)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = options(dir.path(), 1);
+        settings.patience = patience;
+        let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+        let mut sessions = [database.session().unwrap(), database.session().unwrap()];
+        let [one, two] = &mut sessions;
+        let (mut older, mut younger) = (one.begin().unwrap(), two.begin().unwrap());
+        older.put(b"a", b"1").unwrap();
+        std::thread::scope(|scope| {
+            let read = scope.spawn(move || younger.get(b"a"));
+            std::thread::sleep(Duration::from_millis(100));
+            drop(older.commit().unwrap());
+            assert_eq!(read.join().unwrap().unwrap().as_deref(), Some(&b"1"[..]));
+        });
+    }
 }
 
 struct Unpark(std::thread::Thread);

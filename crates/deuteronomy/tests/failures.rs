@@ -10,6 +10,7 @@ use hyades_platform::device::MemoryDevice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const FAULTS: [Fault; 3] = [Fault::Fails, Fault::FailsOddly, Fault::Panics];
@@ -116,4 +117,31 @@ fn a_stopped_log_is_not_closed_as_if_it_were_sound() {
     database.log().stop("a test says so");
     assert!(database.close().is_err());
     is_recovered(dir.path(), &data, &[b"a"]);
+}
+
+#[test]
+fn no_checkpoint_is_taken_while_the_resume_point_cannot_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Faulty::new(Arc::new(MemoryData::outliving()));
+    let mut settings = options(dir.path(), false);
+    settings.redo_bytes = 4000;
+    let database = Database::open(settings, data.clone()).unwrap();
+    let (mut old, mut young) = (database.session().unwrap(), database.session().unwrap());
+    // Nothing that is younger is applied while it runs.
+    let old = old.begin().unwrap();
+    for i in 0..300u32 {
+        young.execute(|tx| tx.put(&i.to_be_bytes(), &[1; 100])).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let taken = data.checkpoints.load(Ordering::Relaxed);
+    // The other stream may move up to where the first record of the one does.
+    assert!(taken <= 20, "{taken} checkpoints");
+    drop(old);
+    let begun = Instant::now();
+    while data.checkpoints.load(Ordering::Relaxed) == taken {
+        assert!(begun.elapsed() < Duration::from_secs(60), "none is taken now that it can move");
+        young.execute(|tx| tx.put(b"next", b"1")).unwrap();
+    }
+    drop(young);
+    database.close().unwrap();
 }

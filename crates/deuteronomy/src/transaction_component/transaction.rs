@@ -55,6 +55,10 @@ impl Work {
         self.ts
     }
 
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
     pub fn failed(&self) -> Option<Abort> {
         self.failed
     }
@@ -157,8 +161,8 @@ impl TransactionComponent {
 
     /// Waits until a transaction has ended; false if that takes longer than the options allow.
     fn wait_for_end(&self, writer: u64, until: &mut Option<u64>) -> bool {
-        let patience = self.options.patience.as_nanos() as u64;
-        let until = *until.get_or_insert_with(|| clock::monotonic_ns() + patience);
+        let patience = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
+        let until = *until.get_or_insert_with(|| clock::monotonic_ns().saturating_add(patience));
         while self.transactions.is_active(writer) {
             // Where one thread does all work, it would wait for itself.
             if self.options.log.stepped || clock::monotonic_ns() >= until {
