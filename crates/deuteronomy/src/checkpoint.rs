@@ -17,7 +17,8 @@ impl TransactionComponent {
     }
 
     /// Takes a checkpoint if more of the log than the options allow would be applied again, and a
-    /// good part of that would not be afterwards: an old transaction may hold the resume point back.
+    /// good part of that would not be afterwards: an active transaction may hold the resume point
+    /// back.
     pub fn checkpoint_if_due(&self) -> Result<(), Error> {
         let mut durable = vec![0; self.log.streams()];
         self.log.frontier().load_into(&mut durable);

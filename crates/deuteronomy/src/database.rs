@@ -44,7 +44,7 @@ impl Database {
         let has_redone = self.recovered.keys > 0;
         let run = move || {
             let _guard = StopOnPanic(&component.log);
-            // Q6: what was redone is not redone again, and earlier incarnations are not needed.
+            // Q5: what was redone is not redone again, and earlier incarnations are not needed.
             let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
             while ran.is_ok() && component.proxy.wait(&component.log) {
                 ran = component.run_proxy().and_then(|_| component.checkpoint_if_due());
@@ -115,8 +115,8 @@ impl Database {
     /// Makes everything durable and stable, and closes the log. Sessions are useless afterwards.
     ///
     /// # Errors
-    /// The log or the data component failed, now or before. Then what is not stable is applied again
-    /// from the log when the database is opened again.
+    /// The log or the data component failed, now or before. Then what is not stable is applied from
+    /// the log when the database is opened again.
     pub fn close(self) -> Result<(), Error> {
         self.stop_proxy();
         self.component.log.flush().map_err(hyades_wal::Error::from)?;
