@@ -141,8 +141,8 @@ impl Proxy {
     pub fn wait(&self, log: &Log) -> bool {
         let Ok(scans) = self.scans(log) else { return false };
         let is_empty = scans.waiting.iter().all(BTreeMap::is_empty);
-        // Before the scans are left: a record comes to wait there only out of the inbox, so one
-        // that does from now on has come into the inbox meanwhile, and wakes.
+        // Before the scans are left. A record gets there by the inbox only, so one that gets there
+        // from now on wakes the proxy.
         let mut inbox = locked(&self.inbox);
         drop(scans);
         // After a wake the scans have to be looked at again: another thread may have taken the

@@ -23,8 +23,9 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Faulty {
     pub data: Arc<MemoryData>,
-    /// What the next `apply` does.
+    /// What the next `apply` does, after this many that work.
     pub apply: Mutex<Option<Fault>>,
+    pub apply_after: AtomicUsize,
     /// What the next `checkpoint` does.
     pub checkpoint: Mutex<Option<Fault>>,
     /// How often `checkpoint` was called.
@@ -34,7 +35,8 @@ pub struct Faulty {
 impl Faulty {
     pub fn new(data: Arc<MemoryData>) -> Arc<Self> {
         let (apply, checkpoint) = Default::default();
-        Arc::new(Self { data, apply, checkpoint, checkpoints: AtomicUsize::new(0) })
+        let (apply_after, checkpoints) = Default::default();
+        Arc::new(Self { data, apply, apply_after, checkpoint, checkpoints })
     }
 }
 
@@ -54,7 +56,11 @@ impl DataComponent for Faulty {
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
-        meet(&self.apply)?;
+        let left = self.apply_after.load(Ordering::Relaxed);
+        match left.checked_sub(1) {
+            Some(left) => self.apply_after.store(left, Ordering::Relaxed),
+            None => meet(&self.apply)?,
+        }
         self.data.apply(batch)
     }
 

@@ -24,6 +24,10 @@ const LIVES: usize = 4;
 pub trait Store {
     /// Opens the data component on what the last one has left.
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
+    /// Whether the data component of the next life may fail.
+    fn arm(&mut self, _: &mut fastrand::Rng) -> bool {
+        false
+    }
     /// The process dies; with `power`, so does everything that was not synced.
     fn crash(&mut self, rng: &mut fastrand::Rng, power: bool);
     /// All keys and values, where the data component can tell.
@@ -119,7 +123,7 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
     for life in 0..=LIVES {
         let device = disk.process(rng.u64(..));
         // The last life looks at what is left.
-        let is_faulty = life < LIVES && arm(&device, rng);
+        let is_faulty = life < LIVES && (arm(&device, rng) | store.arm(rng));
         let lag_bytes = [0, 700, 1 << 20][rng.usize(0..3)];
         let options = options(device.clone(), streams, lag_bytes);
         let opened = store.open().and_then(|data| Database::open(options, data));
