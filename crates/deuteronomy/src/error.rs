@@ -50,8 +50,8 @@ pub enum Error {
     KeyTooLong(usize, usize),
     /// A value is longer than the data component takes: its length and the limit, in bytes.
     ValueTooLong(usize, usize),
-    /// The record of the transaction is longer than a frame of the log can be: its length and the
-    /// limit, in bytes. The limit follows from the log's buffer.
+    /// The transaction writes more than a frame of the log, or the memory budget, can hold: its
+    /// length and the limit, in bytes.
     TransactionTooLarge(usize, usize),
     /// As many sessions exist as [`Options::sessions`](crate::Options::sessions) says.
     Sessions(usize),
@@ -81,8 +81,8 @@ impl fmt::Display for Error {
             }
             Self::TransactionTooLarge(len, limit) => write!(
                 f,
-                "a transaction of {len} bytes: a frame of the log holds {limit}, a quarter of its \
-                 buffer"
+                "a transaction that writes {len} bytes: the limit is {limit}, by the log's buffer \
+                 (a quarter of it) and the memory budget"
             ),
             Self::Sessions(sessions) => {
                 write!(f, "all {sessions} sessions are in use: drop one, or allow more")

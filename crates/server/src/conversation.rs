@@ -7,8 +7,8 @@
 mod answering;
 
 use crate::clients::ClientEntry;
-use crate::commands::Job;
 use crate::commands::table::{self, Run};
+use crate::commands::{Job, JobReply};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
@@ -217,6 +217,11 @@ impl Conversation {
         !self.has_work() && self.job.is_none() && !self.is_waiting_for_job
     }
 
+    /// Whether another thread makes the next reply.
+    pub fn is_waiting_for_job(&self) -> bool {
+        self.is_waiting_for_job
+    }
+
     /// Bytes received that were not run.
     pub fn input_bytes(&self) -> usize {
         self.input.len() - self.taken
@@ -260,12 +265,27 @@ impl Conversation {
         self.client.is_resp3
     }
 
-    /// Takes the reply of a job.
-    pub fn job_done(&mut self, reply: &[u8]) {
+    /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
+    /// mark to pass to [`Conversation::acknowledged`].
+    pub fn job_done(&mut self, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
-        self.replies.buffer().extend_from_slice(reply);
-        self.seal_local(from);
+        self.replies.buffer().extend_from_slice(&reply.bytes);
+        match reply.ticket {
+            Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
+                let replies = usize::from(!reply.bytes.is_empty());
+                Some((ticket, self.replies.seal_parked(replies)))
+            }
+            // The transaction of a silent client has no reply already.
+            Some(_) => {
+                self.replies.seal_free();
+                None
+            }
+            None => {
+                self.seal_local(from);
+                None
+            }
+        }
     }
 
     /// Runs what the client has sent, a turn's worth.
@@ -387,8 +407,10 @@ impl Conversation {
     fn end_broken(&mut self, shared: &Shared) {
         if let Some(text) = self.protocol_error.take() {
             shared.count_error(&text);
-            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
-            self.replies.seal_free();
+            if self.client.silence == Silence::None {
+                Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+                self.replies.seal_free();
+            }
             self.client.is_closing = true;
         }
     }

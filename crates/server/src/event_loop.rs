@@ -5,6 +5,7 @@
 //! transaction is acknowledged, or another thread has something for it.
 
 use crate::clients::ClientEntry;
+use crate::commands::JobReply;
 use crate::connection::Connection;
 use crate::conversation::{Next, Turn};
 use crate::executors::Executors;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 /// What other threads have for a loop.
 enum Message {
     Accepted(TcpStream, (String, String)),
-    JobDone(u64, Vec<u8>),
+    JobDone(u64, JobReply),
 }
 
 /// A loop, as other threads see it.
@@ -155,12 +156,7 @@ impl EventLoop {
         for message in messages {
             match message {
                 Message::Accepted(socket, addresses) => self.accept(socket, addresses),
-                Message::JobDone(id, reply) => {
-                    if let Some(connection) = self.connections.get_mut(&id) {
-                        connection.conversation.job_done(&reply);
-                        self.list(id);
-                    }
-                }
+                Message::JobDone(id, reply) => self.job_done(id, reply),
             }
         }
         if self.shared.clients.has_killed() {
@@ -168,6 +164,18 @@ impl EventLoop {
             let killed: Vec<u64> = self.connections.iter().filter_map(killed).collect();
             killed.into_iter().for_each(|id| self.list(id));
         }
+    }
+
+    fn job_done(&mut self, id: u64, reply: JobReply) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let parked = connection.conversation.job_done(reply);
+        match (&mut self.queue, parked) {
+            (_, None) => {}
+            (Some(queue), Some((ticket, mark))) => queue.push(ticket, (id, mark)),
+            // The log has failed meanwhile.
+            (None, Some(_)) => connection.conversation.fail(),
+        }
+        self.list(id);
     }
 
     /// Serves a connection in the next turn.
@@ -217,8 +225,11 @@ impl EventLoop {
         }
         match self.ends {
             Some(ends) => {
+                let is_said = |of: &Connection| {
+                    of.conversation.output_bytes() == 0 && !of.conversation.is_waiting_for_job()
+                };
                 let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
-                    && self.connections.values().all(|of| of.conversation.output_bytes() == 0);
+                    && self.connections.values().all(is_said);
                 !is_idle && Instant::now() < ends
             }
             None => true,

@@ -1,6 +1,6 @@
 //! Threads for work that would hold up an event loop.
 
-use crate::commands::Job;
+use crate::commands::{Job, JobReply};
 use crate::server::StopOnPanic;
 use crate::shared::Shared;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// A job, the version of its reply, and what takes the reply.
-type Order = (Job, bool, Box<dyn FnOnce(Vec<u8>) + Send>);
+type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
 
 /// Takes jobs.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl Executors {
     }
 
     /// Has a job run; `done` gets its reply on another thread.
-    pub fn submit(&self, job: Job, resp3: bool, done: impl FnOnce(Vec<u8>) + Send + 'static) {
+    pub fn submit(&self, job: Job, resp3: bool, done: impl FnOnce(JobReply) + Send + 'static) {
         // It fails only if the server has stopped, and then no client is left.
         let orders = if job.is_slow { &self.slow } else { &self.quick };
         let _ = orders.send((job, resp3, Box::new(done)));
@@ -50,9 +50,11 @@ fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>) {
     loop {
         let order = receiver.lock().expect("no holder panics").recv();
         let Ok((job, resp3, done)) = order else { return };
-        // A job that was not begun when the server stops has no effect and no reply.
-        if shared.stopping().is_none() {
-            done(job.run(shared, resp3));
+        // A job that was not begun when the server stops has no effect and no reply. Its loop is
+        // told, since it waits for those that were.
+        match shared.stopping() {
+            None => done(job.run(shared, resp3)),
+            Some(_) => done(JobReply::default()),
         }
     }
 }

@@ -1,14 +1,17 @@
 //! Runs: consecutive commands of a client as one transaction.
 
+mod patient;
+
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
-use crate::data::keyspace::{Context, Effects, Keyspace, Stop};
+use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::Arguments;
-use crate::shared::{Opened, Shared};
+use crate::shared::Shared;
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
+use patient::PatientRun;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,6 +24,12 @@ enum Source {
     /// By themselves.
     Owned(Vec<Vec<u8>>),
 }
+
+/// What a request takes beside its arguments, in bytes.
+const REQUEST_BYTES: usize = 128;
+
+/// What an argument takes beside its bytes.
+const ARGUMENT_BYTES: usize = 32;
 
 /// A request that waits to be run.
 pub struct Request {
@@ -67,9 +76,10 @@ impl Request {
         }
     }
 
-    /// Bytes of its arguments.
-    pub fn bytes(&self, input: &[u8]) -> usize {
-        self.arguments(input).iter().map(|argument| argument.len()).sum()
+    /// Bytes of memory that it takes by itself, about.
+    pub fn memory(&self, input: &[u8]) -> usize {
+        let argument = |argument: &&[u8]| argument.len() + ARGUMENT_BYTES;
+        REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
     }
 
     /// The same without the input.
@@ -153,9 +163,10 @@ impl RunQueue {
         self.first..if is_apart { self.first + 1 } else { self.requests.len() }
     }
 
-    /// What [`Execution::Patience`] asks for: the next transaction as a job.
+    /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
+    /// The commands behind it are run once it has its reply.
     pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
-        let part = self.part();
+        let part = self.first..if self.is_exec { self.requests.len() } else { self.first + 1 };
         let taken = std::mem::take(&mut self.requests);
         let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
         for (at, request) in taken.into_iter().enumerate() {
@@ -169,11 +180,12 @@ impl RunQueue {
             requests: own,
             is_exec: self.is_exec,
             is_silent: self.is_silent,
+            has_starved: self.conflicts >= CONFLICTS,
             database: client.database,
         };
         (self.requests, self.first) = (rest, 0);
         self.finish(0);
-        Job::new(move |shared, reply| run.run(shared, reply))
+        Job::transaction(move |shared, reply| run.run(shared, reply))
     }
 
     /// The ticket of what was executed, and how many replies depend on it.
@@ -217,11 +229,7 @@ impl RunQueue {
             let mut failed = failed.borrow_mut();
             failed.clear();
             let commands = Commands { database: client.database, requests, input, is_exec };
-            let done = run_all(tx, context, &commands, &mut reply, *failed)?;
-            match context.effects.borrow().written > MOST_WRITTEN {
-                true => Err(Ended::TooMuch),
-                false => Ok(done),
-            }
+            run_all(tx, context, &commands, &mut reply, *failed)
         });
         let (done, ticket) = match outcome {
             Ok(Attempt::Committed(done, ticket)) => (done, ticket),
@@ -239,12 +247,15 @@ impl RunQueue {
                 return Execution::Conflict;
             }
             Ok(Attempt::NoRoom) => return Execution::NoRoom,
-            Ok(Attempt::Abandoned(Ended::Abort(abort), ticket)) => {
-                self.refuse(replies, from, part.len(), client, &format!("ERR {abort}"));
+            Ok(Attempt::Abandoned(ended, ticket)) => {
+                self.refuse(replies, from, part.len(), client, &ended.text());
                 (part.len(), ticket)
             }
             Err(error) => {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
+                if self.is_silent {
+                    replies.buffer().truncate(from);
+                }
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
@@ -309,78 +320,27 @@ fn count(
 /// Why the body of a run ends without its replies.
 enum Ended {
     Abort(Abort),
-    /// It has written more than a loop should wait for.
+    /// It reads or writes more than a loop should wait for.
     TooMuch,
+}
+
+impl Ended {
+    /// What the client is told.
+    fn text(&self) -> String {
+        match self {
+            Ended::Abort(keyspace::TOO_MUCH) => {
+                let most = keyspace::MOST_COPIED >> 20;
+                format!("ERR the transaction reads and writes more than {most} MiB")
+            }
+            Ended::Abort(abort) => format!("ERR {abort}"),
+            Ended::TooMuch => unreachable!("no loop waits for a patient run"),
+        }
+    }
 }
 
 impl From<Abort> for Ended {
     fn from(abort: Abort) -> Ended {
         Ended::Abort(abort)
-    }
-}
-
-/// A transaction that an executor runs, with retries and waiting, until it is acknowledged.
-struct PatientRun {
-    requests: Vec<Request>,
-    is_exec: bool,
-    is_silent: bool,
-    database: u32,
-}
-
-/// Counts the patient runs that are under way.
-struct Underway<'a>(&'a Shared);
-
-impl Drop for Underway<'_> {
-    fn drop(&mut self) {
-        self.0.patient.fetch_sub(1, Relaxed);
-    }
-}
-
-impl PatientRun {
-    fn run(&self, shared: &Shared, reply: &mut Reply<'_>) {
-        let position = reply.position();
-        shared.counters.alone.fetch_add(1, Relaxed);
-        shared.patient.fetch_add(1, Relaxed);
-        let underway = Underway(shared);
-        let result = self.submit(shared, reply);
-        drop(underway);
-        if let Err(text) = result {
-            reply.truncate(position);
-            let replies = if self.is_exec { 1 } else { self.requests.len() };
-            (0..replies).for_each(|_| reply.error(&text));
-        }
-        if self.is_silent {
-            reply.truncate(position);
-        }
-    }
-
-    fn submit(&self, shared: &Shared, reply: &mut Reply<'_>) -> Result<(), String> {
-        let (effects, mut failed) = (RefCell::default(), Vec::new());
-        let context = Context { is_patient: true, ..context(shared, &effects) };
-        let position = reply.position();
-        let Opened { database, .. } = shared.opened.get().expect("it was tried before");
-        let mut session = database.session().map_err(|error| failure(shared, error))?;
-        let submitted = session.try_submit(|tx| {
-            reply.truncate(position);
-            effects.borrow_mut().clear();
-            failed.clear();
-            // It may have waited for long.
-            let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let Self { database, requests, is_exec, .. } = self;
-            let (database, is_exec) = (*database, *is_exec);
-            let commands = Commands { database, requests, input: &[], is_exec };
-            run_all(tx, context, &commands, reply, &mut failed)
-        });
-        let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
-        drop(session);
-        if ticket.wait().is_err() {
-            let cause = shared.log_failure().unwrap_or_else(|| "unknown".to_string());
-            shared.stop_for_log(&cause);
-            return Err(OUTCOME_UNKNOWN.to_string());
-        }
-        result.map_err(|abort| format!("ERR {abort}"))?;
-        count(shared, &self.requests, &effects.borrow(), &mut failed);
-        Ok(())
     }
 }
 
@@ -423,50 +383,74 @@ struct Commands<'a> {
     is_exec: bool,
 }
 
-/// Runs requests one after the other, and returns how many: not those for whose replies there is no
-/// room, unless they belong together. An error takes back its own command alone.
+/// Runs requests one after the other, and returns how many. Requests that do not belong together
+/// end where there is no room for replies, or where the loop would be held up; if that is at the
+/// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
+/// command alone.
 fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,
     commands: &Commands<'_>,
     reply: &mut Reply<'_>,
     failed: &mut Vec<(usize, String)>,
-) -> Result<usize, Abort> {
+) -> Result<usize, Ended> {
     let Commands { database, requests, input, is_exec } = *commands;
     let space = Keyspace::open(*tx, Context { is_exec, ..context }, database)?;
     let begin = reply.position();
     if is_exec {
         reply.array(requests.len());
     }
-    if requests.len() > 1 {
-        for request in requests {
-            let command = &table::all()[request.place.expect("it is a command")];
-            if let Some(at) = command.key_places(request.len()).next() {
-                space.prefetch(request.arguments(input)[at]);
-            }
-        }
-    }
+    prefetch(&space, requests, input);
+    let effects = context.effects;
     for (done, request) in requests.iter().enumerate() {
-        if reply.position() - begin > MOST_REPLIED && !is_exec && !context.is_patient {
+        let may_end = done > 0 && !is_exec;
+        if may_end && reply.position() - begin > MOST_REPLIED {
             return Ok(done);
         }
         let place = request.place.expect("it is a command");
         let Run::Data(run) = table::all()[place].run else { continue };
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
-        let effects = context.effects.borrow().clone();
-        let text = match run(&space, &args, reply) {
-            Ok(()) if reply.is_too_long() => TOO_LONG.to_string(),
+        let before = effects.borrow().clone();
+        let result = run(&space, &args, reply);
+        let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
+        let (text, goes_on) = match result {
+            Ok(()) if is_large => (String::new(), false),
+            Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
+            Ok(()) if reply.is_too_long() => (TOO_LONG.to_string(), true),
             Ok(()) => continue,
-            Err(Stop::Abort(Abort::Conflict)) => return Err(Abort::Conflict),
-            Err(Stop::Abort(abort)) => format!("ERR {abort}"),
-            Err(Stop::Error(text)) => text.into_owned(),
+            Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
+                return Err(abort.into());
+            }
+            Err(Stop::Abort(abort)) => (format!("ERR {abort}"), true),
+            Err(Stop::Error(text)) => (text.into_owned(), true),
         };
         tx.rollback_to(savepoint)?;
-        *context.effects.borrow_mut() = effects;
+        // What it has copied is kept until the transaction ends.
+        let copied = effects.borrow().copied;
+        *effects.borrow_mut() = Effects { copied, ..before };
         reply.truncate(position);
-        reply.error(&text);
-        failed.push((place, text));
+        match goes_on {
+            true => {
+                reply.error(&text);
+                failed.push((place, text));
+            }
+            false if may_end => return Ok(done),
+            false => return Err(Ended::TooMuch),
+        }
     }
     Ok(requests.len())
+}
+
+/// Announces the first key of each request.
+fn prefetch(space: &Keyspace<'_>, requests: &[Request], input: &[u8]) {
+    if requests.len() < 2 {
+        return;
+    }
+    for request in requests {
+        let command = &table::all()[request.place.expect("it is a command")];
+        if let Some(at) = command.key_places(request.len()).next() {
+            space.prefetch(request.arguments(input)[at]);
+        }
+    }
 }

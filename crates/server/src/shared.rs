@@ -56,6 +56,8 @@ pub struct Counters {
     pub conflicts: AtomicU64,
     /// Runs that were run with patience, since they had starved.
     pub alone: AtomicU64,
+    /// Transactions that were run on a thread of their own since they read or write much.
+    pub large: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
     /// Times that an event loop woke up.

@@ -106,5 +106,9 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     assert_eq!(line, "*0\r\n");
     let began = Instant::now();
     drop(served);
+    // What was begun is answered; what was not has no effect, and no reply.
+    let mut said = String::new();
+    slow.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "+OK\r\n");
     assert!(began.elapsed() < Duration::from_secs(30), "the stop waits for a job");
 }

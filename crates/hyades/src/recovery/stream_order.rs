@@ -21,8 +21,8 @@ pub(super) fn furthest_behind_first<K: Ord + Copy>(
     order.into_iter()
 }
 
-/// Sorts the few streams there are by progress, and is stable. It is compiled for every stamp of
-/// rows, which the sort of the standard library would be, too, with a hundred times the code.
+/// Stable. There are few streams, and this is compiled for every stamp of rows: the sort of the
+/// standard library is far more code.
 fn insertion_sort<K: Ord>(order: &mut [(K, usize)]) {
     for end in 1..order.len() {
         for at in (1..=end).rev() {

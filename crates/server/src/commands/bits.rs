@@ -1,8 +1,10 @@
 //! Strings as arrays of bits: counts, positions, and operations on whole strings.
 
+use super::collections::distinct;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
+use std::collections::HashMap;
 
 /// A range of a string in bits; both ends belong to it. `None` if it is empty.
 fn bit_range(length: usize, args: &[&[u8]]) -> Result<Option<(usize, usize)>, Stop> {
@@ -92,6 +94,15 @@ pub fn bitpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
+/// The values of those keys that are named an odd number of times: the others cancel out. `values`
+/// are those of the distinct keys.
+fn odd_ones<'t>(keys: &[&[u8]], values: Vec<&'t [u8]>) -> Vec<&'t [u8]> {
+    let mut times: HashMap<&[u8], usize> = HashMap::new();
+    keys.iter().for_each(|key| *times.entry(key).or_default() += 1);
+    let named = distinct(keys).into_iter().zip(values);
+    named.filter(|(key, _)| times[key] % 2 == 1).map(|(_, value)| value).collect()
+}
+
 pub fn bitop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let names = ["AND", "OR", "XOR", "NOT"];
     let how = names.into_iter().find(|name| is(args[1], name)).ok_or(SYNTAX)?;
@@ -99,13 +110,16 @@ pub fn bitop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
         return Err("ERR BITOP NOT must be called with a single source key.".into());
     }
     let mut values = Vec::new();
-    for key in &args[3..] {
+    for key in distinct(&args[3..]) {
         values.push(space.read(key)?.string()?.unwrap_or_default());
     }
     let length = values.iter().map(|value| value.len()).max().unwrap_or(0);
+    if how == "XOR" {
+        values = odd_ones(&args[3..], values);
+    }
     let byte = |value: &&[u8], at: usize| value.get(at).copied().unwrap_or(0);
-    let mut result: Vec<u8> = (0..length).map(|at| byte(&values[0], at)).collect();
-    for value in &values[1..] {
+    let mut result: Vec<u8> = vec![if how == "AND" { 0xff } else { 0 }; length];
+    for value in &values {
         for (at, of) in result.iter_mut().enumerate() {
             match how {
                 "AND" => *of &= byte(value, at),

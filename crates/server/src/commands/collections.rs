@@ -8,6 +8,72 @@ use crate::data::packed;
 use crate::glob;
 use crate::resp::number::push_float;
 use crate::resp::reply::Reply;
+use std::collections::{HashMap, HashSet};
+
+/// With more arguments than these, members are looked up in a map of all.
+const FEW: usize = 16;
+
+/// Where the members of a collection are, so that many arguments do not each walk over all of them.
+pub struct Places<'a>(Option<HashMap<&'a [u8], usize>>);
+
+impl<'a> Places<'a> {
+    /// Of these members, for a command with a number of arguments.
+    pub fn new(members: impl Iterator<Item = &'a [u8]>, arguments: usize) -> Places<'a> {
+        let all = || members.enumerate().map(|(at, member)| (member, at)).collect();
+        Places((arguments > FEW).then(all))
+    }
+
+    /// The place of a member among all of them.
+    pub fn find<'b>(
+        &self,
+        mut members: impl Iterator<Item = &'b [u8]>,
+        member: &[u8],
+    ) -> Option<usize> {
+        match &self.0 {
+            Some(places) => places.get(member).copied(),
+            None => members.position(|known| known == member),
+        }
+    }
+
+    /// A member was appended.
+    pub fn add(&mut self, member: &'a [u8], place: usize) {
+        if let Some(places) = &mut self.0 {
+            places.insert(member, place);
+        }
+    }
+}
+
+/// The members that a command names.
+pub enum Named<'a> {
+    /// Few enough to compare each with them.
+    Few(&'a [&'a [u8]]),
+    /// The others.
+    Many(HashSet<&'a [u8]>),
+}
+
+impl<'a> Named<'a> {
+    /// By these arguments.
+    pub fn new(arguments: &'a [&'a [u8]]) -> Named<'a> {
+        match arguments.len() <= FEW {
+            true => Named::Few(arguments),
+            false => Named::Many(arguments.iter().copied().collect()),
+        }
+    }
+
+    /// Whether a member is among them.
+    pub fn has(&self, member: &[u8]) -> bool {
+        match self {
+            Named::Few(all) => all.contains(&member),
+            Named::Many(all) => all.contains(member),
+        }
+    }
+}
+
+/// Keys without repetitions, in the order in which they are first named.
+pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let mut known = HashSet::new();
+    keys.iter().copied().filter(|key| known.insert(*key)).collect()
+}
 
 /// The elements of a collection; none if the key does not exist.
 pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
@@ -144,9 +210,7 @@ pub fn numbered_keys<'a, 'b>(args: &'a [&'b [u8]], name: &str) -> Result<Split<'
         });
     };
     args[1..].split_at_checked(count).ok_or_else(|| match name {
-        "sintercard" | "zintercard" => {
-            "ERR Number of keys can't be greater than number of args".into()
-        }
+        "sintercard" => "ERR Number of keys can't be greater than number of args".into(),
         _ => SYNTAX.into(),
     })
 }

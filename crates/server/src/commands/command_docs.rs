@@ -35,12 +35,13 @@ fn keys_of(command: &Command, args: &[&[u8]]) -> Vec<usize> {
         let stores = (2..args.len() - 1).filter(|at| args[*at].eq_ignore_ascii_case(b"STORE"));
         keys.extend(stores.max().map(|at| at + 1));
     }
-    const STORING: [&str; 3] = ["zdiffstore", "zinterstore", "zunionstore"];
+    // They have a key or a timeout in front of the number of keys.
+    const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
     const COUNTED: [&str; 7] =
         ["lmpop", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion"];
     let is_in = |names: &[&str]| names.contains(&command.name);
-    let count_at = if is_in(&STORING) { 2 } else { 1 };
-    if is_in(&STORING) || is_in(&COUNTED) {
+    let count_at = if is_in(&LATER) { 2 } else { 1 };
+    if is_in(&LATER) || is_in(&COUNTED) {
         let count = integer(args[count_at]).ok().and_then(|count| usize::try_from(count).ok());
         let end = count_at.saturating_add(count.unwrap_or(0)).min(args.len() - 1);
         keys.extend(count_at + 1..=end);

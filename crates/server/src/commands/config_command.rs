@@ -55,6 +55,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.changes,
                 &of.conflicts,
                 &of.alone,
+                &of.large,
                 &of.errors,
                 &of.turns,
             ];

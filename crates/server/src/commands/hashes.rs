@@ -1,6 +1,6 @@
 //! Hashes in their packed form, fields and values by turns: a change writes the whole hash.
 
-use super::collections::{Chosen, draw, elements, store};
+use super::collections::{Chosen, Named, Places, draw, elements, store};
 use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Entry, Keyspace, Stop};
@@ -12,13 +12,25 @@ use std::borrow::Cow;
 struct Hash<'t, 'a> {
     entry: Entry<'t>,
     pairs: Vec<(&'a [u8], Cow<'a, [u8]>)>,
+    places: Places<'a>,
 }
 
 impl<'t: 'a, 'a> Hash<'t, 'a> {
     fn of(entry: Entry<'t>) -> Result<Hash<'t, 'a>, Stop> {
         let all = elements(&entry, Kind::Hash)?;
         let pairs = all.chunks_exact(2).map(|pair| (pair[0], Cow::Borrowed(pair[1])));
-        Ok(Hash { entry, pairs: pairs.collect() })
+        let places = Places::new(std::iter::empty(), 0);
+        Ok(Hash { entry, pairs: pairs.collect(), places })
+    }
+
+    /// Prepares for many look-ups.
+    fn indexed(mut self, arguments: usize) -> Hash<'t, 'a> {
+        self.places = Places::new(self.pairs.iter().map(|(field, _)| *field), arguments);
+        self
+    }
+
+    fn place(&self, field: &[u8]) -> Option<usize> {
+        self.places.find(self.pairs.iter().map(|(field, _)| *field), field)
     }
 
     fn find(space: &Keyspace<'t>, key: &[u8]) -> Result<Hash<'t, 'a>, Stop> {
@@ -30,17 +42,18 @@ impl<'t: 'a, 'a> Hash<'t, 'a> {
     }
 
     fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        self.pairs.iter().find(|(of, _)| *of == field).map(|(_, value)| &value[..])
+        self.place(field).map(|at| &self.pairs[at].1[..])
     }
 
     /// Sets a field; whether it is new.
     fn set(&mut self, field: &'a [u8], value: Cow<'a, [u8]>) -> bool {
-        match self.pairs.iter_mut().find(|(of, _)| *of == field) {
-            Some((_, old)) => {
-                *old = value;
+        match self.place(field) {
+            Some(at) => {
+                self.pairs[at].1 = value;
                 false
             }
             None => {
+                self.places.add(field, self.pairs.len());
                 self.pairs.push((field, value));
                 true
             }
@@ -57,7 +70,7 @@ fn set_all(space: &Keyspace<'_>, args: &[&[u8]], name: &str) -> Result<usize, St
     if !args.len().is_multiple_of(2) {
         return Err(wrong_arity(name));
     }
-    let mut hash = Hash::find(space, args[1])?;
+    let mut hash = Hash::find(space, args[1])?.indexed(args.len());
     let mut added = 0;
     for pair in args[2..].chunks_exact(2) {
         added += usize::from(hash.set(pair[0], Cow::Borrowed(pair[1])));
@@ -94,7 +107,7 @@ pub fn hget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 }
 
 pub fn hmget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let hash = Hash::read(space, args[1])?;
+    let hash = Hash::read(space, args[1])?.indexed(args.len());
     reply.array(args.len() - 2);
     args[2..].iter().for_each(|field| reply.bulk_or_null(hash.get(field)));
     Ok(())
@@ -102,8 +115,8 @@ pub fn hmget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 
 pub fn hdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut hash = Hash::find(space, args[1])?;
-    let before = hash.pairs.len();
-    hash.pairs.retain(|(field, _)| !args[2..].contains(field));
+    let (named, before) = (Named::new(&args[2..]), hash.pairs.len());
+    hash.pairs.retain(|(field, _)| !named.has(field));
     let removed = before - hash.pairs.len();
     if removed > 0 {
         hash.store(space, args[1])?;

@@ -221,6 +221,7 @@ fn hyades(shared: &Shared, out: &mut String) {
     counter(out, "loop_wakeups", &shared.counters.turns);
     counter(out, "run_conflicts", &shared.counters.conflicts);
     counter(out, "runs_alone", &shared.counters.alone);
+    counter(out, "runs_large", &shared.counters.large);
     let Some(opened) = shared.opened.get() else { return };
     let stats = opened.database.stats();
     line(out, "log_streams", opened.database.streams());

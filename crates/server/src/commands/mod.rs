@@ -35,7 +35,7 @@ use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
-use hyades::Session;
+use hyades::{Session, Ticket};
 use std::sync::Arc;
 
 /// Runs inside a transaction, perhaps several times: it has no effect but on its keys.
@@ -44,8 +44,8 @@ pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(),
 /// Runs outside of transactions, once.
 pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
-/// Appends the reply of a job.
-type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) + Send>;
+/// Appends the reply of a job. The reply leaves once the ticket is acknowledged, if there is one.
+type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send>;
 
 /// Work that would hold up an event loop. It appends the reply.
 pub struct Job {
@@ -54,27 +54,46 @@ pub struct Job {
     pub is_slow: bool,
 }
 
+/// What a job has replied.
+#[derive(Default)]
+pub struct JobReply {
+    /// The reply; empty if the client gets none.
+    pub bytes: Vec<u8>,
+    /// Of the transaction that it tells of.
+    pub ticket: Option<Ticket>,
+}
+
 impl Job {
     /// Work of a time that the data bounds.
     pub fn new(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job::transaction(move |shared, reply| {
+            body(shared, reply);
+            None
+        })
+    }
+
+    /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
+    pub fn transaction(
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send + 'static,
+    ) -> Job {
         Job { body: Box::new(body), is_slow: false }
     }
 
     /// Work that others should not wait for.
     pub fn slow(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
-        Job { body: Box::new(body), is_slow: true }
+        Job { is_slow: true, ..Job::new(body) }
     }
 
-    /// Runs it, and returns its reply.
-    pub fn run(self, shared: &Shared, resp3: bool) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut reply = Reply::new(&mut out, resp3);
-        (self.body)(shared, &mut reply);
+    /// Runs it.
+    pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, resp3);
+        let ticket = (self.body)(shared, &mut reply);
         if reply.is_too_long() {
             reply.truncate(0);
             reply.error(TOO_LONG);
         }
-        out
+        JobReply { bytes, ticket }
     }
 }
 

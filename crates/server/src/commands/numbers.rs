@@ -113,18 +113,22 @@ pub fn encoding(head: Head, body: &[u8]) -> &'static str {
     }
 }
 
-/// By the thresholds that Redis has by default.
+/// By the thresholds that Redis 7.2 has by default; the bytes of a list are counted about.
 fn collection_encoding(kind: Kind, all: &[&[u8]]) -> &'static str {
     let is_small = |most: usize, overhead: usize| {
         all.len() <= most && all.iter().all(|element| element.len() <= 64 + overhead)
     };
     match kind {
+        Kind::List if all.iter().map(|element| element.len() + 3).sum::<usize>() <= 8 << 10 => {
+            "listpack"
+        }
         Kind::List => "quicklist",
         Kind::Set if all.len() <= 512 && all.iter().all(|e| number::integer(e).is_some()) => {
             "intset"
         }
         Kind::Set if is_small(128, 0) => "listpack",
-        Kind::Hash if is_small(256, 0) => "listpack",
+        // Fields and values.
+        Kind::Hash if is_small(2 * 512, 0) => "listpack",
         Kind::SortedSet if is_small(128, 8) => "listpack",
         Kind::SortedSet => "skiplist",
         _ => "hashtable",

@@ -1,6 +1,6 @@
 //! Sets in their packed form: a change writes the whole set.
 
-use super::collections::{Chosen, draw, elements, numbered_keys, replace, store};
+use super::collections::{Chosen, Places, distinct, draw, elements, numbered_keys, replace, store};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
@@ -56,8 +56,12 @@ pub fn sismember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
 
 pub fn smismember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let all = elements(&space.read(args[1])?, Kind::Set)?;
+    let places = Places::new(all.iter().copied(), args.len());
     reply.array(args.len() - 2);
-    args[2..].iter().for_each(|member| reply.integer(i64::from(all.contains(member))));
+    for member in &args[2..] {
+        let has = places.find(all.iter().copied(), member).is_some();
+        reply.integer(i64::from(has));
+    }
     Ok(())
 }
 
@@ -139,26 +143,22 @@ fn combine<'t>(
     how: SetOperation,
     most: usize,
 ) -> Result<Vec<&'t [u8]>, Stop> {
-    let sets = keys.iter().map(|key| elements(&space.read(key)?, Kind::Set));
-    let sets = sets.collect::<Result<Vec<_>, Stop>>()?;
-    let others = || sets[1..].iter().map(|set| set.iter().copied().collect::<HashSet<_>>());
-    let mut result = sets[0].clone();
-    match how {
-        SetOperation::Union => {
-            let mut known: HashSet<&[u8]> = result.iter().copied().collect();
-            result.extend(sets[1..].iter().flatten().filter(|member| known.insert(member)));
+    // One set at a time: each may be as long as a value can be.
+    let mut result = elements(&space.read(keys[0])?, Kind::Set)?;
+    let mut known: HashSet<&[u8]> = match how {
+        SetOperation::Union => result.iter().copied().collect(),
+        _ => HashSet::new(),
+    };
+    for key in distinct(&keys[1..]) {
+        let set = elements(&space.read(key)?, Kind::Set)?;
+        if how == SetOperation::Union {
+            result.extend(set.into_iter().filter(|member| known.insert(member)));
+            continue;
         }
-        SetOperation::Intersection => {
-            let others: Vec<_> = others().collect();
-            result.retain(|member| others.iter().all(|set| set.contains(member)));
-            result.truncate(most);
-        }
-        SetOperation::Difference => {
-            for set in others() {
-                result.retain(|member| !set.contains(member));
-            }
-        }
+        let set: HashSet<&[u8]> = set.into_iter().collect();
+        result.retain(|member| set.contains(member) == (how == SetOperation::Intersection));
     }
+    result.truncate(most);
     Ok(result)
 }
 

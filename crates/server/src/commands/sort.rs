@@ -65,6 +65,7 @@ fn look_up<'t>(
     pattern: &[u8],
     element: &'t [u8],
 ) -> Result<Option<&'t [u8]>, Stop> {
+    space.charge(1)?;
     if pattern == b"#" {
         return Ok(Some(element));
     }
@@ -147,6 +148,9 @@ fn sorted<'t>(
     } else if kind == Some(Kind::Set) && of.store.is_some() {
         // A set has no order, and what is stored has one.
         all.sort();
+        if of.descending {
+            all.reverse();
+        }
     }
     let Some((from, count)) = of.limit else { return Ok(all) };
     let from = usize::try_from(from).unwrap_or(0);

@@ -89,18 +89,19 @@ fn combine<'t>(
     how: ZOperation,
     of: &ZOptions,
 ) -> Result<Scored<'t>, Stop> {
-    let sets = keys.iter().map(|key| members(space, key));
-    let sets = sets.collect::<Result<Vec<_>, Stop>>()?;
     let weighted = |at: usize, score: f64| not_nan(score * of.weights[at]);
     let mut result: ByMember<'t> = ByMember::new();
-    for (score, member) in &sets[0] {
-        result.insert(member, weighted(0, *score));
+    for (score, member) in members(space, keys[0])? {
+        result.insert(member, weighted(0, score));
     }
-    for (at, set) in sets.iter().enumerate().skip(1) {
+    // One set at a time: each may be as long as a value can be.
+    for (at, key) in keys.iter().enumerate().skip(1) {
+        let set = members(space, key)?;
+        space.charge(set.len())?;
         match how {
             ZOperation::Union => {
                 for (score, member) in set {
-                    let score = weighted(at, *score);
+                    let score = weighted(at, score);
                     let known = result.entry(member);
                     known.and_modify(|old| *old = of.aggregate.of(*old, score)).or_insert(score);
                 }

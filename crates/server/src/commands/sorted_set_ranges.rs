@@ -1,8 +1,9 @@
 //! Ranges of sorted sets: by rank, by score, by member.
 
-use super::sorted_sets::{Scored, replace, score, scored, show, store};
+use super::sorted_sets::{Scored, replace, scored, show, store};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::resp::number;
 use crate::resp::reply::Reply;
 
 /// What a range goes by.
@@ -32,8 +33,12 @@ fn score_bound(text: &[u8]) -> Result<(f64, bool), Stop> {
         [b'(', rest @ ..] => (rest, true),
         text => (text, false),
     };
-    let score = score(text).ok_or("ERR min or max is not a float")?;
-    Ok((score, is_open))
+    // Without digits it is 0, and what is too large is infinite, as Redis has it.
+    let read = match text {
+        b"" => Some(0.0),
+        text => number::float(text).map(|of| of.value).filter(|value| !value.is_nan()),
+    };
+    Ok((read.ok_or("ERR min or max is not a float")?, is_open))
 }
 
 fn lex_bound(text: &[u8]) -> Result<LexBound<'_>, Stop> {

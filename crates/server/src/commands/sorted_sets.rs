@@ -1,10 +1,11 @@
 //! Sorted sets in their packed form: each element is a score, in eight bytes that sort as it does,
 //! and a member; they lie in this order. A change writes the whole set.
 
-use super::collections::{self, Chosen, draw, elements, numbered_keys};
+use super::collections::{self, Chosen, Named, Places, draw, elements, numbered_keys};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::resp::number;
 use crate::resp::reply::Reply;
 use hyades::Abort;
 use std::collections::HashMap;
@@ -62,13 +63,11 @@ pub fn sort(all: &mut Scored<'_>) {
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
 }
 
-/// Reads a score: a decimal number or an infinity.
+/// Reads a score: a number that is not too large or too small, or an infinity.
 pub fn score(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let score: f64 = text.parse().ok().filter(|score: &f64| !score.is_nan())?;
-    let says_infinite = text.to_ascii_lowercase().contains("inf");
-    // A number that is too large is no infinity.
-    (score.is_finite() || says_infinite).then_some(score + 0.0)
+    let is_blank = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || *byte == 0x0b);
+    let read = number::float(text).filter(|of| !of.value.is_nan() && !of.is_out_of_range);
+    read.filter(|_| !is_blank).map(|of| of.value + 0.0)
 }
 
 fn score_argument(text: &[u8]) -> Result<f64, Stop> {
@@ -109,12 +108,6 @@ fn add_options(args: &[&[u8]]) -> Result<(AddOptions, usize), Stop> {
     Ok((of, at))
 }
 
-/// Puts a member at its place.
-fn insert<'a>(all: &mut Scored<'a>, score: f64, member: &'a [u8]) {
-    let at = all.partition_point(|(s, m)| s.total_cmp(&score).then((*m).cmp(member)).is_lt());
-    all.insert(at, (score, member));
-}
-
 fn add(
     space: &Keyspace<'_>,
     (key, of, pairs): (&[u8], &AddOptions, &[&[u8]]),
@@ -131,9 +124,10 @@ fn add(
     let entry = space.find(key)?;
     let mut all = scored(&entry)?;
     let (mut added, mut changed, mut last) = (0, 0, None);
+    let mut places = Places::new(all.iter().map(|(_, member)| *member), pairs.len());
     for (given, pair) in scores.into_iter().zip(pairs.chunks_exact(2)) {
         let member = pair[1];
-        let place = all.iter().position(|(_, known)| *known == member);
+        let place = places.find(all.iter().map(|(_, member)| *member), member);
         let old = place.map(|at| all[at].0);
         if old.is_some() && of.only_new || old.is_none() && of.only_known {
             continue;
@@ -155,14 +149,18 @@ fn add(
         }
         match place {
             Some(at) => {
-                all.remove(at);
+                all[at].0 = new + 0.0;
                 changed += 1;
             }
-            None => added += 1,
+            None => {
+                places.add(member, all.len());
+                all.push((new + 0.0, member));
+                added += 1;
+            }
         }
-        insert(&mut all, new + 0.0, member);
     }
     if added + changed > 0 {
+        sort(&mut all);
         store(space, key, &entry, &all)?;
     }
     match (of.increment, last) {
@@ -186,8 +184,8 @@ pub fn zincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 pub fn zrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.find(args[1])?;
     let mut all = scored(&entry)?;
-    let before = all.len();
-    all.retain(|(_, member)| !args[2..].contains(member));
+    let (named, before) = (Named::new(&args[2..]), all.len());
+    all.retain(|(_, member)| !named.has(member));
     let removed = before - all.len();
     if removed > 0 {
         store(space, args[1], &entry, &all)?;
@@ -201,27 +199,27 @@ pub fn zcard(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     Ok(())
 }
 
-fn score_in(all: &Scored<'_>, member: &[u8]) -> Option<f64> {
-    all.iter().find(|(_, known)| *known == member).map(|(score, _)| *score)
+/// Replies the score of each member that is named.
+fn show_scores(reply: &mut Reply<'_>, all: &Scored<'_>, named: &[&[u8]]) {
+    let members = || all.iter().map(|(_, member)| *member);
+    let places = Places::new(members(), named.len());
+    for member in named {
+        match places.find(members(), member) {
+            Some(at) => reply.double(all[at].0),
+            None => reply.null(),
+        }
+    }
 }
 
 pub fn zscore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    match score_in(&scored(&space.read(args[1])?)?, args[2]) {
-        Some(score) => reply.double(score),
-        None => reply.null(),
-    }
+    show_scores(reply, &scored(&space.read(args[1])?)?, &args[2..]);
     Ok(())
 }
 
 pub fn zmscore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let all = scored(&space.read(args[1])?)?;
     reply.array(args.len() - 2);
-    for member in &args[2..] {
-        match score_in(&all, member) {
-            Some(score) => reply.double(score),
-            None => reply.null(),
-        }
-    }
+    show_scores(reply, &all, &args[2..]);
     Ok(())
 }
 
@@ -397,7 +395,7 @@ mod tests {
         }
         all.iter().for_each(|score| assert_eq!(score_of(score_bytes(*score)), *score));
         assert_eq!(score_bytes(-0.0), score_bytes(0.0));
-        assert_eq!(score(b"1e400"), None);
+        assert_eq!((score(b"1e400"), score(b"1e-400"), score(b"0x10")), (None, None, Some(16.0)));
         assert_eq!(score(b"-inf"), Some(f64::NEG_INFINITY));
         assert_eq!((score(b"nan"), score(b""), score(b" 1")), (None, None, None));
     }

@@ -245,6 +245,9 @@ pub fn mget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     reply.array(args.len() - 1);
     for key in &args[1..] {
         reply.bulk_or_null(space.read(key)?.string().unwrap_or(None));
+        if reply.is_too_long() {
+            break;
+        }
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::runs::Request;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most bytes of the commands that MULTI queues. (Tests do with less.)
+/// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
 const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 impl Conversation {
@@ -115,7 +115,7 @@ impl Conversation {
             ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
             ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
             (_, Run::Data(_)) => {
-                multi.bytes += request.bytes(&self.input);
+                multi.bytes += request.memory(&self.input);
                 if multi.bytes > MOST_QUEUED {
                     (multi.is_refused, multi.queued) = (true, Vec::new());
                     return refuse("ERR MULTI has queued more than 256 MiB");

@@ -58,6 +58,10 @@ fn sorted_sets() {
         ("ZINTER 2 z s AGGREGATE MAX WITHSCORES", "*4 $1 a $1 1 $1 c $1 3"),
         ("ZDIFF 2 z s", "*1 $1 b"),
         ("ZINTERCARD 2 z s LIMIT 1", ":1"),
+        ("ZINTERCARD 5 z s", "-ERR syntax error"),
+        ("ZCOUNT z ( 0x2", ":2"),
+        ("ZCOUNT z 0x2 1e400", ":2"),
+        ("ZCOUNT z nan 1", "-ERR min or max is not a float"),
         ("ZRANGESTORE r z 0 0", ":1"),
         ("ZPOPMAX z", "*2 $1 c $1 3"),
         ("ZMPOP 2 none z MIN", "*2 $1 z *1 *2 $1 a $3 0.5"),
@@ -103,9 +107,15 @@ fn lists_sets_and_sort() {
         ("SADD o b c d", ":3"),
         ("SINTER s o", "*2 $1 b $1 c"),
         ("SDIFFSTORE d s o", ":1"),
+        ("SUNION s o s s", "*4 $1 a $1 b $1 c $1 d"),
+        ("SINTER s s", "*3 $1 a $1 b $1 c"),
+        ("SDIFF s s o", "*0"),
         ("SMOVE o d d", ":1"),
         ("SMEMBERS d", "*2 $1 a $1 d"),
         ("SINTERCARD 2 s o LIMIT 1", ":1"),
+        ("SORT s BY nosort DESC STORE t", ":3"),
+        ("LRANGE t 0 -1", "*3 $1 c $1 b $1 a"),
+        ("OBJECT ENCODING t", "$8 listpack"),
         ("SPOP d 0", "*0"),
         ("SREM d a", ":1"),
         ("SPOP d 5", "*1 $1 d"),
@@ -114,6 +124,7 @@ fn lists_sets_and_sort() {
         ("EXISTS s", ":0"),
         ("COMMAND GETKEYS SORT a BY x STORE b", "*2 $1 a $1 b"),
         ("COMMAND GETKEYS ZUNIONSTORE d 2 a b", "*3 $1 d $1 a $1 b"),
+        ("COMMAND GETKEYS BLMPOP 0 2 a b LEFT", "*2 $1 a $1 b"),
     ]);
 }
 
@@ -128,11 +139,41 @@ fn bits() {
         ("BITPOS none 0", ":0"),
         ("BITOP NOT n b", ":3"),
         ("BITCOUNT n", ":12"),
+        ("BITOP XOR x b n b", ":3"),
+        ("BITCOUNT x", ":12"),
+        ("BITOP XOR x b b", ":3"),
+        ("BITCOUNT x", ":0"),
+        ("BITOP AND x b b n", ":3"),
+        ("BITCOUNT x", ":0"),
         ("BITOP NOT n b b", "-ERR BITOP NOT must be called with a single source key."),
         ("BITFIELD f SET u8 #1 255 INCRBY u8 #1 1 OVERFLOW SAT INCRBY i5 0 99", "*3 :0 :0 :15"),
         ("BITFIELD f OVERFLOW FAIL INCRBY i5 0 1 GET i5 0", "*2 $-1 :15"),
         ("BITFIELD_RO f SET u8 0 1", "-ERR BITFIELD_RO only supports the GET subcommand"),
     ]);
+}
+
+/// More arguments than are compared one by one: the same replies.
+#[test]
+fn many_arguments_are_as_few() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let words = |text: &str| (0..40).map(|n| text.replace('#', &n.to_string())).collect::<String>();
+    let mut said = |line: String| house.say(&mut client, format!("{line}\r\n").as_bytes());
+    assert_eq!(said(format!("HSET h{}{}", words(" f# #"), words(" f# x#"))), ":40 ");
+    let all: Vec<String> =
+        (0..40).map(|n| format!("${} x{n} ", if n < 10 { 2 } else { 3 })).collect();
+    assert_eq!(said(format!("HMGET h{} no", words(" f#"))), format!("*41 {}$-1 ", all.concat()));
+    assert_eq!(said(format!("HDEL h no{} f1", words(" f#"))), ":40 ");
+    assert_eq!(said(format!("ZADD z 5 m39 1 one{}", words(" # m#"))), ":41 ");
+    assert_eq!(said("ZRANGE z 0 2".into()), "*3 $2 m0 $2 m1 $3 one ");
+    assert_eq!(said(format!("ZADD z CH{}", words(" 7 m#"))), ":39 ");
+    assert_eq!(said("ZRANGE z -2 -1 WITHSCORES".into()), "*4 $2 m8 $1 7 $2 m9 $1 7 ");
+    let scores = format!("*41 {}$-1 ", "$1 7 ".repeat(40));
+    assert_eq!(said(format!("ZMSCORE z{} no", words(" m#"))), scores);
+    assert_eq!(said(format!("ZREM z{} m1 no", words(" m#"))), ":40 ");
+    assert_eq!(said(format!("SADD s{}", words(" m#"))), ":40 ");
+    let there = format!("*41 {}:0 ", ":1 ".repeat(40));
+    assert_eq!(said(format!("SMISMEMBER s{} no", words(" m#"))), there);
 }
 
 /// Words that mean something to some command.
@@ -142,7 +183,31 @@ const WORDS: &str = "\
     AGGREGATE MIN MAX LEFT RIGHT BEFORE NX XX GT CH INCR GET SET INCRBY u8 i64 u63 #1 \
     OVERFLOW SAT BIT BY nosort RANK MAXLEN MATCH DESC ALPHA AND NOT EX REPLACE IDX";
 
-/// Whatever the arguments are, a command is answered, by an error at worst, and the next one runs.
+/// The length of the reply in front, in bytes; `None` if it is none, or is not complete.
+fn reply_length(text: &[u8]) -> Option<usize> {
+    let end = text.windows(2).position(|two| two == b"\r\n")?;
+    let line = std::str::from_utf8(&text[1..end]).ok()?;
+    let (mut length, number) = (end + 2, line.parse::<i64>());
+    match text[0] {
+        b'+' | b'-' => {}
+        b':' => drop(number.ok()?),
+        b'$' if number == Ok(-1) => {}
+        b'$' => {
+            length += usize::try_from(number.ok()?).ok()? + 2;
+            return text.get(..length).filter(|all| all.ends_with(b"\r\n")).map(<[u8]>::len);
+        }
+        b'*' if number == Ok(-1) => {}
+        b'*' => {
+            for _ in 0..usize::try_from(number.ok()?).ok()? {
+                length += reply_length(&text[length..])?;
+            }
+        }
+        _ => return None,
+    }
+    Some(length)
+}
+
+/// Whatever the arguments are, a command has one reply, an error at worst, and the next one runs.
 #[test]
 fn any_arguments_are_answered() {
     let words_known: Vec<&str> = WORDS.split(' ').chain([""]).collect();
@@ -165,7 +230,14 @@ fn any_arguments_are_answered() {
                 input.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
             }
         }
-        house.say(&mut client, &input);
+        let all = house.replies(&mut client, &input);
+        let mut at = 0;
+        for number in 0..100 {
+            let length = reply_length(&all[at..]);
+            let rest = String::from_utf8_lossy(&all[at..]);
+            at += length.unwrap_or_else(|| panic!("reply {number} is broken: {rest}"));
+        }
+        assert_eq!(at, all.len(), "more replies than commands");
         assert!(client.is_idle() && !client.is_closing());
         assert_eq!(house.say(&mut client, b"PING\r\n"), "+PONG ");
     }
