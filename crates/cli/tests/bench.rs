@@ -226,7 +226,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("bank --streams 65", "1 to 64"),
         ("bank --seconds soon", "us, ms, s or m"),
         ("bank --rate 0", "above 0"),
-        ("voter", "--help"),
+        ("elections", "--help"),
     ] {
         let output = hyades("bench", &words.split(' ').collect::<Vec<_>>());
         assert_eq!(code(&output), 2, "{words}");
