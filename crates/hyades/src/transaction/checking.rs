@@ -1,6 +1,6 @@
 //! Whether what was read is still current: periodic checks while a transaction runs, which end
-//! bodies that would run for long, or for ever, on inconsistent rows; and versions, by which a later
-//! transaction finds out.
+//! bodies that would run for long, or for ever, on inconsistent rows; and versions, by which a
+//! later transaction finds out.
 
 use super::access::Table;
 use super::running::Running;
@@ -54,9 +54,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// The version of a row as committed; `None` if there is none.
     ///
-    /// The version is that of the read that stands beside it in the read set: it was the same before
-    /// the read and after it, and no version comes twice. So the validation of that read is the
-    /// validation of the version.
+    /// The version is that of the read that stands beside it in the read set: it was the same
+    /// before the read and after it, and no version comes twice. So the validation of that read is
+    /// the validation of the version.
     pub(super) fn committed_version(
         &self,
         state: &mut TxnState<'s, P>,

@@ -1,4 +1,5 @@
-//! Encodes the row of a write, and finds the record that it goes to, or inserts one under a new key.
+//! Encodes the row of a write, and finds the record that it goes to, or inserts one under a new
+//! key.
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
