@@ -89,6 +89,12 @@ pub trait Access {
     fn prefetch_range(&self, table: Table, index: Option<Index>, range: &Range<'_>) {
         let _ = (table, index, range);
     }
+    /// Returns the version of a row as committed, see [`Transaction::version`].
+    fn version(&self, table: Table, key: &[Value<'_>]) -> Result<Option<u64>, Abort> {
+        // An access that keeps no versions.
+        let _ = (table, key);
+        Err(Abort::ReadOnly)
+    }
     /// Inserts a row, one value per column. Returns its hidden row id, 0 in tables with a primary
     /// key.
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort>;
@@ -161,6 +167,31 @@ impl<'t> Transaction<'t> {
         columns: Columns,
     ) -> Result<Option<Row<'t>>, Abort> {
         key.with(|key| self.0.get(table, key, columns))
+    }
+
+    /// Returns the version of a row, `None` if there is none: each transaction that writes the row
+    /// gives it another, even if it writes the values that are there. The version is that of the
+    /// row as committed, whatever this transaction itself has written, and a read like any other:
+    /// the transaction commits only if it holds. If a later transaction finds the same version, the
+    /// row was not written in between. In a snapshot: [`Abort::ReadOnly`].
+    ///
+    /// ```
+    /// # use hyades::{Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut builder = Database::builder();
+    /// # let seats = builder.table(
+    /// #     Schema::new("seats").column("id", Type::I64).primary_key(&["id"]));
+    /// # let db = builder.open(dir.path())?;
+    /// let put = || db.transact(|tx| Ok(tx.put(seats, &[1i64.into()])?));
+    /// let version = || db.transact(|tx| Ok(tx.version(seats, 1i64)?));
+    /// put()?;
+    /// let first = version()?;
+    /// put()?;
+    /// assert_ne!(version()?, first);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn version(&self, table: Table, key: impl Key) -> Result<Option<u64>, Abort> {
+        key.with(|key| self.0.version(table, key))
     }
 
     /// Announces that some columns of a row will be read or written soon. A hint that affects only
