@@ -216,6 +216,8 @@ pub struct Builder {
     pub(crate) patience: u32,
     pub(crate) partitions: usize,
     pub(crate) snapshots: SnapshotSettings,
+    pub(crate) posted_calls: usize,
+    pub(crate) post_threads: Option<usize>,
     /// Of the handles that it returns.
     pub(crate) origin: Origin,
 }
@@ -239,6 +241,8 @@ impl Default for Builder {
             patience: 0,
             partitions: SLOTS as usize,
             snapshots: SnapshotSettings::default(),
+            posted_calls: 5000,
+            post_threads: None,
             origin: Origin::draw(),
         }
     }
@@ -377,6 +381,21 @@ impl Builder {
     /// old a snapshot may become.
     pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
         change(&mut self.snapshots);
+        self
+    }
+
+    /// Sets how many calls may be [posted](crate::Database::post) and not have ended, 1 to 10,000.
+    /// Default: 5,000.
+    pub fn posted_calls(mut self, calls: usize) -> Self {
+        self.posted_calls = calls;
+        self
+    }
+
+    /// Sets how many threads run posted calls, at most 200. By default there are as many as cores.
+    /// They are started when the first call is posted. If 0, posted calls wait until
+    /// [`Database::run_posted`](crate::Database::run_posted) runs them.
+    pub fn post_threads(mut self, threads: usize) -> Self {
+        self.post_threads = Some(threads);
         self
     }
 

@@ -40,6 +40,7 @@ mod logging;
 mod metrics;
 mod opening;
 mod pool;
+mod posted;
 mod ranges;
 mod recovery;
 mod restore;
@@ -71,6 +72,7 @@ pub use logging::settings::LogSettings;
 #[cfg(feature = "research")]
 pub use logging::settings::ResearchSettings;
 pub use metrics::{Histogram, Metric, MetricValue, Metrics};
+pub use posted::PostedCall;
 #[cfg(feature = "research")]
 pub use recovery::plan::Replay;
 pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};

@@ -85,5 +85,8 @@ pub(crate) fn check(builder: &Builder) -> Result<(), Error> {
         let n = builder.partitions;
         return Err(Error::Misuse(format!("{n} partitions: choose a power of two")));
     }
+    within("the number of posted calls", &builder.posted_calls, 1..=10_000, usize::to_string)?;
+    let threads = builder.post_threads.unwrap_or(1);
+    within("the threads of posted calls", &threads, 0..=200, usize::to_string)?;
     within("the threads of recovery", &builder.recovery_threads, 0..=1024, usize::to_string)
 }

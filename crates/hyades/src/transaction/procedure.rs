@@ -76,8 +76,65 @@ impl Procedure {
     }
 }
 
+/// The procedures of a database, and how their calls are logged.
+pub(crate) struct Procedures {
+    all: Vec<Procedure>,
+    /// The number of each in the log.
+    log_ids: Vec<u32>,
+    /// The kind of record, unless a procedure or a call says otherwise.
+    record: RecordKind,
+    /// Of the builder that registered them.
+    pub origin: Origin,
+    /// The newest version of each, by name.
+    pub names: HashMap<String, ProcedureId>,
+}
+
+impl Procedures {
+    pub fn new(
+        all: Vec<Procedure>,
+        log_ids: Vec<u32>,
+        record: RecordKind,
+        origin: Origin,
+    ) -> Procedures {
+        let names = by_name(&all, origin);
+        Procedures { all, log_ids, record, origin, names }
+    }
+
+    /// The procedure of a handle, its number in the log, and how its calls are logged.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the handle is another builder's.
+    #[inline]
+    pub fn get(&self, id: ProcedureId) -> Result<(&Procedure, u32, RecordKind), Error> {
+        let at = id.number as usize;
+        match self.all.get(at).filter(|_| id.origin == self.origin) {
+            Some(called) => Ok((called, self.log_ids[at], called.record.unwrap_or(self.record))),
+            None => Err(foreign_procedure()),
+        }
+    }
+}
+
+#[cold]
+fn foreign_procedure() -> Error {
+    Error::Misuse(
+        "the procedure's handle comes from another builder: use the one that this database's \
+         builder returned, or Database::prepare"
+            .to_string(),
+    )
+}
+
+/// Encodes the arguments of a call into `out`, which is empty.
+#[inline]
+pub(crate) fn encode_arguments<A: Serialize + ?Sized>(
+    arguments: &A,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    append(arguments, out)
+        .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))
+}
+
 /// Returns the newest version of each procedure, by name.
-pub(crate) fn by_name(procedures: &[Procedure], origin: Origin) -> HashMap<String, ProcedureId> {
+fn by_name(procedures: &[Procedure], origin: Origin) -> HashMap<String, ProcedureId> {
     let mut newest = HashMap::<String, ProcedureId>::new();
     for (at, procedure) in procedures.iter().enumerate() {
         let known = newest.get(&procedure.name).map(|id| procedures[id.number as usize].version);
@@ -119,7 +176,7 @@ impl Flavor for Onto<'_> {
 }
 
 /// Appends the encoding of arguments or of a result to `out`.
-pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
+fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
     postcard::serialize_with_flavor(value, Onto(out))
 }
 
