@@ -1,7 +1,7 @@
 //! Posted calls: a bounded queue of calls of procedures, and the database's threads that run them.
 //!
-//! A call is *open* from when it is posted until its outcome is handed to its [`Reply`]. No more are
-//! open than the builder allows; one more is refused, and nothing of it is done. Threads are
+//! A call is *open* from when it is posted until its outcome is handed to its [`Reply`]. No more
+//! are open than the builder allows; one more is refused, and nothing of it is done. Threads are
 //! started at the first post, each with a session of its own. They do not wait for durability: the
 //! reply holds the ticket of the call, and what waits for the call waits for that.
 //!

@@ -5,13 +5,16 @@ use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use hyades_wal::Log;
 
+/// Ends the waiting of transactions for each other.
+type Stop<P> = fn(&Engine<P>);
+
 /// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed, and
 /// partitions held. The drop then stops the log, and waiting, so that transactions that meet these
 /// fail instead of retrying or waiting for ever.
 pub(super) struct PoisonOnPanic<'e, P: LoggingProtocol> {
     log: Option<&'e Log>,
     /// Until it is disarmed: what it stops beside the log, and how.
-    waits: Option<(&'e Engine<P>, fn(&Engine<P>))>,
+    waits: Option<(&'e Engine<P>, Stop<P>)>,
 }
 
 impl<'e, P: LoggingProtocol> PoisonOnPanic<'e, P> {
