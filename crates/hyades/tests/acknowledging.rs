@@ -222,8 +222,8 @@ fn with_a_held_row(
         names.sort();
         names[0].to_string_lossy().into_owned()
     };
-    // The log may write to a stream by itself: it is held while it is empty, and again if it does so
-    // after that.
+    // The log may write to a stream by itself: it is held while it is empty, and again if the log
+    // does so after that.
     let (_released, held) = loop {
         db.log().unwrap().flush().unwrap();
         let released = device.hold(&first);

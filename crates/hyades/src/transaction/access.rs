@@ -1,6 +1,7 @@
 //! Access to rows: [`Access`] is the interface that a running transaction, a replayed command and a
 //! bulk load share; [`Transaction`] is its convenient form.
 
+use super::key::Key;
 use crate::error::Abort;
 use crate::storage::origin::Origin;
 use crate::storage::partition::Partitions;
@@ -501,42 +502,3 @@ impl<'t, 'k> Scan<'t, 'k> {
         }
     }
 }
-
-/// A key: one value, a tuple of up to five, or a slice of [`Value`]s.
-pub trait Key {
-    /// Calls `with` on the key's values.
-    fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R;
-}
-
-macro_rules! key_scalar {
-    ($($rust:ty),*) => {$(
-        impl Key for $rust {
-            #[inline]
-            fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R { with(&[self.into()]) }
-        }
-    )*};
-}
-key_scalar!(bool, i32, u32, i64, u64, f64, &str, &[u8]);
-
-impl Key for &[Value<'_>] {
-    #[inline]
-    fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
-        with(self)
-    }
-}
-
-macro_rules! key_tuple {
-    ($($name:ident $at:tt),*) => {
-        impl<'v, $($name: Into<Value<'v>>),*> Key for ($($name,)*) {
-            #[inline]
-            fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
-                with(&[$(self.$at.into()),*])
-            }
-        }
-    };
-}
-key_tuple!(A 0);
-key_tuple!(A 0, B 1);
-key_tuple!(A 0, B 1, C 2);
-key_tuple!(A 0, B 1, C 2, D 3);
-key_tuple!(A 0, B 1, C 2, D 3, E 4);
