@@ -69,6 +69,15 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::CommitInClosedEpoch
                 | Mutation::CommitAfterEnded
         )
+        // Under partitioned execution only: `crates/hyades/tests/partitioned_mutations.rs`.
+        || matches!(
+            rule,
+            Mutation::UncheckedPartitions
+                | Mutation::StampHomeOnly
+                | Mutation::StampWrittenOnly
+                | Mutation::HandOnBeforeInstall
+                | Mutation::OvertakeInQueues
+        )
         // Only rot shows it, in the last write of a stream: `taurus_2016_mutations.rs` there.
         || rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.
