@@ -252,7 +252,7 @@ impl RunQueue {
             Ok(Attempt::Conflict) => {
                 replies.buffer().truncate(from);
                 // While another one runs alone, that one is met, and no rival.
-                if shared.patient.load(Relaxed) == 0 && !self.is_watch() {
+                if shared.patient.load(Relaxed) == 0 && !self.is_alone() {
                     self.conflicts += 1;
                 }
                 shared.counters.conflicts.fetch_add(1, Relaxed);
@@ -284,10 +284,10 @@ impl RunQueue {
         Execution::Done
     }
 
-    /// WATCH reads a few heads, and is not handed on: what it has seen stays here.
-    fn is_watch(&self) -> bool {
-        let name = |request: &Request| request.place.map(|at| table::all()[at].name);
-        !self.is_exec && self.requests.first().and_then(name) == Some("watch")
+    /// WATCH and UNWATCH read a few heads, and are not handed on: what they have seen stays here.
+    fn is_alone(&self) -> bool {
+        let is_alone = |at: usize| table::all()[at].flags & table::ALONE != 0;
+        !self.is_exec && self.requests.first().and_then(|first| first.place).is_some_and(is_alone)
     }
 
     /// Replies an error to each request.

@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
 pub mod beside;
+pub mod broken;
 pub mod by_hand;
 pub mod checkpointing;
 pub mod definition;
