@@ -38,7 +38,7 @@ fn the_recovered_state_is_the_state_that_was() {
 
 #[test]
 fn acknowledged_is_recovered() {
-    for round in 0..3u64 {
+    for round in 0..2u64 {
         for (at, c) in combinations().into_iter().enumerate() {
             let seed = round * 1000 + at as u64;
             let dir = tempfile::tempdir().unwrap();

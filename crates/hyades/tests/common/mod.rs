@@ -87,6 +87,16 @@ pub fn combinations() -> Vec<Combination> {
     all
 }
 
+/// Combinations with their places among all: those under Silo, and every third of the others,
+/// beginning at `offset`. For long tests of what matters to the log more than to the concurrency
+/// control; with `HYADES_ALL_COMBINATIONS` in the environment, all of them.
+pub fn some_combinations(offset: usize) -> Vec<(usize, Combination)> {
+    let all = std::env::var_os("HYADES_ALL_COMBINATIONS").is_some();
+    let mut some: Vec<_> = combinations().into_iter().enumerate().collect();
+    some.retain(|(at, c)| all || c.concurrency == Concurrency::Silo || at % 3 == offset % 3);
+    some
+}
+
 #[derive(Serialize, Deserialize, Clone, Copy, Debug)]
 pub struct Transfer {
     pub id: u64,
