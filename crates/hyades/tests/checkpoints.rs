@@ -113,7 +113,7 @@ fn transactions_of_many_frames_are_there_as_a_whole() {
             Ok::<_, Abort>(())
         };
         opened.db.try_transact(insert).unwrap().unwrap();
-        ballast(&opened, 3000);
+        ballast(&opened, 1000);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for thread in 0..2 {
@@ -137,7 +137,7 @@ fn transactions_of_many_frames_are_there_as_a_whole() {
                     }
                 });
             }
-            for _ in 0..3 {
+            for _ in 0..2 {
                 opened.db.checkpoint().unwrap();
             }
             device.cut();
