@@ -53,12 +53,23 @@ pub struct Client {
 /// The commands that MULTI has queued.
 #[derive(Default)]
 pub struct Multi {
-    /// The commands with their arguments.
+    /// The commands of the transaction, with their arguments.
     pub queued: Vec<Request>,
-    /// Their bytes.
+    /// Commands on the connection or the server, with their places among all.
+    pub locals: Vec<(usize, Request)>,
+    /// Bytes of all.
     pub bytes: usize,
+    /// What SELECT has set for those behind it.
+    pub database: Option<u32>,
     /// One was refused: EXEC runs none.
     pub is_refused: bool,
+}
+
+impl Multi {
+    /// The number of commands.
+    pub fn count(&self) -> usize {
+        self.queued.len() + self.locals.len()
+    }
 }
 
 impl Client {
@@ -119,6 +130,8 @@ pub struct Conversation {
     /// A request that was parsed and belongs to the next run.
     stash: Option<Request>,
     run: RunQueue,
+    /// What EXEC runs once its transaction has committed: see [`Multi::locals`].
+    locals: Vec<(usize, Request)>,
     replies: Replies,
     job: Option<Job>,
     is_waiting_for_job: bool,
@@ -132,6 +145,8 @@ const MOST_PARKED: usize = 1_024;
 const MOST_UNSENT: usize = 1 << 20;
 /// Most commands of a connection in a turn.
 const MOST_COMMANDS: usize = 64;
+/// Most keys that a client watches: EXEC compares them on an event loop.
+const MOST_WATCHED: usize = 1 << 14;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
 /// Most bytes of a request.
@@ -150,6 +165,7 @@ impl Conversation {
             is_incomplete: false,
             stash: None,
             run: RunQueue::default(),
+            locals: Vec::new(),
             replies: Replies::default(),
             job: None,
             is_waiting_for_job: false,
@@ -271,13 +287,14 @@ impl Conversation {
 
     /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
     /// mark to pass to [`Conversation::acknowledged`].
-    pub fn job_done(&mut self, reply: JobReply) -> Option<(Ticket, u64)> {
+    pub fn job_done(&mut self, shared: &Arc<Shared>, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
+        let replies = usize::from(!reply.bytes.is_empty());
         self.replies.buffer().extend_from_slice(&reply.bytes);
-        match reply.ticket {
+        self.run_locals(shared, from, &reply.end.exec_ends);
+        match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
-                let replies = usize::from(!reply.bytes.is_empty());
                 Some((ticket, self.replies.seal_parked(replies)))
             }
             // The transaction of a silent client has no reply already.
@@ -328,9 +345,12 @@ impl Conversation {
         let Some(session) = &mut turn.session else {
             unreachable!("a run is collected only if there is a session")
         };
+        let from = self.replies.buffer().len();
         let done =
             self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
         if done == Execution::Done {
+            let ends = self.run.take_exec_ends();
+            self.run_locals(turn.shared, from, &ends);
             let (unwatched, watched) = self.run.take_watched();
             if unwatched {
                 self.client.watched.clear();
@@ -368,7 +388,8 @@ impl Conversation {
                 && request.has_arity()
                 && self.client.silence == Silence::None
                 && self.client.multi.is_none()
-                && turn.session.is_some();
+                && turn.session.is_some()
+                && self.client.watched.len() < MOST_WATCHED;
             // Reads in front of a run do not wait for the writes behind them.
             let is_alone = place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0);
             let joins =

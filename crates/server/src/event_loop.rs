@@ -168,7 +168,7 @@ impl EventLoop {
 
     fn job_done(&mut self, id: u64, reply: JobReply) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let parked = connection.conversation.job_done(reply);
+        let parked = connection.conversation.job_done(&self.shared, reply);
         match (&mut self.queue, parked) {
             (_, None) => {}
             (Some(queue), Some((ticket, mark))) => queue.push(ticket, (id, mark)),

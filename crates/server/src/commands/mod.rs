@@ -45,8 +45,17 @@ pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(),
 /// Runs outside of transactions, once.
 pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
-/// Appends the reply of a job. The reply leaves once the ticket is acknowledged, if there is one.
-type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send>;
+/// Appends the reply of a job.
+type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send>;
+
+/// What a job leaves beside its reply.
+#[derive(Default)]
+pub struct JobEnd {
+    /// Of the transaction that the reply tells of, which leaves once that is acknowledged.
+    pub ticket: Option<Ticket>,
+    /// See [`crate::runs::RunQueue::take_exec_ends`].
+    pub exec_ends: Vec<usize>,
+}
 
 /// Work that would hold up an event loop. It appends the reply.
 pub struct Job {
@@ -60,8 +69,8 @@ pub struct Job {
 pub struct JobReply {
     /// The reply; empty if the client gets none.
     pub bytes: Vec<u8>,
-    /// Of the transaction that it tells of.
-    pub ticket: Option<Ticket>,
+    /// What else there is.
+    pub end: JobEnd,
 }
 
 impl Job {
@@ -69,13 +78,13 @@ impl Job {
     pub fn new(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
         Job::transaction(move |shared, reply| {
             body(shared, reply);
-            None
+            JobEnd::default()
         })
     }
 
     /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
     pub fn transaction(
-        body: impl FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send + 'static,
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
     ) -> Job {
         Job { body: Box::new(body), is_slow: false }
     }
@@ -89,12 +98,13 @@ impl Job {
     pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes, resp3);
-        let ticket = (self.body)(shared, &mut reply);
+        let mut end = (self.body)(shared, &mut reply);
         if reply.is_too_long() {
             reply.truncate(0);
             reply.error(TOO_LONG);
+            end.exec_ends.clear();
         }
-        JobReply { bytes, ticket }
+        JobReply { bytes, end }
     }
 }
 

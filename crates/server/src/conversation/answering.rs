@@ -1,13 +1,16 @@
 //! Requests that do not run in a transaction with their neighbours: commands on the connection or
 //! the server, errors, and MULTI.
 
-use super::{Conversation, Multi, Silence, Turn};
+use super::{Conversation, MOST_WATCHED, Multi, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
-use crate::commands::{Local, TOO_LONG, unsupported_error};
+use crate::commands::{Local, LocalCommand, TOO_LONG, database, unsupported_error};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::runs::Request;
+use crate::runs::{Exec, Request};
+use crate::shared::Shared;
+use hyades::Session;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
@@ -35,6 +38,11 @@ impl Conversation {
                 let name = command.name;
                 Some(format!("ERR wrong number of arguments for '{name}' command"))
             }
+            Some(command)
+                if command.name == "watch" && self.client.watched.len() >= MOST_WATCHED =>
+            {
+                Some(format!("ERR this client watches {MOST_WATCHED} keys: EXEC or UNWATCH them"))
+            }
             Some(command) => refusal(command, turn),
         };
         let resp3 = self.client.is_resp3;
@@ -46,7 +54,7 @@ impl Conversation {
             Reply::new(self.replies.buffer(), resp3).error(&text);
             return true;
         }
-        let (command, place) = (command.expect("it has no error"), place.expect("as well"));
+        let command = command.expect("it has no error");
         self.client.entry.names.lock().expect("no holder panics").command = command.name;
         if self.client.multi.is_some() || matches!(command.run, Run::Multi) {
             return self.multi(turn, request, command);
@@ -60,29 +68,88 @@ impl Conversation {
                 return false;
             }
         };
+        self.run_local(turn.shared, turn.session.as_deref_mut(), run, &request);
+        true
+    }
+
+    /// Appends the reply of a command that runs outside of transactions.
+    fn run_local(
+        &mut self,
+        shared: &Arc<Shared>,
+        session: Option<&mut Session>,
+        run: LocalCommand,
+        request: &Request,
+    ) {
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
-        let now_ms = turn.shared.clock.now_ms();
-        let session = turn.session.as_deref_mut();
-        let mut local = Local { client, shared: turn.shared, now_ms, job, session };
+        let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());
+        let mut local = Local { client, shared, now_ms, job, session };
         let mut reply = Reply::new(self.replies.buffer(), resp3);
+        let from = reply.position();
         let mut result = run(&mut local, &args, &mut reply);
         if reply.is_too_long() {
             result = Err(TOO_LONG.into());
         }
-        turn.shared.counters.commands.fetch_add(1, Relaxed);
-        turn.shared.calls[place].0.fetch_add(1, Relaxed);
+        let calls = &shared.calls[request.place().expect("it is a command")];
+        shared.counters.commands.fetch_add(1, Relaxed);
+        calls.0.fetch_add(1, Relaxed);
         if let Err(stop) = result {
             reply.truncate(from);
             let text = match stop {
                 Stop::Error(text) => text.into_owned(),
                 Stop::Abort(abort) => format!("ERR {abort}"),
             };
-            turn.shared.count_error(&text);
-            turn.shared.calls[place].1.fetch_add(1, Relaxed);
+            shared.count_error(&text);
+            calls.1.fetch_add(1, Relaxed);
             reply.error(&text);
         }
-        true
+    }
+
+    /// Runs the commands of MULTI that are no part of its transaction, which has committed, and
+    /// puts their replies between those of the transaction. `from` is where the reply of EXEC
+    /// begins, and `ends` are those of its parts: none if the transaction has not run.
+    pub(super) fn run_locals(&mut self, shared: &Arc<Shared>, from: usize, ends: &[usize]) {
+        let locals = std::mem::take(&mut self.locals);
+        let Some((head, mut ends)) = ends.split_first().filter(|_| !locals.is_empty()) else {
+            return;
+        };
+        let buffer = self.replies.buffer();
+        // A silent client gets no reply, and nothing is in the buffer.
+        let is_silent = buffer.len() == from;
+        let written = buffer.split_off(buffer.len().min(from + head));
+        let (mut copied, mut at) = (0, 0);
+        for (place, request) in locals {
+            let before = place - at;
+            if let Some(last) = before.checked_sub(1).filter(|_| !is_silent) {
+                let end = ends[last] - head;
+                self.replies.buffer().extend_from_slice(&written[copied..end]);
+                copied = end;
+            }
+            ends = &ends[before..];
+            self.run_in_exec(shared, &request);
+            at = place + 1;
+        }
+        self.replies.buffer().extend_from_slice(&written[copied..]);
+        if is_silent {
+            self.replies.buffer().truncate(from);
+        }
+    }
+
+    fn run_in_exec(&mut self, shared: &Arc<Shared>, request: &Request) {
+        let command = &table::all()[request.place().expect("it is a command")];
+        let Run::Local(run) = command.run else { unreachable!("MULTI has queued no other") };
+        let from = self.replies.buffer().len();
+        self.run_local(shared, None, run, request);
+        // Nothing of the job was done.
+        if self.job.take().is_some() {
+            let text = format!(
+                "ERR {} with these arguments takes a while: send it outside of MULTI",
+                command.name.to_uppercase()
+            );
+            shared.count_error(&text);
+            self.replies.buffer().truncate(from);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+        }
     }
 
     /// The run is silent if the client wants no reply to its only request.
@@ -115,21 +182,34 @@ impl Conversation {
             ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
             ("watch", _) => return refuse("ERR WATCH inside MULTI is not allowed"),
             ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
-            (_, Run::Data(_)) => {
+            (name, Run::Open(_)) | (name @ "shutdown", _) => {
+                multi.is_refused = true;
+                let name = name.to_uppercase();
+                return refuse(&format!("ERR {name} inside MULTI is not allowed"));
+            }
+            (name, run) => {
+                let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+                if name == "client" && args[1].eq_ignore_ascii_case(b"reply") {
+                    multi.is_refused = true;
+                    return refuse("ERR CLIENT REPLY inside MULTI is not allowed");
+                }
+                if name == "select" {
+                    let number = database(args[1], turn.shared.settings.databases());
+                    multi.database = number.ok().or(multi.database);
+                }
                 multi.bytes += request.memory(&self.input);
                 if multi.bytes > MOST_QUEUED {
-                    (multi.is_refused, multi.queued) = (true, Vec::new());
+                    *multi = Multi { is_refused: true, bytes: multi.bytes, ..Multi::default() };
                     return refuse("ERR MULTI has queued more than 256 MiB");
                 }
-                multi.queued.push(request.into_owned(&self.input));
-                self.client.entry.queued.store(multi.queued.len() as i64, Relaxed);
+                let request = request.into_owned(&self.input).in_database(multi.database);
+                match run {
+                    Run::Data(_) => multi.queued.push(request),
+                    _ => multi.locals.push((multi.count(), request)),
+                }
+                self.client.entry.queued.store(multi.count() as i64, Relaxed);
                 reply.simple("QUEUED");
                 return true;
-            }
-            (name, _) => {
-                multi.is_refused = true;
-                let text = format!("ERR {name} inside MULTI is not built yet");
-                return refuse(&text);
             }
         }
         let multi = self.client.multi.take().expect("it was found above");
@@ -150,9 +230,17 @@ impl Conversation {
             _ if multi.is_refused => {
                 return refuse("EXECABORT Transaction discarded because of previous errors.");
             }
-            _ if multi.queued.is_empty() && watched.is_empty() => reply.array(0),
             _ => {
-                self.run.set_exec(multi.queued, watched);
+                let (count, others) = (multi.count(), multi.locals.len());
+                self.locals = multi.locals;
+                if multi.queued.is_empty() && watched.is_empty() {
+                    let from = reply.position();
+                    reply.array(count);
+                    let head = reply.position() - from;
+                    self.run_locals(turn.shared, from, &[head]);
+                    return true;
+                }
+                self.run.set_exec(multi.queued, Exec { watched, others });
                 self.take_silence();
                 return false;
             }

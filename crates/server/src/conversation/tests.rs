@@ -2,6 +2,7 @@
 
 mod collections;
 mod limits;
+mod multi;
 mod watching;
 
 use super::*;
@@ -57,7 +58,7 @@ impl House {
             }
             if let Some(job) = conversation.take_job() {
                 let reply = job.run(&self.shared, conversation.is_resp3());
-                if let Some((ticket, mark)) = conversation.job_done(reply) {
+                if let Some((ticket, mark)) = conversation.job_done(&self.shared, reply) {
                     self.queue.push(ticket, (number, mark));
                 }
             } else if next == Next::Wait {

@@ -122,7 +122,7 @@ fn large_writes_are_jobs() {
     let next = client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
     let job = client.take_job().expect("the large SET is a job");
     assert!(next == Next::Wait && parked.is_empty() && client.is_full());
-    let parked = client.job_done(job.run(&house.shared, false));
+    let parked = client.job_done(&house.shared, job.run(&house.shared, false));
     parked.into_iter().for_each(|(ticket, mark)| house.queue.push(ticket, (0, mark)));
     assert_eq!(house.say(&mut client, b"STRLEN a\r\n"), "+OK +OK :716800 ");
     assert_eq!(house.say(&mut client, b"STRLEN b\r\nDBSIZE\r\n"), ":1 :2 ");
