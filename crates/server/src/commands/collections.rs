@@ -2,8 +2,10 @@
 //! choices, and the SCAN of a collection.
 
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
+use crate::data::collections::{Collection, MOST_PACKED_BYTES};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::long_list::LongList;
 use crate::data::packed;
 use crate::glob;
 use crate::resp::number::push_float;
@@ -75,9 +77,79 @@ pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
     keys.iter().copied().filter(|key| known.insert(*key)).collect()
 }
 
-/// The elements of a collection; none if the key does not exist.
+/// The elements of a collection, as they are packed; none if the key does not exist.
 pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
-    Ok(packed::elements(entry.body_of(kind)?.unwrap_or_default())?)
+    let body = entry.body_of(kind)?.unwrap_or_default();
+    let blocks = entry.blocks();
+    if !entry.lies_in_blocks() {
+        return Ok(packed::elements(body)?);
+    }
+    if kind == Kind::List {
+        return Ok(LongList::from_body(blocks, body)?.all()?);
+    }
+    let of = Collection::from_body(body)?;
+    Ok(match kind {
+        Kind::SortedSet => of.by_score(blocks).all()?.into_iter().map(|(name, _)| name).collect(),
+        Kind::Hash => {
+            let all = of.members(blocks, kind).all()?;
+            all.into_iter().flat_map(|(name, value)| [name, value]).collect()
+        }
+        _ => of.members(blocks, kind).all()?.into_iter().map(|(name, _)| name).collect(),
+    })
+}
+
+/// Whether elements are too many or too large for the row of their key.
+pub fn is_large(space: &Keyspace<'_>, kind: Kind, count: usize, bytes: usize) -> bool {
+    bytes > MOST_PACKED_BYTES || count > space.context().packed.of(kind)
+}
+
+/// Writes elements into blocks that no other collection has. Returns the body of the key's row.
+fn write_blocks(
+    space: &Keyspace<'_>,
+    kind: Kind,
+    secret: u64,
+    elements: &[&[u8]],
+) -> Result<Vec<u8>, Stop> {
+    let (number, blocks) = (space.number_collection(kind)?, space.blocks());
+    if kind == Kind::List {
+        return LongList::write(blocks, number, elements);
+    }
+    let of = Collection { number, secret };
+    let members = of.members(blocks, kind);
+    match kind {
+        Kind::Hash => members.fill(elements.chunks_exact(2).map(|pair| (pair[0], pair[1])))?,
+        Kind::SortedSet => {
+            let scored = |element: &&'_ [u8]| element.split_at(8);
+            let all: Vec<_> = elements.iter().map(scored).collect();
+            members.fill(all.into_iter().map(|(score, member)| (member, score)))?;
+            of.by_score(blocks).fill(elements.iter().map(|element| (*element, &[][..])))?;
+        }
+        _ => members.fill(elements.iter().map(|name| (*name, &[][..])))?,
+    }
+    Ok(of.body())
+}
+
+/// A secret for the places of a collection's members.
+pub fn new_secret() -> u64 {
+    fastrand::u64(..)
+}
+
+/// Form and body of a collection. What lies in blocks stays there, as Redis has it.
+fn encoded(
+    space: &Keyspace<'_>,
+    kind: Kind,
+    elements: &[&[u8]],
+    old: Option<u64>,
+) -> Result<(Form, Vec<u8>), Stop> {
+    let bytes = elements.iter().map(|element| packed::size(element.len())).sum();
+    let count = if kind == Kind::Hash { elements.len() / 2 } else { elements.len() };
+    Ok(match old.is_some() || is_large(space, kind, count, bytes) {
+        true => {
+            let secret = old.unwrap_or_else(new_secret);
+            (Form::Blocks, write_blocks(space, kind, secret, elements)?)
+        }
+        false => (Form::Plain, packed::pack(elements.iter().copied())),
+    })
 }
 
 /// Stores a collection that has changed. An empty one does not exist.
@@ -88,13 +160,32 @@ pub fn store<'a>(
     kind: Kind,
     elements: impl IntoIterator<Item = &'a [u8]>,
 ) -> Done {
-    let body = packed::pack(elements);
-    match entry.head() {
-        _ if body.is_empty() => space.remove(key, entry).map(drop)?,
-        Some(head) => space.change(key, entry, head, Some(&body))?,
-        None => space.put(key, entry, Head::new(kind, Form::Plain), &body)?,
+    let elements: Vec<&[u8]> = elements.into_iter().collect();
+    if elements.is_empty() {
+        return Ok(space.remove(key, entry).map(drop)?);
     }
-    Ok(())
+    let Some((head, body)) = entry.value() else {
+        return put_new(space, key, entry, kind, &elements);
+    };
+    let old = match (entry.lies_in_blocks(), kind) {
+        (false, _) => None,
+        (true, Kind::List) => Some(0),
+        (true, _) => Some(Collection::from_body(body)?.secret),
+    };
+    let (form, body) = encoded(space, kind, &elements, old)?;
+    space.free(key, entry)?;
+    space.change(key, entry, head.with_form(form), Some(&body))
+}
+
+fn put_new(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    entry: &Entry<'_>,
+    kind: Kind,
+    elements: &[&[u8]],
+) -> Done {
+    let (form, body) = encoded(space, kind, elements, None)?;
+    space.put(key, entry, Head::new(kind, form), &body)
 }
 
 /// Stores a collection in the place of whatever is there. An empty one does not exist.
@@ -104,12 +195,11 @@ pub fn replace<'a>(
     kind: Kind,
     elements: impl IntoIterator<Item = &'a [u8]>,
 ) -> Done {
-    let (entry, body) = (space.find_head(key)?, packed::pack(elements));
-    match body.is_empty() {
-        true => space.remove(key, &entry).map(drop)?,
-        false => space.put(key, &entry, Head::new(kind, Form::Plain), &body)?,
+    let (entry, elements) = (space.find_head(key)?, elements.into_iter().collect::<Vec<_>>());
+    match elements.is_empty() {
+        true => Ok(space.remove(key, &entry).map(drop)?),
+        false => put_new(space, key, &entry, kind, &elements),
     }
-    Ok(())
 }
 
 /// Most elements that a negative count may ask for.
