@@ -10,6 +10,8 @@ pub mod long_list;
 pub mod member_hash;
 pub mod member_run;
 pub mod packed;
+#[cfg(test)]
+mod run_tests;
 
 use hyades::{Builder, Schema, Table, Type};
 
