@@ -31,6 +31,7 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     // What has expired meanwhile, and what was flushed before, is removed at once: not before the
     // reaper finds the database, or it would forget.
     shared.reap_no_later_than(0);
+    shared.reap_garbage();
     shared.wake_all();
     Ok(())
 }

@@ -356,6 +356,7 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         now_ms: shared.clock.now_ms(),
         databases: shared.settings.databases(),
         longest: shared.settings.longest_argument(),
+        packed: shared.settings.packed(),
         counts: &shared.counts,
         effects,
         is_exec: false,

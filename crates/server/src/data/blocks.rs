@@ -82,7 +82,12 @@ impl<'t> BlockTable<'t> {
     }
 
     /// The next blocks in their order, as many as a page has, `limit` at most.
-    pub fn next(&self, run: u64, from: WalkFrom<'_>, limit: usize) -> Result<Vec<Block<'t>>, Abort> {
+    pub fn next(
+        &self,
+        run: u64,
+        from: WalkFrom<'_>,
+        limit: usize,
+    ) -> Result<Vec<Block<'t>>, Abort> {
         self.context.check_copied()?;
         let of_run = [run.into()];
         let scan = self.tx.scan(self.context.tables.blocks).prefix(&of_run);

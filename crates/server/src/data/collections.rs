@@ -20,7 +20,8 @@ const BATCH: usize = 128;
 pub const MOST_PACKED_BYTES: usize = 2 << 10;
 
 /// How many elements of a collection are packed in its key's row at most, as the settings
-/// `*-max-listpack-entries` say.
+/// `hash-max-listpack-entries`, `set-max-intset-entries`, `zset-max-listpack-entries` and, if it is
+/// positive, `list-max-listpack-size` say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedLimits {
     /// Fields of a hash.
@@ -29,16 +30,19 @@ pub struct PackedLimits {
     pub set: usize,
     /// Members of a sorted set.
     pub sorted_set: usize,
+    /// Elements of a list.
+    pub list: usize,
 }
 
 impl PackedLimits {
-    /// That of a type. Of a list only the bytes are limited.
+    /// That of a type.
     pub fn of(self, kind: Kind) -> usize {
         match kind {
             Kind::Hash => self.hash,
             Kind::Set => self.set,
             Kind::SortedSet => self.sorted_set,
-            Kind::List | Kind::String => usize::MAX,
+            Kind::List => self.list,
+            Kind::String => usize::MAX,
         }
     }
 }

@@ -460,14 +460,6 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(removed)
     }
 
-    /// Removes the elements before and behind some, without reading them more than once.
-    pub fn keep(&mut self, from: usize, to: usize) -> Result<(), Stop> {
-        let behind = self.count - to;
-        self.pop(End::Right, behind)?;
-        self.pop(End::Left, from)?;
-        Ok(())
-    }
-
     /// Bytes of its blocks.
     pub fn bytes(&self) -> Result<usize, Abort> {
         block_bytes(self.table, self.run())

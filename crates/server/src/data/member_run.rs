@@ -75,8 +75,9 @@ pub fn edit_members<'a>(
                     places.remove(name);
                 }
             }
+            // The same value again is a change: a WATCH sees it.
             (MemberEdit::Set(value), Some(at)) => {
-                is_changed |= old != Some(&value[..]);
+                is_changed = true;
                 all[at] = Some((name, value));
             }
             (MemberEdit::Set(value), None) => {
@@ -134,15 +135,6 @@ impl<'t> MemberRun<'t> {
             true if all.len() % 2 == 1 => Err(Abort::Conflict),
             true => Ok(all.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()),
         }
-    }
-
-    /// The members of a block in the order of the run.
-    pub fn in_order(&self, block: &Block<'t>) -> Result<Vec<Member<'t>>, Abort> {
-        let mut all = self.members(block.body)?;
-        if let MemberOrder::Hashed(secret) = self.order {
-            all.sort_by_cached_key(|(name, _)| place(secret, name));
-        }
-        Ok(all)
     }
 
     fn find(&self, block: &Block<'t>, name: &[u8]) -> Result<Option<&'t [u8]>, Abort> {
@@ -226,11 +218,7 @@ impl<'t> MemberRun<'t> {
 
     /// Changes members: `change` is told the number of a name and the value that it has, if it is
     /// there, and says what becomes of it. Names may be repeated.
-    pub fn edit<'a>(
-        &self,
-        names: &[&'a [u8]],
-        change: MemberChange<'_, 'a>,
-    ) -> Result<(), Stop>
+    pub fn edit<'a>(&self, names: &[&'a [u8]], change: MemberChange<'_, 'a>) -> Result<(), Stop>
     where
         't: 'a,
     {
@@ -255,11 +243,7 @@ impl<'t> MemberRun<'t> {
     }
 
     /// Writes the members of a block, divided into several if need be.
-    fn write(
-        &self,
-        block: Option<Block<'t>>,
-        mut all: Vec<EditedMember<'_>>,
-    ) -> Result<(), Stop> {
+    fn write(&self, block: Option<Block<'t>>, mut all: Vec<EditedMember<'_>>) -> Result<(), Stop> {
         if all.is_empty() {
             return Ok(block.map_or(Ok(()), |block| self.table.remove(self.number, block.low))?);
         }
@@ -348,7 +332,11 @@ impl<'t> MemberRun<'t> {
             from_low = WalkFrom::Behind(first.low);
         }
         loop {
-            let page = self.table.next(self.number, from_low, 1 + count.saturating_sub(found.len()) / 8)?;
+            let page = self.table.next(
+                self.number,
+                from_low,
+                1 + count.saturating_sub(found.len()) / 8,
+            )?;
             for block in &page {
                 if found.len() >= count {
                     return Ok((found, Some(place_of(block.low))));

@@ -39,7 +39,7 @@ impl Stored {
                 now_ms: 1,
                 databases: 16,
                 longest: 1 << 29,
-                packed: PackedLimits { hash: 128, set: 128, sorted_set: 128 },
+                packed: PackedLimits { hash: 128, set: 128, sorted_set: 128, list: 128 },
                 counts: &self.counts,
                 effects: &effects,
                 is_exec: false,
@@ -335,4 +335,17 @@ fn garbage_is_removed_whole_and_alone() {
         }
         Ok(())
     });
+}
+
+/// Insertions at one place use up the numbers between two blocks: all are then numbered anew.
+#[test]
+fn a_list_grows_at_one_place() {
+    let (stored, mut model) = (Stored::new(), VecDeque::new());
+    let mut row = stored.run(|table| LongList::write(table, 3, &[]));
+    let first = ListStep::Push(false, vec![40; 400]);
+    let grow = (0..60).map(|_| ListStep::Insert(200, 700));
+    for (number, step) in std::iter::once(first).chain(grow).enumerate() {
+        (row, model) = stored.run(|table| take_step(table, &row, &model, number as u8, &step));
+    }
+    assert_eq!(model.len(), 460);
 }
