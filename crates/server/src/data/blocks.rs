@@ -137,8 +137,8 @@ impl<'t> BlockTable<'t> {
         }
     }
 
-    /// The block that holds the element of a rank, and the rank of its first one. The way leads from
-    /// `start`, or from the first block: it should be near.
+    /// The block that holds the element of a rank, and the rank of its first one. The way leads
+    /// from `start`, or from the first block: it should be near.
     pub fn of_rank(
         &self,
         run: u64,

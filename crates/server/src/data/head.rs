@@ -46,8 +46,8 @@ pub enum Form {
 
 const FORMS: [Form; 3] = [Form::Plain, Form::Raw, Form::Blocks];
 
-/// Bits 0 to 3: kind; 4 to 7: form; 8: watched; 9 to 15: unused, 0; 16 to 63: when it expires, in milliseconds
-/// since 1970, 0 if never.
+/// Bits 0 to 3: kind; 4 to 7: form; 8: watched; 9 to 15: unused, 0; 16 to 63: when it expires, in
+/// milliseconds since 1970, 0 if never.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head(u64);
 
