@@ -166,10 +166,19 @@ impl<'t> Ranking<'t> {
         })
     }
 
-    /// The lowest score, if there is a member.
-    pub fn lowest(&self) -> Result<Option<f64>, Stop> {
-        let first = self.take(&Interval::Between(Vec::new(), None), false, 0, 1)?;
-        Ok(first.first().map(|(score, _)| *score))
+    /// The lowest and the highest score, if there is a member.
+    pub fn lowest_and_highest(&self) -> Result<Option<(f64, f64)>, Stop> {
+        let everything = Interval::Between(Vec::new(), None);
+        let end = |is_highest| {
+            let found = self.take(&everything, is_highest, 0, 1)?;
+            Ok::<_, Stop>(found.first().map(|(score, _)| *score))
+        };
+        Ok(end(false)?.zip(end(true)?))
+    }
+
+    /// All members in their order.
+    pub fn all(&self) -> Result<Scored<'t>, Stop> {
+        self.take(&Interval::Between(Vec::new(), None), false, 0, usize::MAX)
     }
 
     /// The number of members in an interval.

@@ -83,25 +83,49 @@ impl<'a> ZRange<'a> {
                 };
                 Interval::Between(bound(low.0, low.1), Some(bound(high.0, !high.1)))
             }
-            ZRange::Lex(low, high) => {
-                // A range of members is defined where all scores are equal.
-                let score = score_bytes(all.lowest()?.unwrap_or(0.0));
-                let bound = |bound: &LexBound<'_>, is_upper: bool| match bound {
-                    LexBound::Lowest => Some(Vec::new()),
-                    LexBound::Highest => None,
-                    LexBound::At(text, is_open) => {
-                        let is_behind = *is_open != is_upper;
-                        let behind: &[u8] = if is_behind { &[0] } else { &[] };
-                        Some([&score[..], text, behind].concat())
-                    }
-                };
-                match bound(low, false) {
-                    Some(low) => Interval::Between(low, bound(high, true)),
-                    None => Interval::Ranks(0, 0),
-                }
-            }
+            ZRange::Lex(low, high) => match all.lowest_and_highest()? {
+                Some((lowest, highest)) if lowest < highest => lex_places(low, high, all)?,
+                lowest => lex_interval(low, high, lowest.map_or(0.0, |(score, _)| score)),
+            },
         })
     }
+}
+
+/// A range of members that all have this score.
+fn lex_interval(low: &LexBound<'_>, high: &LexBound<'_>, score: f64) -> Interval {
+    let score = score_bytes(score);
+    let bound = |bound: &LexBound<'_>, is_upper: bool| match bound {
+        LexBound::Lowest => Some(Vec::new()),
+        LexBound::Highest => None,
+        LexBound::At(text, is_open) => {
+            let behind: &[u8] = if *is_open != is_upper { &[0] } else { &[] };
+            Some([&score[..], text, behind].concat())
+        }
+    };
+    match bound(low, false) {
+        Some(low) => Interval::Between(low, bound(high, true)),
+        None => Interval::Ranks(0, 0),
+    }
+}
+
+/// A range of members whose scores differ, which commands leave undefined: the scores are ignored,
+/// as Redis does.
+fn lex_places(
+    low: &LexBound<'_>,
+    high: &LexBound<'_>,
+    all: &Ranking<'_>,
+) -> Result<Interval, Stop> {
+    let all = all.all()?;
+    // Those below the bound, or at it if `with`.
+    let below = |bound: &LexBound<'_>, is_upper: bool| match bound {
+        LexBound::Lowest => 0,
+        LexBound::Highest => all.len(),
+        LexBound::At(text, is_open) => {
+            let with = *is_open != is_upper;
+            all.partition_point(|(_, member)| member < text || with && member == text)
+        }
+    };
+    Ok(Interval::Ranks(below(low, false), below(high, true)))
 }
 
 /// What a ZRANGE asks for.
