@@ -1,6 +1,7 @@
-//! Removes keys that have expired, keys of databases that were flushed, and the blocks of collections
-//! that are no value any more. Nothing depends on it: such keys are absent already. It walks over all keys, in a snapshot, when there is something to
-//! remove, and takes a small share of one core.
+//! Removes keys that have expired, keys of databases that were flushed, and the blocks of
+//! collections that are no value any more. Nothing depends on it: such keys are absent already. It
+//! walks over all keys, in a snapshot, when there is something to remove, and takes a small share
+//! of one core.
 
 use crate::config::MOST_DATABASES;
 use crate::data::collections::{discard, remove_garbage};

@@ -6,8 +6,8 @@
 //! `HYADES_COMMANDS=1000000 HYADES_SEED=1 cargo test -p hyades-server --test differential --
 //! --ignored`
 //!
-//! With `HYADES_MEMBERS=400` collections have up to so many members, and lie in several blocks. They
-//! lie in blocks whatever they hold in the second half of the commands.
+//! With `HYADES_MEMBERS=400` collections have up to 400 members, and lie in several blocks. In the
+//! second half of the commands none is packed, whatever it holds.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_server::{Server, Settings};

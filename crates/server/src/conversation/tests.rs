@@ -1,6 +1,7 @@
 //! Transcripts of conversations, without sockets and threads.
 
 mod collections;
+mod large;
 mod limits;
 
 use super::*;

@@ -89,6 +89,7 @@ impl Head {
     }
 
     /// The same, watched.
+    #[cfg(test)]
     pub fn watched(self) -> Head {
         Head(self.0 | 1 << 8)
     }

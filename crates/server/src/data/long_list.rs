@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 /// Most bytes at each end.
 const MOST_END_BYTES: usize = 1 << 10;
 
-/// Bytes that stay at an end that has outgrown the row, or come to one that has run out.
+/// Bytes that stay at an end that has outgrown the row, or are moved to one that has run out.
 const KEPT_END_BYTES: usize = MOST_END_BYTES / 2;
 
 /// The number between the first blocks on either side.
