@@ -7,6 +7,7 @@ use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
 use crate::data::long_list::LongList;
 use crate::data::member_hash::PLACES;
+use crate::data::member_run::EditedMember;
 use crate::data::packed;
 use crate::glob;
 use crate::resp::number::push_float;
@@ -29,7 +30,7 @@ pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop
         return Ok(packed::elements(body)?);
     }
     if kind == Kind::List {
-        return Ok(LongList::from_body(blocks, body)?.all()?);
+        return LongList::from_body(blocks, body)?.all();
     }
     let of = Collection::from_body(body)?;
     Ok(match kind {
@@ -210,13 +211,13 @@ fn scanned<'t>(
     kind: Kind,
     cursor: u64,
     count: usize,
-) -> Result<(Vec<(&'t [u8], Cow<'t, [u8]>)>, u64), Stop> {
+) -> Result<(Vec<EditedMember<'t>>, u64), Stop> {
     let body = entry.body_of(kind)?.unwrap_or_default();
     let (found, next) = match entry.lies_in_blocks() {
         true if cursor >= PLACES => (Vec::new(), None),
         true => {
             let members = Collection::from_body(body)?.members(entry.blocks(), kind);
-            members.from_place(cursor, count)?
+            members.scan_from(cursor, count)?
         }
         false => {
             let all = packed::elements(body)?;

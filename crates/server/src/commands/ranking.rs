@@ -95,10 +95,7 @@ pub enum Interval {
 enum RankingForm<'t> {
     /// The elements.
     Packed(Vec<&'t [u8]>),
-    Blocks {
-        scores: MemberRun<'t>,
-        elements: MemberRun<'t>,
-    },
+    Blocks(Collection),
 }
 
 /// A sorted set.
@@ -112,21 +109,27 @@ impl<'t> Ranking<'t> {
     pub fn of(entry: Entry<'t>) -> Result<Ranking<'t>, Stop> {
         let body = entry.body_of(Kind::SortedSet)?.unwrap_or_default();
         let form = match entry.lies_in_blocks() {
-            true => {
-                let (of, blocks) = (Collection::from_body(body)?, entry.blocks());
-                let scores = of.members(blocks, Kind::SortedSet);
-                RankingForm::Blocks { scores, elements: of.by_score(blocks) }
-            }
+            true => RankingForm::Blocks(Collection::from_body(body)?),
             false => RankingForm::Packed(elements(&entry, Kind::SortedSet)?),
         };
         Ok(Ranking { entry, form })
+    }
+
+    /// The scores of members by name.
+    fn by_name(&self, of: Collection) -> MemberRun<'t> {
+        of.members(self.entry.blocks(), Kind::SortedSet)
+    }
+
+    /// The elements in their order.
+    fn by_score(&self, of: Collection) -> MemberRun<'t> {
+        of.by_score(self.entry.blocks())
     }
 
     /// The number of members.
     pub fn count(&self) -> Result<usize, Stop> {
         Ok(match &self.form {
             RankingForm::Packed(all) => all.len(),
-            RankingForm::Blocks { scores, .. } => scores.count()?,
+            RankingForm::Blocks(of) => self.by_name(*of).count()?,
         })
     }
 
@@ -145,8 +148,8 @@ impl<'t> Ranking<'t> {
                 };
                 names.iter().map(score).collect()
             }
-            RankingForm::Blocks { scores, .. } => {
-                let found = scores.get_all(names)?.into_iter();
+            RankingForm::Blocks(of) => {
+                let found = self.by_name(*of).get_all(names)?.into_iter();
                 Ok(found.map(|of| of.map(decode_score).transpose()).collect::<Result<_, _>>()?)
             }
         }
@@ -162,7 +165,7 @@ impl<'t> Ranking<'t> {
     fn below(&self, bound: &[u8]) -> Result<usize, Stop> {
         Ok(match &self.form {
             RankingForm::Packed(all) => all.partition_point(|of| *of < bound),
-            RankingForm::Blocks { elements, .. } => elements.rank(bound)?,
+            RankingForm::Blocks(of) => self.by_score(*of).rank(bound)?,
         })
     }
 
@@ -219,11 +222,11 @@ impl<'t> Ranking<'t> {
                 }
                 Ok(found.into_iter().skip(skipped).take(most).collect())
             }
-            (RankingForm::Blocks { elements, .. }, Interval::Ranks(from, to)) => {
+            (RankingForm::Blocks(of), Interval::Ranks(from, to)) => {
                 let length = to.saturating_sub(*from).saturating_sub(skipped).min(most);
                 let from =
                     if reversed { to.saturating_sub(skipped + length) } else { from + skipped };
-                let found = elements.slice(from, length, self.count()?)?;
+                let found = self.by_score(*of).slice(from, length, self.count()?)?;
                 let mut found = found
                     .iter()
                     .map(|(name, _)| decode_one(name))
@@ -233,7 +236,8 @@ impl<'t> Ranking<'t> {
                 }
                 Ok(found)
             }
-            (RankingForm::Blocks { elements, .. }, Interval::Between(low, high)) => {
+            (RankingForm::Blocks(of), Interval::Between(low, high)) => {
+                let elements = self.by_score(*of);
                 let (mut found, mut left) = (Vec::new(), skipped);
                 let mut visit = |name: &'t [u8]| {
                     match left {
@@ -263,8 +267,8 @@ impl<'t> Ranking<'t> {
                 let all = decode(all)?;
                 Ok(ranks.iter().map(|rank| all[*rank]).collect())
             }
-            RankingForm::Blocks { scores, .. } => {
-                let found = scores.of_ranks(ranks, total)?.into_iter();
+            RankingForm::Blocks(of) => {
+                let found = self.by_name(*of).of_ranks(ranks, total)?.into_iter();
                 Ok(found
                     .map(|(name, score)| Ok((decode_score(score)?, name)))
                     .collect::<Result<_, Abort>>()?)
@@ -326,9 +330,9 @@ impl<'t> Ranking<'t> {
                 let all = all.iter().map(Vec::as_slice);
                 collections::store(space, key, &self.entry, Kind::SortedSet, all)
             }
-            RankingForm::Blocks { scores, elements } => {
-                scores.edit(names, &mut edit)?;
-                self.move_elements(space, key, elements, &moves)
+            RankingForm::Blocks(of) => {
+                self.by_name(*of).edit(names, &mut edit)?;
+                self.move_elements(space, key, *of, &moves)
             }
         }
     }
@@ -337,10 +341,11 @@ impl<'t> Ranking<'t> {
         &self,
         space: &Keyspace<'_>,
         key: &[u8],
-        elements: &MemberRun<'_>,
+        of: Collection,
         moves: &[(Vec<u8>, bool)],
     ) -> Done {
         let names: Vec<&[u8]> = moves.iter().map(|(name, _)| &name[..]).collect();
+        let elements = self.by_score(of);
         elements.edit(&names, &mut |number, _| {
             Ok(match moves[number].1 {
                 true => MemberEdit::Set(Cow::Borrowed(&[])),

@@ -31,7 +31,7 @@ pub enum MemberEdit<'a> {
 /// A member and its value.
 pub type Member<'t> = (&'t [u8], &'t [u8]);
 
-/// A member that was perhaps changed.
+/// A member and a value of its own, or that it has.
 pub type EditedMember<'a> = (&'a [u8], Cow<'a, [u8]>);
 
 /// Says what becomes of a member, by its number among those that are named, and by the value that
@@ -317,7 +317,7 @@ impl<'t> MemberRun<'t> {
     /// and the place from which the next ones follow. One that is there throughout is returned by
     /// exactly one of the calls that follow each other, whatever is split meanwhile: its place
     /// stays.
-    pub fn from_place(
+    pub fn scan_from(
         &self,
         from: u64,
         count: usize,

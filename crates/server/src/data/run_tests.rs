@@ -142,7 +142,7 @@ fn check_hashed(run: MemberRun<'_>, model: &Model, count: usize) -> Result<(), S
     check(run, model)?;
     let (mut found, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
-        let (some, then) = run.from_place(from, count)?;
+        let (some, then) = run.scan_from(from, count)?;
         assert!(then.is_none_or(|then| then > from));
         found.extend(pairs(some));
         next = then;

@@ -245,7 +245,8 @@ fn a_transaction_does_not_copy_without_end() {
 fn a_transaction_fills_a_large_collection() {
     let mut house = House::new(false);
     let mut client = house.client();
-    let commands: [(usize, fn(usize) -> String); 5] = [
+    type Counted = (usize, fn(usize) -> String);
+    let commands: [Counted; 5] = [
         (2_000, |n| format!("HSET h field:{n} {n}\r\n")),
         (2_000, |n| format!("SADD t member:{n}\r\n")),
         (2_000, |n| format!("RPUSH l element:{n}\r\n")),
