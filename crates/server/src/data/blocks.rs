@@ -23,8 +23,9 @@ pub const FILLED_BLOCK_BYTES: usize = MOST_BLOCK_BYTES * 3 / 4;
 /// The longest low key: it fits into the primary key of a row whatever bytes it has.
 pub const LONGEST_LOW: usize = 1 << 20;
 
-/// Blocks read at once by a walk over many: the budget of the transaction is checked in between.
-const PAGE: usize = 64;
+/// Most blocks read at once by a walk over many, which begins with few: the budget of the
+/// transaction is checked in between.
+pub const PAGE: usize = 64;
 
 /// A block, as it was read.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +161,7 @@ impl<'t> BlockTable<'t> {
                         (before, begin.checked_sub(before.count).ok_or(Abort::Conflict)?);
                 }
             }
-            step *= 2;
+            step = (2 * step).min(PAGE);
         }
         while rank >= begin + block.count {
             let page = self.next(run, WalkFrom::Behind(block.low), step)?;
@@ -172,7 +173,7 @@ impl<'t> BlockTable<'t> {
                     (block, begin) = (next, begin + block.count);
                 }
             }
-            step *= 2;
+            step = (2 * step).min(PAGE);
         }
         Ok((block, begin))
     }

@@ -3,7 +3,7 @@
 //! a pop writes the row; once in a while an end outgrows it or runs out, and a block is written.
 
 use super::blocks::{
-    Block, BlockTable, FILLED_BLOCK_BYTES, MOST_BLOCK_BYTES, WalkFrom, block_bytes, divide,
+    Block, BlockTable, FILLED_BLOCK_BYTES, MOST_BLOCK_BYTES, PAGE, WalkFrom, block_bytes, divide,
 };
 use super::collections::first_run;
 use super::keyspace::Stop;
@@ -299,7 +299,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
                 }
                 if page.is_empty() {
                     page = self.table.next(self.run(), WalkFrom::Behind(block.low), step)?.into();
-                    step *= 2;
+                    step = (2 * step).min(PAGE);
                 }
                 block = page.pop_front().ok_or(Abort::Conflict)?;
             }

@@ -1,7 +1,7 @@
 //! A run of blocks that holds members, perhaps with a value each: the fields of a hash, the members
 //! of a set, the members of a sorted set by name, and again by score.
 
-use super::blocks::{Block, BlockTable, LONGEST_LOW, WalkFrom, block_bytes, divide};
+use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide};
 use super::keyspace::Stop;
 use super::member_hash::{PLACE_BYTES, PLACES, place, place_bytes, place_of};
 use super::packed;
@@ -429,7 +429,7 @@ impl<'t> MemberRun<'t> {
                 }
             }
             page = self.table.next(self.number, from, step)?;
-            step *= 2;
+            step = (2 * step).min(PAGE);
         }
         Ok(())
     }
@@ -468,7 +468,7 @@ impl<'t> MemberRun<'t> {
                 }
             }
             page = self.table.previous(self.number, Some(low), step)?;
-            step *= 2;
+            step = (2 * step).min(PAGE);
         }
         Ok(())
     }
