@@ -3,6 +3,7 @@
 mod collections;
 mod large;
 mod limits;
+mod watching;
 
 use super::*;
 use crate::config::Settings;
