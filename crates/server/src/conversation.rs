@@ -132,6 +132,8 @@ const MOST_PARKED: usize = 1_024;
 const MOST_UNSENT: usize = 1 << 20;
 /// Most commands of a connection in a turn.
 const MOST_COMMANDS: usize = 64;
+/// How often WATCH is tried at once if other loops change what it marks.
+const MOST_MARKED_AT_ONCE: usize = 16;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
 /// Most bytes of a request.
@@ -317,7 +319,7 @@ impl Conversation {
                 Execution::Patience => {
                     self.job = Some(self.run.take_job(&self.client, &self.input))
                 }
-                Execution::Conflict => return Next::Again,
+                Execution::Conflict | Execution::Marked => return Next::Again,
                 Execution::NoRoom => return Next::NoRoom,
             }
         }
@@ -328,8 +330,13 @@ impl Conversation {
         let Some(session) = &mut turn.session else {
             unreachable!("a run is collected only if there is a session")
         };
-        let done =
-            self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
+        let (run, replies) = (&mut self.run, &mut self.replies);
+        let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
+        let (mut done, mut tries) = (execute(), 1);
+        // Other clients of the loop that may change what is marked, come after it.
+        while done == Execution::Marked && tries < MOST_MARKED_AT_ONCE {
+            (done, tries) = (execute(), tries + 1);
+        }
         if done == Execution::Done {
             let (unwatched, watched) = self.run.take_watched();
             if unwatched {
@@ -370,9 +377,9 @@ impl Conversation {
                 && self.client.multi.is_none()
                 && turn.session.is_some();
             // Reads in front of a run do not wait for the writes behind them.
-            let is_alone = place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0);
-            let joins =
-                is_data && !is_alone && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+            let joins = is_data
+                && !request.is_alone()
+                && place.is_none_or(|at| self.run.takes(&table::all()[at]));
             if joins {
                 self.run.push(request);
                 taken += 1;

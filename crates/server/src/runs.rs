@@ -56,6 +56,11 @@ impl Request {
         self.place
     }
 
+    /// Whether its command is a transaction of its own, outside of EXEC.
+    pub fn is_alone(&self) -> bool {
+        self.place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0)
+    }
+
     fn len(&self) -> usize {
         match &self.source {
             Source::Ranges(ranges) => ranges.len(),
@@ -100,6 +105,8 @@ pub enum Execution {
     Patience,
     /// The log has no room.
     NoRoom,
+    /// WATCH has marked what it watches: try again, at once, to see it.
+    Marked,
 }
 
 /// After this many conflicts a run is taken apart: its commands are transactions of their own.
@@ -229,8 +236,9 @@ impl RunQueue {
         let from = replies.buffer().len();
         let part = self.part();
         let requests = &self.requests[part.clone()];
-        let (is_exec, failed) = (self.is_exec, RefCell::new(&mut self.failed));
-        let context = context(shared, &self.effects);
+        let (is_exec, is_patient) = (self.is_exec, self.is_alone());
+        let failed = RefCell::new(&mut self.failed);
+        let context = Context { is_patient, ..context(shared, &self.effects) };
         let out = RefCell::new(replies.buffer());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
@@ -265,32 +273,50 @@ impl RunQueue {
             }
             Err(error) => {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
-                if self.is_silent {
-                    replies.buffer().truncate(from);
-                }
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
             }
         };
-        let (all, part) = (part.len(), part.start..part.start + done);
-        self.committed(shared, client, part.clone());
+        if std::mem::take(&mut self.effects.get_mut().marked) {
+            // What is seen next depends on the marks, so its ticket waits for theirs.
+            replies.buffer().truncate(from);
+            self.effects.get_mut().clear();
+            return Execution::Marked;
+        }
         if self.is_silent {
             replies.buffer().truncate(from);
         }
-        let count = if is_exec { 1 } else { done };
-        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        self.finish(if is_exec { all } else { done });
+        self.settle(shared, client, part.start..part.start + done, ticket);
+        // Of an EXEC that was not to run nothing is left.
+        self.finish(if is_exec { part.len() } else { done });
         Execution::Done
     }
 
-    /// WATCH and UNWATCH read a few heads, and are not handed on: what they have seen stays here.
-    fn is_alone(&self) -> bool {
-        let is_alone = |at: usize| table::all()[at].flags & table::ALONE != 0;
-        !self.is_exec && self.requests.first().and_then(|first| first.place).is_some_and(is_alone)
+    /// Counts what was committed, and keeps its ticket.
+    fn settle(
+        &mut self,
+        shared: &Shared,
+        client: &Client,
+        part: std::ops::Range<usize>,
+        ticket: Ticket,
+    ) {
+        let count = if self.is_exec { 1 } else { part.len() };
+        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
+        let requests = &self.requests[part];
+        self::count(shared, requests, &self.effects.borrow(), &mut self.failed);
+        if let Some(last) = requests.last().and_then(Request::place) {
+            let mut names = client.entry.names.lock().expect("no holder panics");
+            names.command = table::all()[last].name;
+        }
     }
 
-    /// Replies an error to each request.
+    /// WATCH and UNWATCH touch a few heads, and are not handed on: what they have seen stays here.
+    fn is_alone(&self) -> bool {
+        !self.is_exec && self.requests.first().is_some_and(Request::is_alone)
+    }
+
+    /// Replies an error to each request, unless replies are dropped.
     fn refuse(
         &self,
         replies: &mut Replies,
@@ -301,19 +327,13 @@ impl RunQueue {
     ) {
         replies.buffer().truncate(from);
         let mut reply = Reply::new(replies.buffer(), client.is_resp3);
-        let count = if self.is_exec { 1 } else { count };
+        let count = match self.is_exec {
+            _ if self.is_silent => 0,
+            true => 1,
+            false => count,
+        };
         (0..count).for_each(|_| reply.error(text));
         self.effects.borrow_mut().clear();
-    }
-
-    /// Counts what was committed.
-    fn committed(&mut self, shared: &Shared, client: &Client, part: std::ops::Range<usize>) {
-        let requests = &self.requests[part];
-        count(shared, requests, &self.effects.borrow(), &mut self.failed);
-        if let Some(last) = requests.last().and_then(Request::place) {
-            let mut names = client.entry.names.lock().expect("no holder panics");
-            names.command = table::all()[last].name;
-        }
     }
 }
 
@@ -358,7 +378,10 @@ impl Ended {
 
 impl From<Abort> for Ended {
     fn from(abort: Abort) -> Ended {
-        Ended::Abort(abort)
+        match abort {
+            keyspace::TOO_MUCH_FOR_LOOP => Ended::TooMuch,
+            abort => Ended::Abort(abort),
+        }
     }
 }
 

@@ -89,9 +89,13 @@ impl Head {
     }
 
     /// The same, watched.
-    #[cfg(test)]
     pub fn watched(self) -> Head {
         Head(self.0 | 1 << 8)
+    }
+
+    /// The same, not watched.
+    pub fn unwatched(self) -> Head {
+        Head(self.0 & !(1 << 8))
     }
 
     /// When it expires, in milliseconds since 1970.
@@ -138,6 +142,7 @@ mod tests {
                     assert!(!head.is_watched() && head.watched().is_watched());
                     let watched = head.watched().with_expiry(None).with_form(Form::Raw);
                     assert!(watched.is_watched() && watched.kind() == kind);
+                    assert_eq!(head.watched().unwatched(), head);
                     assert_eq!(Head::from_word(watched.word()), Some(watched));
                 }
             }

@@ -1,6 +1,10 @@
 //! The keys of a database, as a transaction sees them at a moment: a key that has expired is
 //! absent, and is overwritten or removed by whichever command writes there next.
 
+mod watched;
+
+pub use watched::WatchedKey;
+
 use super::Tables;
 use super::blocks::BlockTable;
 use super::collections::{self, PackedLimits};
@@ -95,19 +99,10 @@ pub struct Effects {
     pub changes: u64,
     /// What WATCH has seen.
     pub watched: Vec<WatchedKey>,
+    /// WATCH has marked the heads of large collections, and has seen nothing yet.
+    pub marked: bool,
     /// UNWATCH was run.
     pub unwatched: bool,
-}
-
-/// A key that WATCH names, as it was then.
-#[derive(Clone, Debug)]
-pub struct WatchedKey {
-    /// The number of the database.
-    pub database: u32,
-    /// The key.
-    pub key: Vec<u8>,
-    /// See [`Keyspace::write_of`].
-    pub seen: Option<(u64, u64)>,
 }
 
 impl Effects {
@@ -338,46 +333,6 @@ impl<'t> Keyspace<'t> {
         Ok(self.entry(head, &[]))
     }
 
-    /// The last write of a key that exists: its generation, and the version of its row. Two calls
-    /// return the same iff the key was not written in between, flushed, swapped away, or expired.
-    /// One that does not exist, or has expired, has no last write.
-    ///
-    /// # Errors
-    /// As [`Keyspace::find`].
-    pub fn write_of(&self, key: &[u8]) -> Result<Option<(u64, u64)>, Abort> {
-        if !self.find_head(key)?.exists() {
-            return Ok(None);
-        }
-        let generation = self.generation.get();
-        let version = self.tx.version(self.context.tables.keys, (generation, key))?;
-        Ok(version.map(|version| (generation, version)))
-    }
-
-    /// Keeps what WATCH sees of a key.
-    ///
-    /// # Errors
-    /// As [`Keyspace::find`].
-    pub fn watch(&self, key: &[u8]) -> Result<(), Abort> {
-        let seen = self.write_of(key)?;
-        let watched = WatchedKey { database: self.database, key: key.to_vec(), seen };
-        self.context.effects.borrow_mut().watched.push(watched);
-        Ok(())
-    }
-
-    /// Has the client watch nothing any more.
-    pub fn unwatch(&self) {
-        self.context.effects.borrow_mut().unwatched = true;
-    }
-
-    /// Whether a key is as WATCH has seen it.
-    ///
-    /// # Errors
-    /// As [`Keyspace::find`].
-    pub fn is_as_watched(&self, watched: &WatchedKey) -> Result<bool, Abort> {
-        let space = self.of_database(watched.database)?;
-        Ok(space.write_of(&watched.key)? == watched.seen)
-    }
-
     /// Looks a key up for a command that reads, and counts whether it exists.
     pub fn read(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
         let entry = self.find(key)?;
@@ -517,17 +472,6 @@ impl<'t> Keyspace<'t> {
     pub fn number_collection(&self, kind: Kind) -> Result<u64, Abort> {
         self.context.count_written_bytes(size_of::<u64>(), size_of::<u32>(), 1);
         self.tx.insert(self.context.tables.collections, &[(kind as u32).into()])
-    }
-
-    /// The blocks of a value were changed, and perhaps not its row.
-    pub fn touch(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
-        self.context.effects.borrow_mut().changes += 1;
-        if let Some(head) = entry.head().filter(|head| head.is_watched()) {
-            self.context.count_written_bytes(key.len(), 0, COPIES_OF_A_CHANGE);
-            let key = (self.generation.get(), key);
-            self.tx.update(self.context.tables.keys, key, &[HEAD.set(head.word())])?;
-        }
-        Ok(())
     }
 
     /// Removes all keys of these databases.

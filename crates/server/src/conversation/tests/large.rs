@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::data::collections::{first_run, remove_garbage};
-use hyades::{Column, Columns};
+use crate::data::packed;
+use hyades::{Column, Columns, Schema, Type};
 
-const PACKS_NOTHING: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
+pub const PACKS_NOTHING: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
                              zset-max-listpack-entries 0 list-max-listpack-size 1\r\n";
 
 /// The blocks that there are, and the collections that are garbage.
@@ -17,7 +18,7 @@ fn blocks(house: &House) -> (usize, usize) {
     (blocks, garbage)
 }
 
-fn collect(house: &mut House) {
+pub fn collect(house: &mut House) {
     let tables = house.shared.opened.get().unwrap().tables;
     while remove_garbage(&mut house.session, tables).unwrap() {}
 }
@@ -67,6 +68,77 @@ fn what_is_taken_away_leaves_no_blocks() {
     assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":0 ");
 }
 
+/// The server, started again.
+pub fn reopened(house: House) -> House {
+    let database = house.shared.opened.get().unwrap().database.clone();
+    let House { shared, session, queue, _dir: dir } = house;
+    drop((shared, session, queue));
+    database.close().unwrap();
+    opened(dir.unwrap())
+}
+
+/// A server of this directory.
+fn opened(dir: TempDir) -> House {
+    let mut builder = Database::builder().streams(2);
+    let tables = Tables::declare(&mut builder);
+    let database = builder.open(dir.path()).unwrap();
+    let shared = Shared::new(Settings::default());
+    let (session, queue) = (database.session().unwrap(), database.commit_queue());
+    assert!(shared.opened.set(Opened { database, tables }).is_ok());
+    House { shared, session, queue, _dir: Some(dir) }
+}
+
+/// The version before had no blocks, and two tables. What it has packed is read as it is, and moves
+/// into blocks when it is changed.
+#[test]
+fn a_database_without_blocks_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder().streams(2);
+    let databases = Schema::new("dbs")
+        .column("number", Type::U32)
+        .column("generation", Type::U64)
+        .primary_key(&["number"])
+        .hash();
+    let keys = Schema::new("keys")
+        .column("generation", Type::U64)
+        .column("key", Type::Bytes)
+        .column("head", Type::U64)
+        .column("body", Type::Bytes)
+        .primary_key(&["generation", "key"])
+        .hash();
+    let (_, keys) = (builder.table(databases), builder.table(keys));
+    let database = builder.open(dir.path()).unwrap();
+    let names: Vec<String> = (0..500).map(|n| format!("element:{n:03}")).collect();
+    let scored: Vec<Vec<u8>> = names
+        .iter()
+        .map(|name| [&(1u64 << 63).to_be_bytes()[..], name.as_bytes()].concat())
+        .collect();
+    let plain = || packed::pack(names.iter().map(String::as_bytes));
+    let values = [
+        ("l", 1u64, plain()),
+        ("t", 2, plain()),
+        ("h", 3, plain()),
+        ("z", 4, packed::pack(scored.iter().map(Vec::as_slice))),
+    ];
+    for (key, head, body) in &values {
+        let row = [0u64.into(), key.as_bytes().into(), (*head).into(), body[..].into()];
+        database.transact(|tx| Ok(tx.put(keys, &row)?)).unwrap();
+    }
+    database.close().unwrap();
+    let mut house = opened(dir);
+    let mut client = house.client();
+    let reads = b"LLEN l\r\nLINDEX l 7\r\nSCARD t\r\nHLEN h\r\nHGET h element:008\r\nZCARD z\r\n\
+                  ZRANK z element:499\r\n";
+    let said = ":500 $11 element:007 :500 :250 $11 element:009 :500 :499 ";
+    assert_eq!(house.say(&mut client, reads), said);
+    assert_eq!(blocks(&house).0, 0);
+    let changes = b"RPUSH l x\r\nRPOP l\r\nSADD t x\r\nSREM t x\r\nHSET h x 1\r\nHDEL h x\r\n\
+                    ZADD z 1 x\r\nZREM z x\r\n";
+    assert_eq!(house.say(&mut client, changes), ":501 $1 x :1 :1 :1 :1 :1 :1 ");
+    assert!(blocks(&house).0 > 10);
+    assert_eq!(house.say(&mut client, reads), said);
+}
+
 /// The numbers of removed collections are not used again, though the server is started again.
 #[test]
 fn blocks_are_there_after_the_database_was_opened_again() {
@@ -74,17 +146,8 @@ fn blocks_are_there_after_the_database_was_opened_again() {
     let mut client = house.client();
     fill(&mut house, &mut client, 500);
     house.say(&mut client, b"COPY h copy\r\nDEL t\r\nHDEL h field:7\r\nLPUSH l first\r\n");
-    let database = house.shared.opened.get().unwrap().database.clone();
-    let House { shared, session, queue, _dir: dir } = house;
-    drop((shared, session, queue, client));
-    database.close().unwrap();
-    let mut builder = Database::builder().streams(2);
-    let tables = Tables::declare(&mut builder);
-    let database = builder.open(dir.path()).unwrap();
-    let shared = Shared::new(Settings::default());
-    let (session, queue) = (database.session().unwrap(), database.commit_queue());
-    assert!(shared.opened.set(Opened { database, tables }).is_ok());
-    let mut house = House { shared, session, queue, _dir: dir };
+    drop(client);
+    let mut house = reopened(house);
     let mut client = house.client();
     let said = house.say(
         &mut client,
