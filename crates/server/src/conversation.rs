@@ -147,6 +147,8 @@ const MOST_UNSENT: usize = 1 << 20;
 const MOST_COMMANDS: usize = 64;
 /// Most keys that a client watches: EXEC compares them on an event loop.
 const MOST_WATCHED: usize = 1 << 14;
+/// How often WATCH is tried at once if other loops change what it marks.
+const MOST_MARKED_AT_ONCE: usize = 16;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
 /// Most bytes of a request.
@@ -334,7 +336,7 @@ impl Conversation {
                 Execution::Patience => {
                     self.job = Some(self.run.take_job(&self.client, &self.input))
                 }
-                Execution::Conflict => return Next::Again,
+                Execution::Conflict | Execution::Marked => return Next::Again,
                 Execution::NoRoom => return Next::NoRoom,
             }
         }
@@ -346,8 +348,13 @@ impl Conversation {
             unreachable!("a run is collected only if there is a session")
         };
         let from = self.replies.buffer().len();
-        let done =
-            self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
+        let (run, replies) = (&mut self.run, &mut self.replies);
+        let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
+        let (mut done, mut tries) = (execute(), 1);
+        // Other clients of the loop that may change what is marked, come after it.
+        while done == Execution::Marked && tries < MOST_MARKED_AT_ONCE {
+            (done, tries) = (execute(), tries + 1);
+        }
         if done == Execution::Done {
             let ends = self.run.take_exec_ends();
             self.run_locals(turn.shared, from, &ends);
@@ -391,9 +398,9 @@ impl Conversation {
                 && turn.session.is_some()
                 && self.client.watched.len() < MOST_WATCHED;
             // Reads in front of a run do not wait for the writes behind them.
-            let is_alone = place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0);
-            let joins =
-                is_data && !is_alone && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+            let joins = is_data
+                && !request.is_alone()
+                && place.is_none_or(|at| self.run.takes(&table::all()[at]));
             if joins {
                 self.run.push(request);
                 taken += 1;

@@ -38,6 +38,8 @@ pub enum Execution {
     Patience,
     /// The log has no room.
     NoRoom,
+    /// WATCH has marked what it watches: try again, at once, to see it.
+    Marked,
 }
 
 /// After this many conflicts a run is taken apart: its commands are transactions of their own.
@@ -191,8 +193,9 @@ impl RunQueue {
         let from = replies.buffer().len();
         let part = self.part();
         let requests = &self.requests[part.clone()];
-        let (exec, wrote) = (self.exec.as_ref(), RefCell::new(&mut self.wrote));
-        let context = context(shared, &self.effects);
+        let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
+        let wrote = RefCell::new(&mut self.wrote);
+        let context = Context { is_patient, ..context(shared, &self.effects) };
         let out = RefCell::new(replies.buffer());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
@@ -226,34 +229,50 @@ impl RunQueue {
             }
             Err(error) => {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
-                if self.is_silent {
-                    replies.buffer().truncate(from);
-                }
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
             }
         };
-        let (all, part) = (part.len(), part.start..part.start + done);
-        self.committed(shared, client, part.clone());
+        if std::mem::take(&mut self.effects.get_mut().marked) {
+            // What is seen next depends on the marks, so its ticket waits for theirs.
+            replies.buffer().truncate(from);
+            self.effects.get_mut().clear();
+            return Execution::Marked;
+        }
         if self.is_silent {
             replies.buffer().truncate(from);
         }
-        let is_exec = self.exec.is_some();
-        let count = if is_exec { 1 } else { done };
-        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        self.finish(if is_exec { all } else { done });
+        self.settle(shared, client, part.start..part.start + done, ticket);
+        // Of an EXEC that was not to run nothing is left.
+        self.finish(if self.exec.is_some() { part.len() } else { done });
         Execution::Done
     }
 
-    /// WATCH and UNWATCH read a few heads, and are not handed on: what they have seen stays here.
-    fn is_alone(&self) -> bool {
-        let is_alone = |at: usize| table::all()[at].flags & table::ALONE != 0;
-        let first = self.requests.first().and_then(Request::place);
-        self.exec.is_none() && first.is_some_and(is_alone)
+    /// Counts what was committed, and keeps its ticket.
+    fn settle(
+        &mut self,
+        shared: &Shared,
+        client: &Client,
+        part: std::ops::Range<usize>,
+        ticket: Ticket,
+    ) {
+        let count = if self.exec.is_some() { 1 } else { part.len() };
+        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
+        let requests = &self.requests[part];
+        self::count(shared, requests, &self.effects.borrow(), &mut self.wrote.failed);
+        if let Some(last) = requests.last().and_then(Request::place) {
+            let mut names = client.entry.names.lock().expect("no holder panics");
+            names.command = table::all()[last].name;
+        }
     }
 
-    /// Replies an error to each request.
+    /// WATCH and UNWATCH touch a few heads, and are not handed on: what they have seen stays here.
+    fn is_alone(&self) -> bool {
+        self.exec.is_none() && self.requests.first().is_some_and(Request::stays_on_loop)
+    }
+
+    /// Replies an error to each request, unless replies are dropped.
     fn refuse(
         &mut self,
         replies: &mut Replies,
@@ -264,20 +283,14 @@ impl RunQueue {
     ) {
         replies.buffer().truncate(from);
         let mut reply = Reply::new(replies.buffer(), client.is_resp3);
-        let count = if self.exec.is_some() { 1 } else { count };
+        let count = match self.exec.is_some() {
+            _ if self.is_silent => 0,
+            true => 1,
+            false => count,
+        };
         (0..count).for_each(|_| reply.error(text));
         self.effects.get_mut().clear();
         self.wrote.ends.clear();
-    }
-
-    /// Counts what was committed.
-    fn committed(&mut self, shared: &Shared, client: &Client, part: std::ops::Range<usize>) {
-        let requests = &self.requests[part];
-        count(shared, requests, &self.effects.borrow(), &mut self.wrote.failed);
-        if let Some(last) = requests.last().and_then(Request::place) {
-            let mut names = client.entry.names.lock().expect("no holder panics");
-            names.command = table::all()[last].name;
-        }
     }
 }
 
@@ -322,7 +335,10 @@ impl Ended {
 
 impl From<Abort> for Ended {
     fn from(abort: Abort) -> Ended {
-        Ended::Abort(abort)
+        match abort {
+            keyspace::TOO_MUCH_FOR_LOOP => Ended::TooMuch,
+            abort => Ended::Abort(abort),
+        }
     }
 }
 
@@ -338,6 +354,7 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         now_ms: shared.clock.now_ms(),
         databases: shared.settings.databases(),
         longest: shared.settings.longest_argument(),
+        packed: shared.settings.packed(),
         counts: &shared.counts,
         effects,
         is_exec: false,

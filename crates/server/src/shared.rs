@@ -106,6 +106,17 @@ struct ReapTimes {
     next: i64,
     /// It pauses until then, whatever there is to remove.
     earliest: i64,
+    /// There are blocks to remove.
+    garbage: bool,
+}
+
+/// What the reaper is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaping {
+    /// To walk over the keys.
+    Keys,
+    /// To remove blocks that are garbage.
+    Garbage,
 }
 
 impl Shared {
@@ -128,7 +139,7 @@ impl Shared {
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),
-            reap_at: Mutex::new(ReapTimes { next: i64::MAX, earliest: 0 }),
+            reap_at: Mutex::new(ReapTimes { next: i64::MAX, earliest: 0, garbage: false }),
             patient: AtomicU64::new(0),
             reap: Condvar::new(),
         })
@@ -200,6 +211,9 @@ impl Shared {
         add(&self.counters.misses, effects.misses);
         add(&self.counters.expired, effects.expired);
         add(&self.counters.changes, effects.changes);
+        if effects.discarded {
+            self.reap_garbage();
+        }
         if effects.flushed {
             self.reap_no_later_than(0);
         } else if let Some(at) = effects.expiry {
@@ -228,19 +242,28 @@ impl Shared {
         self.reap_at.lock().expect("no holder panics").earliest = at_ms;
     }
 
-    /// For the reaper: waits until it is to look for keys, and forgets when that was. False if the
-    /// server stops.
-    pub fn wait_to_reap(&self) -> bool {
+    /// Has the reaper remove blocks that are garbage.
+    pub fn reap_garbage(&self) {
+        self.reap_at.lock().expect("no holder panics").garbage = true;
+        self.reap.notify_all();
+    }
+
+    /// For the reaper: waits until there is something to do, and forgets it. `None` if the server
+    /// stops.
+    pub fn wait_to_reap(&self) -> Option<Reaping> {
         let mut reap_at = self.reap_at.lock().expect("no holder panics");
         loop {
             if self.stopping().is_some() {
-                return false;
+                return None;
+            }
+            if std::mem::take(&mut reap_at.garbage) {
+                return Some(Reaping::Garbage);
             }
             let now = self.clock.now_ms();
             let next = reap_at.next.max(reap_at.earliest);
             if next <= now {
                 reap_at.next = i64::MAX;
-                return true;
+                return Some(Reaping::Keys);
             }
             reap_at = match next {
                 i64::MAX => self.reap.wait(reap_at).expect("no holder panics"),

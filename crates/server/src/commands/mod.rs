@@ -1,5 +1,6 @@
 //! The commands, by subject.
 
+mod any_list;
 mod bitfield;
 mod bits;
 mod blocking;
@@ -17,7 +18,9 @@ mod keys;
 mod lcs;
 mod list_edits;
 mod lists;
+mod members;
 mod numbers;
+mod ranking;
 mod server;
 mod sets;
 mod sort;

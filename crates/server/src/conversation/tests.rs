@@ -1,9 +1,11 @@
 //! Transcripts of conversations, without sockets and threads.
 
 mod collections;
+mod large;
 mod limits;
 mod multi;
 mod watching;
+mod watching_large;
 
 use super::*;
 use crate::config::Settings;
@@ -19,7 +21,7 @@ struct House {
     shared: Arc<Shared>,
     session: Session,
     queue: CommitQueue<(usize, u64)>,
-    _dir: TempDir,
+    _dir: Option<TempDir>,
 }
 
 impl House {
@@ -34,7 +36,14 @@ impl House {
         let database = builder.open(dir.path()).unwrap();
         let (session, queue) = (database.session().unwrap(), database.commit_queue());
         assert!(shared.opened.set(Opened { database, tables }).is_ok());
-        House { shared, session, queue, _dir: dir }
+        House { shared, session, queue, _dir: Some(dir) }
+    }
+
+    /// The same server for another thread.
+    fn beside(&self) -> House {
+        let database = &self.shared.opened.get().unwrap().database;
+        let (session, queue) = (database.session().unwrap(), database.commit_queue());
+        House { shared: self.shared.clone(), session, queue, _dir: None }
     }
 
     fn client(&self) -> Conversation {

@@ -45,6 +45,20 @@ impl Request {
         self.place
     }
 
+    fn has_flag(&self, flags: u32) -> bool {
+        self.place.is_some_and(|at| table::all()[at].flags & flags != 0)
+    }
+
+    /// Whether its command is a transaction of its own, outside of EXEC.
+    pub fn is_alone(&self) -> bool {
+        self.has_flag(table::ALONE | table::BLOCKS)
+    }
+
+    /// Whether no other thread runs it, however many conflicts it meets.
+    pub fn stays_on_loop(&self) -> bool {
+        self.has_flag(table::ALONE)
+    }
+
     /// Number of its arguments, with the name of the command.
     pub fn len(&self) -> usize {
         match &self.source {
