@@ -5,7 +5,10 @@
 //! leave once the transaction is acknowledged; what only read what is on disk leaves at once.
 
 mod answering;
+mod blocking;
+mod publishing;
 
+use crate::channels::{Publication, Subscriptions, Topic};
 use crate::clients::ClientEntry;
 use crate::commands::table::{self, Run};
 use crate::commands::{Job, JobReply};
@@ -15,7 +18,9 @@ use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
 use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
+use blocking::Blocked;
 use hyades::{Session, Ticket};
+use publishing::Outbox;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -48,6 +53,10 @@ pub struct Client {
     pub watched: Vec<WatchedKey>,
     /// Commands since MULTI, if there was one.
     pub multi: Option<Multi>,
+    /// What it has subscribed to.
+    pub subscriptions: Subscriptions,
+    /// What the command has published that runs.
+    pub published: Vec<Publication>,
 }
 
 /// The commands that MULTI has queued.
@@ -76,6 +85,8 @@ impl Client {
     /// A client that has set nothing.
     pub fn new(entry: Arc<ClientEntry>) -> Client {
         Client {
+            subscriptions: Subscriptions::new(entry.clone()),
+            published: Vec::new(),
             entry,
             database: 0,
             is_resp3: false,
@@ -86,12 +97,27 @@ impl Client {
         }
     }
 
+    /// Whether it may only change its subscriptions: version 2 of the protocol does not tell
+    /// messages from replies.
+    pub fn only_listens(&self) -> bool {
+        !self.is_resp3 && !self.subscriptions.is_empty()
+    }
+
+    /// Shows the numbers of its subscriptions to others.
+    pub fn note_subscriptions(&self) {
+        for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+            let count = self.subscriptions.names(topic).len() as u32;
+            self.entry.subscriptions[topic as usize].store(count, Relaxed);
+        }
+    }
+
     /// Forgets what it has set.
     pub fn reset(&mut self) {
         *self = Client::new(self.entry.clone());
         self.entry.database.store(0, Relaxed);
         self.entry.protocol.store(2, Relaxed);
         self.entry.queued.store(-1, Relaxed);
+        self.note_subscriptions();
         self.entry.names.lock().expect("no holder panics").name.clear();
     }
 }
@@ -132,7 +158,11 @@ pub struct Conversation {
     run: RunQueue,
     /// What EXEC runs once its transaction has committed: see [`Multi::locals`].
     locals: Vec<(usize, Request)>,
+    /// A command that waits for an element.
+    blocked: Option<Blocked>,
     replies: Replies,
+    /// Messages that it publishes.
+    outbox: Outbox,
     job: Option<Job>,
     is_waiting_for_job: bool,
     /// What was wrong with the input. It is replied behind what was right before it.
@@ -168,7 +198,9 @@ impl Conversation {
             stash: None,
             run: RunQueue::default(),
             locals: Vec::new(),
+            blocked: None,
             replies: Replies::default(),
+            outbox: Outbox::default(),
             job: None,
             is_waiting_for_job: false,
             protocol_error: None,
@@ -223,6 +255,12 @@ impl Conversation {
     /// the rest of a run, or input that was not looked through. A loop that stops serving such
     /// a conversation has to list it again: no event will.
     pub fn has_work(&self) -> bool {
+        if !self.client.entry.inbox.is_empty() {
+            return true;
+        }
+        if self.blocked.is_some() {
+            return !self.run.is_empty() || self.is_due();
+        }
         let has_input = self.input.len() > self.taken && !self.is_incomplete;
         let is_broken = self.protocol_error.is_some();
         let has_next = self.stash.is_some() || has_input || is_broken;
@@ -231,7 +269,7 @@ impl Conversation {
 
     /// Whether more is to be run than a turn can: the client is not read for now.
     pub fn is_ahead(&self) -> bool {
-        self.has_work() && self.input_bytes() >= MOST_RUN_BYTES
+        (self.has_work() || self.is_blocked()) && self.input_bytes() >= MOST_RUN_BYTES
     }
 
     /// Whether no command is under way, and none is to be run.
@@ -257,6 +295,7 @@ impl Conversation {
     /// A transaction is acknowledged: its replies may leave.
     pub fn acknowledged(&mut self, mark: u64) {
         self.replies.acknowledge(mark);
+        self.deliver();
     }
 
     /// What may be sent.
@@ -272,6 +311,8 @@ impl Conversation {
     /// The log has failed: replies that wait for an acknowledgement become errors.
     pub fn fail(&mut self) {
         self.replies.fail(OUTCOME_UNKNOWN);
+        self.unblock();
+        self.forget_published();
         self.client.is_closing = true;
     }
 
@@ -295,7 +336,8 @@ impl Conversation {
         let replies = usize::from(!reply.bytes.is_empty());
         self.replies.buffer().extend_from_slice(&reply.bytes);
         self.run_locals(shared, from, &reply.end.exec_ends);
-        match reply.end.ticket {
+        self.settle_waiting(shared, reply.end.wait);
+        let parked = match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
                 Some((ticket, self.replies.seal_parked(replies)))
             }
@@ -308,13 +350,28 @@ impl Conversation {
                 self.seal_local(from);
                 None
             }
-        }
+        };
+        self.deliver();
+        parked
     }
 
     /// Runs what the client has sent, a turn's worth.
     pub fn run(&mut self, turn: &mut Turn<'_>) -> Next {
+        self.receive();
+        let next = self.run_input(turn);
+        self.deliver();
+        next
+    }
+
+    fn run_input(&mut self, turn: &mut Turn<'_>) -> Next {
         let mut left = MOST_COMMANDS;
         while !self.is_full() && self.job.is_none() {
+            if self.run.is_empty() && self.blocked.is_some() {
+                if !self.look_at_blocked(turn) {
+                    return Next::Wait;
+                }
+                continue;
+            }
             if self.run.is_empty() {
                 if self.client.is_closing || left == 0 {
                     return if self.client.is_closing { Next::Wait } else { Next::Again };
@@ -358,6 +415,8 @@ impl Conversation {
         if done == Execution::Done {
             let ends = self.run.take_exec_ends();
             self.run_locals(turn.shared, from, &ends);
+            let wait = self.run.take_wait();
+            self.settle_waiting(turn.shared, wait);
             let (unwatched, watched) = self.run.take_watched();
             if unwatched {
                 self.client.watched.clear();
@@ -395,6 +454,7 @@ impl Conversation {
                 && request.has_arity()
                 && self.client.silence == Silence::None
                 && self.client.multi.is_none()
+                && !self.client.only_listens()
                 && turn.session.is_some()
                 && self.client.watched.len() < MOST_WATCHED;
             // Reads in front of a run do not wait for the writes behind them.

@@ -8,7 +8,7 @@ pub use request::Request;
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
-use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, WatchedKey};
+use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, Wait, WatchedKey};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -163,6 +163,11 @@ impl RunQueue {
         (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
     }
 
+    /// What the command waits for that was executed, if it has no reply yet.
+    pub fn take_wait(&mut self) -> Option<Wait> {
+        self.effects.get_mut().wait.take()
+    }
+
     /// The ticket of what was executed, and how many replies depend on it.
     pub fn take_ticket(&mut self) -> Option<(Ticket, usize)> {
         self.ticket.take()
@@ -257,7 +262,15 @@ impl RunQueue {
         part: std::ops::Range<usize>,
         ticket: Ticket,
     ) {
-        let count = if self.exec.is_some() { 1 } else { part.len() };
+        let count = match &mut self.effects.get_mut().wait {
+            Some(wait) => {
+                wait.is_silent = self.is_silent;
+                self.ticket = Some((ticket, 0));
+                return shared.apply(&self.effects.borrow());
+            }
+            None if self.exec.is_some() => 1,
+            None => part.len(),
+        };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
         let requests = &self.requests[part];
         self::count(shared, requests, &self.effects.borrow(), &mut self.wrote.failed);
@@ -357,6 +370,7 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         packed: shared.settings.packed(),
         counts: &shared.counts,
         effects,
+        names_filled: shared.waiting.wants_keys(),
         is_exec: false,
         is_patient: false,
     }

@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::commands::table;
@@ -7,6 +8,7 @@ use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::waiting::WaitQueues;
 use hyades::{Database, Progress};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,6 +82,10 @@ pub struct Shared {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Numbers of keys.
     pub counts: KeyCounts,
+    /// Publish and subscribe.
+    pub channels: Arc<Channels>,
+    /// Clients that wait for an element.
+    pub waiting: Arc<WaitQueues>,
     /// The database, once it is open.
     pub opened: OnceLock<Opened>,
     /// How far recovery has got.
@@ -131,6 +137,8 @@ impl Shared {
             calls,
             errors: Mutex::default(),
             counts: KeyCounts::default(),
+            channels: Arc::default(),
+            waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),
             started: Instant::now(),
@@ -211,6 +219,13 @@ impl Shared {
         add(&self.counters.misses, effects.misses);
         add(&self.counters.expired, effects.expired);
         add(&self.counters.changes, effects.changes);
+        if !effects.fills.is_empty() {
+            self.waiting.call(effects.fills.keys.iter());
+            if effects.fills.unnamed {
+                self.waiting.call_all();
+            }
+            effects.fills.databases.iter().for_each(|of| self.waiting.call_database(*of));
+        }
         if effects.discarded {
             self.reap_garbage();
         }

@@ -20,6 +20,7 @@ mod list_edits;
 mod lists;
 mod members;
 mod numbers;
+mod pubsub;
 mod ranking;
 mod server;
 mod sets;
@@ -35,7 +36,7 @@ mod watching;
 pub use unsupported::error as unsupported_error;
 
 use crate::conversation::Client;
-use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop, Wait};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -58,6 +59,8 @@ pub struct JobEnd {
     pub ticket: Option<Ticket>,
     /// See [`crate::runs::RunQueue::take_exec_ends`].
     pub exec_ends: Vec<usize>,
+    /// What the command waits for, if it has no reply yet.
+    pub wait: Option<Wait>,
 }
 
 /// Work that would hold up an event loop. It appends the reply.

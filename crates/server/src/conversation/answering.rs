@@ -43,6 +43,13 @@ impl Conversation {
             {
                 Some(format!("ERR this client watches {MOST_WATCHED} keys: EXEC or UNWATCH them"))
             }
+            Some(command) if self.client.only_listens() && !may_listen(command) => {
+                let name = command.name;
+                Some(format!(
+                    "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
+                     QUIT / RESET are allowed in this context"
+                ))
+            }
             Some(command) => refusal(command, turn),
         };
         let resp3 = self.client.is_resp3;
@@ -103,6 +110,7 @@ impl Conversation {
             calls.1.fetch_add(1, Relaxed);
             reply.error(&text);
         }
+        self.publish(&shared.channels);
     }
 
     /// Runs the commands of MULTI that are no part of its transaction, which has committed, and
@@ -182,7 +190,11 @@ impl Conversation {
             ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
             ("watch", _) => return refuse("ERR WATCH inside MULTI is not allowed"),
             ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
-            (name, Run::Open(_)) | (name @ "shutdown", _) => {
+            (name, _)
+                if matches!(command.run, Run::Open(_))
+                    || name == "shutdown"
+                    || name.ends_with("subscribe") =>
+            {
                 multi.is_refused = true;
                 let name = name.to_uppercase();
                 return refuse(&format!("ERR {name} inside MULTI is not allowed"));
@@ -247,6 +259,12 @@ impl Conversation {
         }
         true
     }
+}
+
+/// Whether a client may send the command that has subscribed, in version 2 of the protocol.
+fn may_listen(command: &Command) -> bool {
+    matches!(command.name, "ping" | "quit" | "reset")
+        || command.group == "pubsub" && command.name.ends_with("subscribe")
 }
 
 /// Why a command cannot run now.

@@ -1,13 +1,16 @@
 //! Transcripts of conversations, without sockets and threads.
 
+mod blocking;
 mod collections;
 mod large;
 mod limits;
 mod multi;
+mod publishing;
 mod watching;
 mod watching_large;
 
 use super::*;
+use crate::clients::Calls;
 use crate::config::Settings;
 use crate::data::Tables;
 use crate::shared::Opened;
@@ -49,7 +52,7 @@ impl House {
     fn client(&self) -> Conversation {
         let id = self.shared.clients.next_id();
         let addresses = ("127.0.0.1:1".to_string(), "127.0.0.1:2".to_string());
-        let entry = ClientEntry::new(id, addresses, 0, Waker::noop().clone());
+        let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
         let entry = Arc::new(entry);
         self.shared.clients.add(entry.clone());
         Conversation::new(entry)

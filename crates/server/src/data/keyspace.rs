@@ -1,8 +1,10 @@
 //! The keys of a database, as a transaction sees them at a moment: a key that has expired is
 //! absent, and is overwritten or removed by whichever command writes there next.
 
+mod waiting;
 mod watched;
 
+pub use waiting::{Fills, Wait};
 pub use watched::WatchedKey;
 
 use super::Tables;
@@ -103,6 +105,10 @@ pub struct Effects {
     pub marked: bool,
     /// UNWATCH was run.
     pub unwatched: bool,
+    /// What clients may wait for.
+    pub fills: Fills,
+    /// The last command waits.
+    pub wait: Option<Wait>,
 }
 
 impl Effects {
@@ -200,6 +206,8 @@ pub struct Context<'t> {
     pub counts: &'t KeyCounts,
     /// Gathers what is applied after the commit.
     pub effects: &'t RefCell<Effects>,
+    /// Clients wait: the keys that they may wait for are noted.
+    pub names_filled: bool,
     /// The transaction is that of MULTI and EXEC.
     pub is_exec: bool,
     /// The transaction may take its time: it holds up no event loop.
@@ -385,6 +393,7 @@ impl<'t> Keyspace<'t> {
         check_lengths(key, body)?;
         self.free(key, entry)?;
         self.count(entry, Some(head));
+        self.note_filled(key, entry, head);
         self.context.count_written_bytes(key.len(), body.len(), 1);
         let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
         Ok(self.tx.put(self.context.tables.keys, &row)?)
@@ -412,6 +421,7 @@ impl<'t> Keyspace<'t> {
             self.free(key, entry)?;
         }
         self.count(entry, Some(head));
+        self.note_filled(key, entry, head);
         let key_values = (self.generation.get(), key);
         let is_same_head = entry.stored == Some(head);
         match body {
@@ -484,6 +494,7 @@ impl<'t> Keyspace<'t> {
     /// Swaps two databases.
     pub fn swap(&self, a: u32, b: u32) -> Result<(), Abort> {
         databases::swap(&self.tx, self.context.tables, a, b)?;
+        self.context.effects.borrow_mut().fills.databases.extend([a, b]);
         self.reopen()
     }
 

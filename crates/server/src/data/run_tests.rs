@@ -35,6 +35,7 @@ impl Stored {
         let done = self.database.transact(|tx| {
             let effects = RefCell::new(Effects::default());
             let context = Context {
+                names_filled: false,
                 tables: self.tables,
                 now_ms: 1,
                 databases: 16,

@@ -3,7 +3,7 @@
 
 use super::{Commands, Ended, Exec, Request, Wrote, context, count, failure, run_all};
 use crate::commands::JobEnd;
-use crate::data::keyspace::Context;
+use crate::data::keyspace::{Context, Wait};
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
 use hyades::Ticket;
@@ -45,9 +45,10 @@ impl PatientRun {
         shared.patient.fetch_add(1, Relaxed);
         let underway = Underway(shared);
         let mut wrote = Wrote::default();
-        let (error, ticket) = match self.submit(shared, reply, &mut wrote) {
-            Ok((result, ticket)) => (result.err().map(|ended| ended.text()), Some(ticket)),
-            Err(text) => (Some(text), None),
+        let (error, ticket, wait) = match self.submit(shared, reply, &mut wrote) {
+            Ok((Ok(wait), ticket)) => (None, Some(ticket), wait),
+            Ok((Err(ended), ticket)) => (Some(ended.text()), Some(ticket), None),
+            Err(text) => (Some(text), None, None),
         };
         drop(underway);
         if let Some(text) = error {
@@ -58,7 +59,7 @@ impl PatientRun {
         if self.is_silent {
             reply.truncate(position);
         }
-        JobEnd { ticket, exec_ends: wrote.ends }
+        JobEnd { ticket, exec_ends: wrote.ends, wait }
     }
 
     fn submit(
@@ -66,7 +67,7 @@ impl PatientRun {
         shared: &Shared,
         reply: &mut Reply<'_>,
         wrote: &mut Wrote,
-    ) -> Result<(Result<(), Ended>, Ticket), String> {
+    ) -> Result<(Result<Option<Wait>, Ended>, Ticket), String> {
         let effects = RefCell::default();
         let context = Context { is_patient: true, ..context(shared, &effects) };
         let position = reply.position();
@@ -84,9 +85,11 @@ impl PatientRun {
             run_all(tx, context, &commands, reply, wrote)
         });
         let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
+        let effects = effects.into_inner();
         if let Ok(done) = result {
-            count(shared, &self.requests[..done], &effects.borrow(), &mut wrote.failed);
+            count(shared, &self.requests[..done], &effects, &mut wrote.failed);
         }
-        Ok((result.map(drop), ticket))
+        let wait = effects.wait.map(|wait| Wait { is_silent: self.is_silent, ..wait });
+        Ok((result.map(|_| wait), ticket))
     }
 }

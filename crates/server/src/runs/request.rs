@@ -5,6 +5,7 @@ use crate::resp::request::Arguments;
 use smallvec::SmallVec;
 
 /// Where the arguments of a request are.
+#[derive(Clone)]
 enum Source {
     /// In the input of the conversation.
     Ranges(SmallVec<[(usize, usize); 4]>),
@@ -19,6 +20,7 @@ const REQUEST_BYTES: usize = 128;
 const ARGUMENT_BYTES: usize = 32;
 
 /// A request that waits to be run.
+#[derive(Clone)]
 pub struct Request {
     source: Source,
     /// The place of its command in the table.
@@ -38,6 +40,12 @@ impl Request {
             None => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
         };
         Request { source, place, database: None }
+    }
+
+    /// A request by its arguments.
+    pub fn owned(arguments: Vec<Vec<u8>>) -> Request {
+        let place = arguments.first().and_then(|name| table::find(name));
+        Request { source: Source::Owned(arguments), place, database: None }
     }
 
     /// The place of its command in the table.
