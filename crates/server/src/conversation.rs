@@ -427,7 +427,7 @@ impl Conversation {
             self.client.silence = Silence::This;
         }
         let from = self.replies.buffer().len();
-        let is_queued_or_run = self.answer(turn, request, from);
+        let is_queued_or_run = self.answer(turn, request);
         if self.job.is_none() && is_queued_or_run {
             self.seal_local(from);
         }

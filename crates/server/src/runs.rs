@@ -14,7 +14,6 @@ use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
 use patient::PatientRun;
-use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

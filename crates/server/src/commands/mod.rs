@@ -150,7 +150,7 @@ fn lower(text: &[u8]) -> String {
 }
 
 /// The number of a database.
-fn database(text: &[u8], databases: u32) -> Result<u32, Stop> {
+pub fn database(text: &[u8], databases: u32) -> Result<u32, Stop> {
     match u32::try_from(integer(text)?) {
         Ok(number) if number < databases => Ok(number),
         _ => Err("ERR DB index is out of range".into()),

@@ -8,7 +8,7 @@ use crate::resp::number;
 use crate::resp::reply::Reply;
 use std::collections::HashMap;
 
-pub use super::ranking::{Scored, replace, scored, sort, store};
+pub use super::ranking::{Scored, replace, scored, sort};
 
 pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 
@@ -196,7 +196,7 @@ pub fn show(reply: &mut Reply<'_>, members: &[(f64, &[u8])], with_scores: bool) 
 }
 
 /// Takes the lowest or the highest members off.
-fn take<'t>(
+pub fn take<'t>(
     space: &Keyspace<'t>,
     key: &[u8],
     count: usize,

@@ -19,7 +19,7 @@ const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 impl Conversation {
     /// Replies to a request outside of a run; false if it has become a run, whose replies come
     /// later.
-    pub(super) fn answer(&mut self, turn: &mut Turn<'_>, request: Request, from: usize) -> bool {
+    pub(super) fn answer(&mut self, turn: &mut Turn<'_>, request: Request) -> bool {
         let place = request.place();
         let command = place.map(|at| &table::all()[at]);
         let error = match command {
@@ -110,6 +110,7 @@ impl Conversation {
             calls.1.fetch_add(1, Relaxed);
             reply.error(&text);
         }
+        drop(args);
         self.publish(&shared.channels);
     }
 
@@ -209,6 +210,7 @@ impl Conversation {
                     let number = database(args[1], turn.shared.settings.databases());
                     multi.database = number.ok().or(multi.database);
                 }
+                drop(args);
                 multi.bytes += request.memory(&self.input);
                 if multi.bytes > MOST_QUEUED {
                     *multi = Multi { is_refused: true, bytes: multi.bytes, ..Multi::default() };

@@ -1,7 +1,7 @@
 //! The head of a value: its type, its form, and when it expires, in one word.
 
 /// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// Bytes.

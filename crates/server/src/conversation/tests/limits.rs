@@ -1,6 +1,7 @@
 //! What is held back: input behind replies that wait, replies that are too much, writes that are.
 
 use super::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn sets(from: usize, count: usize) -> String {
     (from..from + count).map(|n| format!("SET k{n} v\r\n")).collect()

@@ -1,6 +1,7 @@
 //! Publish and subscribe.
 
 use super::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Runs clients until none has anything to run.
 fn settle(house: &mut House, all: &mut [Conversation]) -> Vec<String> {
