@@ -1,4 +1,4 @@
-//! Publish and subscribe: who listens to which channel, and what is on its way to them.
+//! Publish and subscribe: the subscribers of each channel, and what is on its way to them.
 //!
 //! A message is handed to the subscribers' event loops once all that its publisher was told before
 //! it is on disk: so none of them hears of anything that a crash takes back.

@@ -8,6 +8,7 @@ mod answering;
 mod blocking;
 mod client;
 mod publishing;
+mod transactions;
 
 pub use client::{Client, Multi, Silence};
 

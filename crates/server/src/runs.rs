@@ -412,12 +412,10 @@ fn run_all(
     let mut space = Keyspace::open(*tx, context, database)?;
     let begin = reply.position();
     if let Some(Exec { watched, others }) = exec {
-        for watched in watched {
-            if !space.is_as_watched(watched)? {
-                // That another was first is a reply as well: it waits for what was read.
-                reply.null_array();
-                return Ok(0);
-            }
+        if !space.are_as_watched(watched)? {
+            // That another was first is a reply as well: it waits for what was read.
+            reply.null_array();
+            return Ok(0);
         }
         reply.array(requests.len() + others);
         wrote.end_at(exec, reply.position() - begin);

@@ -25,7 +25,7 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, Stop> {
 }
 
 /// What a command waits for.
-struct Wanted<'a> {
+struct WaitedFor<'a> {
     keys: &'a [&'a [u8]],
     kind: Kind,
     timeout: Option<Duration>,
@@ -37,10 +37,10 @@ struct Wanted<'a> {
 fn nothing(
     space: &Keyspace<'_>,
     args: &[&[u8]],
-    wanted: &Wanted<'_>,
+    wanted: &WaitedFor<'_>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let Wanted { keys, kind, timeout, is_array } = *wanted;
+    let WaitedFor { keys, kind, timeout, is_array } = *wanted;
     match (space.context().is_exec, is_array) {
         (true, true) => reply.null_array(),
         (true, false) => reply.null(),
@@ -68,7 +68,7 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) ->
             return Ok(());
         }
     }
-    nothing(space, args, &Wanted { keys, kind: Kind::List, timeout, is_array: true }, reply)
+    nothing(space, args, &WaitedFor { keys, kind: Kind::List, timeout, is_array: true }, reply)
 }
 
 pub fn blpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -91,7 +91,7 @@ fn pop_scored(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, highe
             return Ok(());
         }
     }
-    nothing(space, args, &Wanted { keys, kind: Kind::SortedSet, timeout, is_array: true }, reply)
+    nothing(space, args, &WaitedFor { keys, kind: Kind::SortedSet, timeout, is_array: true }, reply)
 }
 
 pub fn bzpopmin(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -114,7 +114,7 @@ fn transfer(
         return move_one(space, (args[1], from_left), (args[2], to_left), reply);
     }
     let keys = &args[1..2];
-    nothing(space, args, &Wanted { keys, kind: Kind::List, timeout, is_array: false }, reply)
+    nothing(space, args, &WaitedFor { keys, kind: Kind::List, timeout, is_array: false }, reply)
 }
 
 pub fn brpoplpush(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -142,7 +142,7 @@ fn pop_many(
     }
     reply.truncate(position);
     let (keys, _) = numbered_keys(&args[2..], name)?;
-    nothing(space, args, &Wanted { keys, kind, timeout, is_array: true }, reply)
+    nothing(space, args, &WaitedFor { keys, kind, timeout, is_array: true }, reply)
 }
 
 pub fn blmpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {

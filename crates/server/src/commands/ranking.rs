@@ -56,12 +56,6 @@ fn encode(all: &[(f64, &[u8])]) -> Vec<Vec<u8>> {
     all.iter().map(|(score, member)| element(*score, member)).collect()
 }
 
-/// Stores a sorted set that has changed.
-pub fn store(space: &Keyspace<'_>, key: &[u8], entry: &Entry<'_>, all: &[(f64, &[u8])]) -> Done {
-    let all = encode(all);
-    collections::store(space, key, entry, Kind::SortedSet, all.iter().map(Vec::as_slice))
-}
-
 /// Stores a sorted set in the place of whatever is there.
 pub fn replace(space: &Keyspace<'_>, key: &[u8], all: &[(f64, &[u8])]) -> Done {
     let all = encode(all);

@@ -1,20 +1,17 @@
 //! Requests that do not run in a transaction with their neighbours: commands on the connection or
-//! the server, errors, and MULTI.
+//! the server, and errors.
 
-use super::{Conversation, MOST_WATCHED, Multi, Silence, Turn};
+use super::{Conversation, MOST_WATCHED, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
-use crate::commands::{Local, LocalCommand, TOO_LONG, database, unsupported_error};
+use crate::commands::{Local, LocalCommand, TOO_LONG, unsupported_error};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::runs::{Exec, Request};
+use crate::runs::Request;
 use crate::shared::Shared;
 use hyades::Session;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
-const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 impl Conversation {
     /// Replies to a request outside of a run; false if it has become a run, whose replies come
@@ -80,7 +77,7 @@ impl Conversation {
     }
 
     /// Appends the reply of a command that runs outside of transactions.
-    fn run_local(
+    pub(super) fn run_local(
         &mut self,
         shared: &Arc<Shared>,
         session: Option<&mut Session>,
@@ -114,152 +111,12 @@ impl Conversation {
         self.publish(&shared.channels);
     }
 
-    /// Runs the commands of MULTI that are no part of its transaction, which has committed, and
-    /// puts their replies between those of the transaction. `from` is where the reply of EXEC
-    /// begins, and `ends` are those of its parts: none if the transaction has not run.
-    pub(super) fn run_locals(&mut self, shared: &Arc<Shared>, from: usize, ends: &[usize]) {
-        let locals = std::mem::take(&mut self.locals);
-        let Some((head, mut ends)) = ends.split_first().filter(|_| !locals.is_empty()) else {
-            return;
-        };
-        let buffer = self.replies.buffer();
-        // A silent client gets no reply, and nothing is in the buffer.
-        let is_silent = buffer.len() == from;
-        let written = buffer.split_off(buffer.len().min(from + head));
-        let (mut copied, mut at) = (0, 0);
-        for (place, request) in locals {
-            let before = place - at;
-            if let Some(last) = before.checked_sub(1).filter(|_| !is_silent) {
-                let end = ends[last] - head;
-                self.replies.buffer().extend_from_slice(&written[copied..end]);
-                copied = end;
-            }
-            ends = &ends[before..];
-            self.run_in_exec(shared, &request);
-            at = place + 1;
-        }
-        self.replies.buffer().extend_from_slice(&written[copied..]);
-        if is_silent {
-            self.replies.buffer().truncate(from);
-        }
-    }
-
-    fn run_in_exec(&mut self, shared: &Arc<Shared>, request: &Request) {
-        let command = &table::all()[request.place().expect("it is a command")];
-        let Run::Local(run) = command.run else { unreachable!("MULTI has queued no other") };
-        let from = self.replies.buffer().len();
-        self.run_local(shared, None, run, request);
-        // Nothing of the job was done.
-        if self.job.take().is_some() {
-            let text = format!(
-                "ERR {} with these arguments takes a while: send it outside of MULTI",
-                command.name.to_uppercase()
-            );
-            shared.count_error(&text);
-            self.replies.buffer().truncate(from);
-            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
-        }
-    }
-
     /// The run is silent if the client wants no reply to its only request.
-    fn take_silence(&mut self) {
+    pub(super) fn take_silence(&mut self) {
         self.run.is_silent = self.client.silence != Silence::None;
         if self.client.silence == Silence::This {
             self.client.silence = Silence::None;
         }
-    }
-
-    /// MULTI, and what follows it up to EXEC. False if EXEC has become a run.
-    fn multi(&mut self, turn: &mut Turn<'_>, request: Request, command: &Command) -> bool {
-        let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
-        let mut refuse = |text: &str| {
-            turn.shared.count_error(text);
-            reply.error(text);
-            true
-        };
-        let Some(multi) = &mut self.client.multi else {
-            if command.name != "multi" {
-                let name = command.name.to_uppercase();
-                return refuse(&format!("ERR {name} without MULTI"));
-            }
-            self.client.multi = Some(Multi::default());
-            self.client.entry.queued.store(0, Relaxed);
-            reply.ok();
-            return true;
-        };
-        match (command.name, command.run) {
-            ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
-            ("watch", _) => return refuse("ERR WATCH inside MULTI is not allowed"),
-            ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
-            (name, _)
-                if matches!(command.run, Run::Open(_))
-                    || name == "shutdown"
-                    || name.ends_with("subscribe") =>
-            {
-                multi.is_refused = true;
-                let name = name.to_uppercase();
-                return refuse(&format!("ERR {name} inside MULTI is not allowed"));
-            }
-            (name, run) => {
-                let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
-                if name == "client" && args[1].eq_ignore_ascii_case(b"reply") {
-                    multi.is_refused = true;
-                    return refuse("ERR CLIENT REPLY inside MULTI is not allowed");
-                }
-                if name == "select" {
-                    let number = database(args[1], turn.shared.settings.databases());
-                    multi.database = number.ok().or(multi.database);
-                }
-                drop(args);
-                multi.bytes += request.memory(&self.input);
-                if multi.bytes > MOST_QUEUED {
-                    *multi = Multi { is_refused: true, bytes: multi.bytes, ..Multi::default() };
-                    return refuse("ERR MULTI has queued more than 256 MiB");
-                }
-                let request = request.into_owned(&self.input).in_database(multi.database);
-                match run {
-                    Run::Data(_) => multi.queued.push(request),
-                    _ => multi.locals.push((multi.count(), request)),
-                }
-                self.client.entry.queued.store(multi.count() as i64, Relaxed);
-                reply.simple("QUEUED");
-                return true;
-            }
-        }
-        let multi = self.client.multi.take().expect("it was found above");
-        self.client.entry.queued.store(-1, Relaxed);
-        // Whatever becomes of it, its keys are not watched any more.
-        let watched = std::mem::take(&mut self.client.watched);
-        match command.name {
-            "discard" => reply.ok(),
-            "quit" => {
-                self.client.is_closing = true;
-                reply.ok();
-            }
-            "reset" => {
-                self.client.reset();
-                reply.set_version(false);
-                reply.simple("RESET");
-            }
-            _ if multi.is_refused => {
-                return refuse("EXECABORT Transaction discarded because of previous errors.");
-            }
-            _ => {
-                let (count, others) = (multi.count(), multi.locals.len());
-                self.locals = multi.locals;
-                if multi.queued.is_empty() && watched.is_empty() {
-                    let from = reply.position();
-                    reply.array(count);
-                    let head = reply.position() - from;
-                    self.run_locals(turn.shared, from, &[head]);
-                    return true;
-                }
-                self.run.set_exec(multi.queued, Exec { watched, others });
-                self.take_silence();
-                return false;
-            }
-        }
-        true
     }
 }
 

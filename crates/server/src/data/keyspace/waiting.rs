@@ -20,6 +20,9 @@ pub struct Wait {
     pub is_silent: bool,
 }
 
+/// Most keys that a transaction names: beyond them all clients are called that wait.
+const MOST_NAMED: usize = 64;
+
 /// What a transaction does for clients that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Fills {
@@ -47,7 +50,7 @@ impl<'t> Keyspace<'t> {
             return;
         }
         let fills = &mut self.context.effects.borrow_mut().fills;
-        match self.context.names_filled {
+        match self.context.names_filled && fills.keys.len() < MOST_NAMED {
             true => fills.keys.push(self.wait_key(kind, key)),
             false => fills.unnamed = true,
         }

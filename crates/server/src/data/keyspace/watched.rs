@@ -71,13 +71,17 @@ impl Keyspace<'_> {
         self.context.effects.borrow_mut().unwatched = true;
     }
 
-    /// Whether a key is as WATCH has seen it.
+    /// Whether all keys are as WATCH has seen them.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
-    pub fn is_as_watched(&self, watched: &WatchedKey) -> Result<bool, Abort> {
-        let space = self.of_database(watched.database)?;
-        Ok(space.write_of(&watched.key)? == watched.seen)
+    pub fn are_as_watched(&self, watched: &[WatchedKey]) -> Result<bool, Abort> {
+        for WatchedKey { database, key, seen } in watched {
+            if self.of_database(*database)?.write_of(key)? != *seen {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The blocks of a value were changed, and its row was not: it is written if it is marked.
