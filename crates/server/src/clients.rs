@@ -1,10 +1,74 @@
 //! The clients that are connected, as CLIENT and INFO show them.
 
+use crate::inbox::Inbox;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
+
+/// Clients that their event loop is to serve, by whatever other threads did to them.
+pub struct Calls {
+    ids: Mutex<Vec<u64>>,
+    waker: Waker,
+}
+
+impl Calls {
+    /// Of a loop that this wakes.
+    pub fn new(waker: Waker) -> Arc<Calls> {
+        Arc::new(Calls { ids: Mutex::default(), waker })
+    }
+
+    /// The clients that were called since, in order; some perhaps twice, or gone.
+    pub fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut self.ids.lock().expect("no holder panics"))
+    }
+
+    fn call(&self, id: u64) {
+        self.ids.lock().expect("no holder panics").push(id);
+        self.waker.wake_by_ref();
+    }
+}
+
+/// How CLIENT UNBLOCK ends waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Unblock {
+    /// As if its time had ended.
+    Timeout = 1,
+    /// With an error.
+    Error = 2,
+}
+
+/// What CLIENT UNBLOCK asks of a client, until its loop has seen it.
+#[derive(Default)]
+pub struct UnblockFlag(AtomicU8);
+
+impl UnblockFlag {
+    /// Asks for it.
+    pub fn set(&self, how: Unblock) {
+        self.0.store(how as u8, Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    /// Forgets what was asked for before the client waits.
+    pub fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// What was asked for, which is forgotten.
+    pub fn take(&self) -> Option<Unblock> {
+        match self.0.swap(0, Relaxed) {
+            0 => None,
+            1 => Some(Unblock::Timeout),
+            _ => Some(Unblock::Error),
+        }
+    }
+}
 
 /// What other clients see of a client. Written by its own event loop.
 pub struct ClientEntry {
@@ -32,8 +96,15 @@ pub struct ClientEntry {
     pub names: Mutex<ClientNames>,
     /// It is to be disconnected.
     pub is_killed: AtomicBool,
-    /// Wakes its event loop.
-    pub waker: Waker,
+    /// A command of it waits for an element.
+    pub is_blocked: AtomicBool,
+    /// What CLIENT UNBLOCK asks for.
+    pub unblock: UnblockFlag,
+    /// Numbers of its subscriptions: to channels, patterns, shard channels.
+    pub subscriptions: [AtomicU32; 3],
+    /// Messages that were published for it.
+    pub inbox: Inbox,
+    calls: Arc<Calls>,
 }
 
 /// Names of a client.
@@ -55,7 +126,7 @@ impl ClientEntry {
         id: u64,
         (address, local_address): (String, String),
         now: i64,
-        waker: Waker,
+        calls: Arc<Calls>,
     ) -> Self {
         ClientEntry {
             id,
@@ -70,8 +141,28 @@ impl ClientEntry {
             queued: AtomicI64::new(-1),
             names: Mutex::default(),
             is_killed: AtomicBool::new(false),
-            waker,
+            is_blocked: AtomicBool::new(false),
+            unblock: UnblockFlag::default(),
+            subscriptions: Default::default(),
+            inbox: Inbox::default(),
+            calls,
         }
+    }
+
+    /// Whether it has subscribed to anything.
+    pub fn listens(&self) -> bool {
+        self.subscriptions.iter().any(|of| of.load(Relaxed) > 0)
+    }
+
+    /// Has its loop disconnect it.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Relaxed);
+        self.call();
+    }
+
+    /// Has its loop serve it.
+    pub fn call(&self) {
+        self.calls.call(self.id);
     }
 
     /// One line of CLIENT LIST.
@@ -80,11 +171,17 @@ impl ClientEntry {
         let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
         let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
         let queued = self.queued.load(Relaxed);
+        let flags = match queued {
+            _ if self.is_blocked.load(Relaxed) => "b",
+            0.. => "x",
+            _ if self.listens() => "P",
+            _ => "N",
+        };
         let mut line = String::new();
         let _ = write!(
             line,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub=0 psub=0 \
-             ssub=0 multi={queued} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs={output} \
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub={} multi={queued} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs={output} \
              rbp={output} obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} \
              user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
@@ -93,8 +190,11 @@ impl ClientEntry {
             names.name,
             seconds(self.since_ms),
             seconds(self.active_ms.load(Relaxed)),
-            if queued >= 0 { "x" } else { "N" },
+            flags,
             self.database.load(Relaxed),
+            self.subscriptions[0].load(Relaxed),
+            self.subscriptions[1].load(Relaxed),
+            self.subscriptions[2].load(Relaxed),
             input + output,
             names.command,
             self.protocol.load(Relaxed),
@@ -110,8 +210,6 @@ impl ClientEntry {
 pub struct Clients {
     entries: Mutex<BTreeMap<u64, Arc<ClientEntry>>>,
     last: AtomicU64,
-    /// Clients that are to be disconnected and still are not.
-    killed: AtomicU64,
 }
 
 impl Clients {
@@ -127,25 +225,12 @@ impl Clients {
 
     /// Removes a client that has disconnected.
     pub fn remove(&self, id: u64) {
-        let mut entries = self.entries.lock().expect("no holder panics");
-        if entries.remove(&id).is_some_and(|entry| entry.is_killed.load(Relaxed)) {
-            self.killed.fetch_sub(1, Relaxed);
-        }
+        self.entries.lock().expect("no holder panics").remove(&id);
     }
 
-    /// Has a client disconnected by its loop.
-    pub fn kill(&self, entry: &ClientEntry) {
-        // Under the lock: one that has gone already is not counted, since it is not removed again.
-        let entries = self.entries.lock().expect("no holder panics");
-        if entries.contains_key(&entry.id) && !entry.is_killed.swap(true, Relaxed) {
-            self.killed.fetch_add(1, Relaxed);
-            entry.waker.wake_by_ref();
-        }
-    }
-
-    /// Whether a client is to be disconnected.
-    pub fn has_killed(&self) -> bool {
-        self.killed.load(Relaxed) > 0
+    /// The client of this number.
+    pub fn find(&self, id: u64) -> Option<Arc<ClientEntry>> {
+        self.entries.lock().expect("no holder panics").get(&id).cloned()
     }
 
     /// The clients that are connected.
@@ -156,29 +241,5 @@ impl Clients {
     /// Their number.
     pub fn len(&self) -> usize {
         self.entries.lock().expect("no holder panics").len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_that_has_gone_is_not_to_be_disconnected() {
-        let clients = Clients::default();
-        let entry = |id| {
-            let addresses = (String::new(), String::new());
-            Arc::new(ClientEntry::new(id, addresses, 0, Waker::noop().clone()))
-        };
-        let (stays, goes) = (entry(1), entry(2));
-        [&stays, &goes].iter().for_each(|entry| clients.add((*entry).clone()));
-        clients.remove(2);
-        clients.kill(&goes);
-        assert!(!clients.has_killed());
-        clients.kill(&stays);
-        clients.kill(&stays);
-        assert!(clients.has_killed());
-        clients.remove(1);
-        assert!(!clients.has_killed());
     }
 }

@@ -8,6 +8,7 @@ use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 /// A client's connection.
 pub struct Connection {
@@ -30,6 +31,8 @@ pub struct Connection {
     is_over: bool,
     /// The connection stands in the loop's list of those to serve.
     pub is_listed: bool,
+    /// Under which the loop keeps it: see [`Conversation::deadline`].
+    pub deadline: Option<Instant>,
 }
 
 impl Connection {
@@ -46,6 +49,7 @@ impl Connection {
             has_ended: false,
             is_over: false,
             is_listed: false,
+            deadline: None,
         }
     }
 
@@ -64,7 +68,9 @@ impl Connection {
     /// Whether it is to be served without waiting for an event: what was held back is in the
     /// socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {
-        (self.is_readable || self.conversation.has_work()) && !self.conversation.is_full()
+        let conversation = &self.conversation;
+        let may_be_read = self.is_readable && !conversation.is_ahead();
+        (may_be_read || conversation.has_work()) && !conversation.is_full()
     }
 
     /// Reads once, unless the client has to read its replies first.
@@ -112,7 +118,7 @@ impl Connection {
     pub fn is_done(&self) -> bool {
         let is_ending = self.conversation.is_closing() || self.has_ended;
         let is_said = self.conversation.output_bytes() == 0 && self.conversation.is_idle();
-        is_ending && is_said || self.is_cut_off()
+        is_ending && is_said || self.is_cut_off() && self.conversation.has_delivered()
     }
 
     /// Whether it is closed at once: its socket has failed, or CLIENT KILL has named it.

@@ -5,85 +5,25 @@
 //! leave once the transaction is acknowledged; what only read what is on disk leaves at once.
 
 mod answering;
+mod blocking;
+mod client;
+mod publishing;
+mod transactions;
+
+pub use client::{Client, Multi, Silence};
 
 use crate::clients::ClientEntry;
 use crate::commands::table::{self, Run};
 use crate::commands::{Job, JobReply};
-use crate::data::keyspace::WatchedKey;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
 use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
+use blocking::Blocked;
 use hyades::{Session, Ticket};
+use publishing::Outbox;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-
-/// Whether a client gets replies, by CLIENT REPLY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// It does.
-    None,
-    /// Not to the command that follows CLIENT REPLY SKIP.
-    Next,
-    /// Not to this one, which follows.
-    This,
-    /// To none.
-    All,
-}
-
-/// What a client has set for its connection.
-pub struct Client {
-    /// What others see.
-    pub entry: Arc<ClientEntry>,
-    /// Its database.
-    pub database: u32,
-    /// Whether it speaks version 3 of the protocol.
-    pub is_resp3: bool,
-    /// Whether it gets replies.
-    pub silence: Silence,
-    /// The connection is closed behind its last reply.
-    pub is_closing: bool,
-    /// What WATCH has seen.
-    pub watched: Vec<WatchedKey>,
-    /// Commands since MULTI, if there was one.
-    pub multi: Option<Multi>,
-}
-
-/// The commands that MULTI has queued.
-#[derive(Default)]
-pub struct Multi {
-    /// The commands with their arguments.
-    pub queued: Vec<Request>,
-    /// Their bytes.
-    pub bytes: usize,
-    /// One was refused: EXEC runs none.
-    pub is_refused: bool,
-}
-
-impl Client {
-    /// A client that has set nothing.
-    pub fn new(entry: Arc<ClientEntry>) -> Client {
-        Client {
-            entry,
-            database: 0,
-            is_resp3: false,
-            silence: Silence::None,
-            is_closing: false,
-            watched: Vec::new(),
-            multi: None,
-        }
-    }
-
-    /// Forgets what it has set.
-    pub fn reset(&mut self) {
-        *self = Client::new(self.entry.clone());
-        self.entry.database.store(0, Relaxed);
-        self.entry.protocol.store(2, Relaxed);
-        self.entry.queued.store(-1, Relaxed);
-        self.entry.names.lock().expect("no holder panics").name.clear();
-    }
-}
 
 /// What a conversation is given to run commands.
 pub struct Turn<'a> {
@@ -119,7 +59,13 @@ pub struct Conversation {
     /// A request that was parsed and belongs to the next run.
     stash: Option<Request>,
     run: RunQueue,
+    /// What EXEC runs once its transaction has committed: see [`Multi::locals`].
+    locals: Vec<(usize, Request)>,
+    /// A command that waits for an element.
+    blocked: Option<Blocked>,
     replies: Replies,
+    /// Messages that it publishes.
+    outbox: Outbox,
     job: Option<Job>,
     is_waiting_for_job: bool,
     /// What was wrong with the input. It is replied behind what was right before it.
@@ -132,6 +78,10 @@ const MOST_PARKED: usize = 1_024;
 const MOST_UNSENT: usize = 1 << 20;
 /// Most commands of a connection in a turn.
 const MOST_COMMANDS: usize = 64;
+/// Most keys that a client watches: EXEC compares them on an event loop.
+const MOST_WATCHED: usize = 1 << 14;
+/// How often WATCH is tried at once if other loops change what it marks.
+const MOST_MARKED_AT_ONCE: usize = 16;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
 /// Most bytes of a request.
@@ -150,7 +100,10 @@ impl Conversation {
             is_incomplete: false,
             stash: None,
             run: RunQueue::default(),
+            locals: Vec::new(),
+            blocked: None,
             replies: Replies::default(),
+            outbox: Outbox::default(),
             job: None,
             is_waiting_for_job: false,
             protocol_error: None,
@@ -205,6 +158,12 @@ impl Conversation {
     /// the rest of a run, or input that was not looked through. A loop that stops serving such
     /// a conversation has to list it again: no event will.
     pub fn has_work(&self) -> bool {
+        if !self.client.entry.inbox.is_empty() {
+            return true;
+        }
+        if self.blocked.is_some() {
+            return !self.run.is_empty() || self.is_due();
+        }
         let has_input = self.input.len() > self.taken && !self.is_incomplete;
         let is_broken = self.protocol_error.is_some();
         let has_next = self.stash.is_some() || has_input || is_broken;
@@ -213,7 +172,7 @@ impl Conversation {
 
     /// Whether more is to be run than a turn can: the client is not read for now.
     pub fn is_ahead(&self) -> bool {
-        self.has_work() && self.input_bytes() >= MOST_RUN_BYTES
+        (self.has_work() || self.is_blocked()) && self.input_bytes() >= MOST_RUN_BYTES
     }
 
     /// Whether no command is under way, and none is to be run.
@@ -239,6 +198,7 @@ impl Conversation {
     /// A transaction is acknowledged: its replies may leave.
     pub fn acknowledged(&mut self, mark: u64) {
         self.replies.acknowledge(mark);
+        self.deliver();
     }
 
     /// What may be sent.
@@ -254,6 +214,8 @@ impl Conversation {
     /// The log has failed: replies that wait for an acknowledgement become errors.
     pub fn fail(&mut self) {
         self.replies.fail(OUTCOME_UNKNOWN);
+        self.unblock();
+        self.forget_published();
         self.client.is_closing = true;
     }
 
@@ -271,13 +233,15 @@ impl Conversation {
 
     /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
     /// mark to pass to [`Conversation::acknowledged`].
-    pub fn job_done(&mut self, reply: JobReply) -> Option<(Ticket, u64)> {
+    pub fn job_done(&mut self, shared: &Arc<Shared>, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
+        let replies = usize::from(!reply.bytes.is_empty());
         self.replies.buffer().extend_from_slice(&reply.bytes);
-        match reply.ticket {
+        self.run_locals(shared, from, &reply.end.exec_ends);
+        self.settle_waiting(shared, reply.end.wait);
+        let parked = match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
-                let replies = usize::from(!reply.bytes.is_empty());
                 Some((ticket, self.replies.seal_parked(replies)))
             }
             // The transaction of a silent client has no reply already.
@@ -289,13 +253,28 @@ impl Conversation {
                 self.seal_local(from);
                 None
             }
-        }
+        };
+        self.deliver();
+        parked
     }
 
     /// Runs what the client has sent, a turn's worth.
     pub fn run(&mut self, turn: &mut Turn<'_>) -> Next {
+        self.receive();
+        let next = self.run_input(turn);
+        self.deliver();
+        next
+    }
+
+    fn run_input(&mut self, turn: &mut Turn<'_>) -> Next {
         let mut left = MOST_COMMANDS;
         while !self.is_full() && self.job.is_none() {
+            if self.run.is_empty() && self.blocked.is_some() {
+                if !self.look_at_blocked(turn) {
+                    return Next::Wait;
+                }
+                continue;
+            }
             if self.run.is_empty() {
                 if self.client.is_closing || left == 0 {
                     return if self.client.is_closing { Next::Wait } else { Next::Again };
@@ -317,7 +296,7 @@ impl Conversation {
                 Execution::Patience => {
                     self.job = Some(self.run.take_job(&self.client, &self.input))
                 }
-                Execution::Conflict => return Next::Again,
+                Execution::Conflict | Execution::Marked => return Next::Again,
                 Execution::NoRoom => return Next::NoRoom,
             }
         }
@@ -328,9 +307,19 @@ impl Conversation {
         let Some(session) = &mut turn.session else {
             unreachable!("a run is collected only if there is a session")
         };
-        let done =
-            self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
+        let from = self.replies.buffer().len();
+        let (run, replies) = (&mut self.run, &mut self.replies);
+        let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
+        let (mut done, mut tries) = (execute(), 1);
+        // Other clients of the loop that may change what is marked, come after it.
+        while done == Execution::Marked && tries < MOST_MARKED_AT_ONCE {
+            (done, tries) = (execute(), tries + 1);
+        }
         if done == Execution::Done {
+            let ends = self.run.take_exec_ends();
+            self.run_locals(turn.shared, from, &ends);
+            let wait = self.run.take_wait();
+            self.settle_waiting(turn.shared, wait);
             let (unwatched, watched) = self.run.take_watched();
             if unwatched {
                 self.client.watched.clear();
@@ -368,11 +357,13 @@ impl Conversation {
                 && request.has_arity()
                 && self.client.silence == Silence::None
                 && self.client.multi.is_none()
-                && turn.session.is_some();
+                && !self.client.only_listens()
+                && turn.session.is_some()
+                && self.client.watched.len() < MOST_WATCHED;
             // Reads in front of a run do not wait for the writes behind them.
-            let is_alone = place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0);
-            let joins =
-                is_data && !is_alone && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+            let joins = is_data
+                && !request.is_alone()
+                && place.is_none_or(|at| self.run.takes(&table::all()[at]));
             if joins {
                 self.run.push(request);
                 taken += 1;
@@ -437,7 +428,7 @@ impl Conversation {
             self.client.silence = Silence::This;
         }
         let from = self.replies.buffer().len();
-        let is_queued_or_run = self.answer(turn, request, from);
+        let is_queued_or_run = self.answer(turn, request);
         if self.job.is_none() && is_queued_or_run {
             self.seal_local(from);
         }

@@ -4,7 +4,7 @@
 //! on disk, writes each connection once, and sleeps if nothing is left: until a socket is ready, a
 //! transaction is acknowledged, or another thread has something for it.
 
-use crate::clients::ClientEntry;
+use crate::clients::{Calls, ClientEntry};
 use crate::commands::JobReply;
 use crate::connection::Connection;
 use crate::conversation::{Next, Turn};
@@ -14,7 +14,7 @@ use crate::waker::LoopWaker;
 use hyades::{CommitQueue, Session, Ticket};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
@@ -56,6 +56,9 @@ const READ_BYTES: usize = 64 << 10;
 /// for at this interval.
 const ROOM: Duration = Duration::from_millis(1);
 
+/// A poll's timeout is a whole number of these.
+const ROUNDING: Duration = Duration::from_millis(1);
+
 /// After a failure of the log, or when it is asked to stop, a loop sends what is left for so long.
 const FAREWELL: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(10);
@@ -66,6 +69,7 @@ pub struct EventLoop {
     executors: Executors,
     mailbox: Arc<Mailbox>,
     waker: Waker,
+    calls: Arc<Calls>,
     poll: Poll,
     connections: HashMap<u64, Connection>,
     /// Connections to serve in the next turn.
@@ -78,6 +82,8 @@ pub struct EventLoop {
     ends: Option<Instant>,
     /// Connections whose run waits for room in the log.
     waiting: Vec<u64>,
+    /// Connections whose command stops waiting then.
+    deadlines: BTreeSet<(Instant, u64)>,
 }
 
 impl EventLoop {
@@ -96,6 +102,7 @@ impl EventLoop {
             executors,
             mailbox: Arc::new(mailbox),
             waker: waker.as_waker(),
+            calls: Calls::new(waker.as_waker()),
             poll,
             connections: HashMap::new(),
             listed: VecDeque::new(),
@@ -105,6 +112,7 @@ impl EventLoop {
             buffer: vec![0; READ_BYTES],
             ends: None,
             waiting: Vec::new(),
+            deadlines: BTreeSet::new(),
         })
     }
 
@@ -118,10 +126,13 @@ impl EventLoop {
         let mut events = Events::with_capacity(1_024);
         loop {
             let sleeps = self.listed.is_empty();
+            let until = |then: &Instant| then.saturating_duration_since(Instant::now());
             let timeout = match (sleeps, self.ends) {
                 (false, _) => Some(Duration::ZERO),
-                (true, Some(ends)) => Some(ends.saturating_duration_since(Instant::now())),
-                (true, None) => (!self.waiting.is_empty()).then_some(ROOM),
+                (true, Some(ends)) => Some(until(&ends)),
+                (true, None) if !self.waiting.is_empty() => Some(ROOM),
+                // A poll counts whole milliseconds: not one that ends just before.
+                (true, None) => self.deadlines.first().map(|(first, _)| until(first) + ROUNDING),
             };
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -159,16 +170,19 @@ impl EventLoop {
                 Message::JobDone(id, reply) => self.job_done(id, reply),
             }
         }
-        if self.shared.clients.has_killed() {
-            let killed = |(id, of): (&u64, &Connection)| of.is_done().then_some(*id);
-            let killed: Vec<u64> = self.connections.iter().filter_map(killed).collect();
-            killed.into_iter().for_each(|id| self.list(id));
+        self.calls.take().into_iter().for_each(|id| self.list(id));
+        let now = self.deadlines.first().map(|_| Instant::now());
+        while let Some((deadline, id)) = self.deadlines.first().copied()
+            && now.is_some_and(|now| deadline <= now)
+        {
+            self.deadlines.pop_first();
+            self.list(id);
         }
     }
 
     fn job_done(&mut self, id: u64, reply: JobReply) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let parked = connection.conversation.job_done(reply);
+        let parked = connection.conversation.job_done(&self.shared, reply);
         match (&mut self.queue, parked) {
             (_, None) => {}
             (Some(queue), Some((ticket, mark))) => queue.push(ticket, (id, mark)),
@@ -195,7 +209,7 @@ impl EventLoop {
             return;
         }
         let now = self.shared.clock.now_ms();
-        let entry = ClientEntry::new(id, addresses, now, self.waker.clone());
+        let entry = ClientEntry::new(id, addresses, now, self.calls.clone());
         let connection = Connection::new(socket, entry);
         self.shared.clients.add(connection.entry.clone());
         self.connections.insert(id, connection);
@@ -266,7 +280,10 @@ impl EventLoop {
         connection.is_listed = false;
         // Whatever it still has to run.
         if connection.is_cut_off() {
-            return self.close(id);
+            // What it has published waits for the disk: it is delivered even so.
+            return if connection.is_done() {
+                self.close(id)
+            };
         }
         let is_running = self.ends.is_none();
         let mut next = Next::Wait;
@@ -286,6 +303,12 @@ impl EventLoop {
             self.executors.submit(job, connection.conversation.is_resp3(), done);
         }
         connection.write(&self.shared);
+        let deadline = connection.conversation.deadline();
+        if deadline != connection.deadline {
+            let before = std::mem::replace(&mut connection.deadline, deadline);
+            before.map(|before| self.deadlines.remove(&(before, id)));
+            deadline.map(|deadline| self.deadlines.insert((deadline, id)));
+        }
         if connection.is_done() && next == Next::Wait {
             return self.close(id);
         }
@@ -299,6 +322,7 @@ impl EventLoop {
 
     fn close(&mut self, id: u64) {
         if let Some(mut connection) = self.connections.remove(&id) {
+            connection.deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
             let _ = self.poll.registry().deregister(&mut connection.socket);
             self.shared.clients.remove(id);
             self.mailbox.connections.fetch_sub(1, Relaxed);

@@ -16,6 +16,7 @@
 //! The core, `conversation`, knows neither sockets nor threads: bytes in, transactions, bytes out.
 #![deny(unsafe_code)]
 
+mod channels;
 mod clients;
 mod clock;
 mod commands;
@@ -26,6 +27,7 @@ mod data;
 mod event_loop;
 mod executors;
 mod glob;
+mod inbox;
 mod listener;
 mod opening;
 mod reaper;
@@ -35,6 +37,7 @@ mod runs;
 mod server;
 mod shared;
 mod signals;
+mod waiting;
 mod waker;
 
 pub use config::{ConfigError, Settings};

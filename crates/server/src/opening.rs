@@ -31,17 +31,54 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     // What has expired meanwhile, and what was flushed before, is removed at once: not before the
     // reaper finds the database, or it would forget.
     shared.reap_no_later_than(0);
+    shared.reap_garbage();
     shared.wake_all();
     Ok(())
 }
 
 /// Counts the keys, and finds out when the first one expires.
+///
+/// # Errors
+/// A value has a head that this version does not know: later it would pass for a torn view.
 fn count_keys(shared: &Shared, database: &Database, tables: Tables) -> Result<(), Error> {
-    let snapshot = database.open_snapshot();
+    let (snapshot, mut unknown) = (database.open_snapshot(), None);
     snapshot.for_each(tables.keys, Columns::of(&[0, 2]), |row| {
-        let expires = Head::from_word(row.get(HEAD)).and_then(Head::expires);
-        let (generation, expiring) = (row.get(GENERATION), i64::from(expires.is_some()));
+        let Some(head) = Head::from_word(row.get(HEAD)) else {
+            unknown = Some(row.get(HEAD));
+            return;
+        };
+        let (generation, expiring) = (row.get(GENERATION), i64::from(head.expires().is_some()));
         shared.counts.apply(CountChange { generation, keys: 1, expiring });
     })?;
-    Ok(())
+    match unknown {
+        None => Ok(()),
+        Some(word) => Err(Error::Mismatch(format!(
+            "the database has a value whose head is {word:#x}, which this version does not know: \
+             open it with the version that wrote it"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn a_head_of_a_later_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut builder = Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        let put = |head: u64| {
+            let row = [0u64.into(), b"a"[..].into(), head.into(), b"1"[..].into()];
+            database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+        };
+        let shared = Shared::new(Settings::default());
+        put(0);
+        count_keys(&shared, &database, tables).unwrap();
+        put(1 << 9);
+        let error = count_keys(&shared, &database, tables).unwrap_err().to_string();
+        assert!(error.contains("0x200") && error.contains("version"), "{error}");
+    }
 }

@@ -1,19 +1,22 @@
-//! Removes keys that have expired, and keys of databases that were flushed. Nothing depends on it:
-//! such keys are absent already. It walks over all keys, in a snapshot, when there is something to
-//! remove, and takes a small share of one core.
+//! Removes keys that have expired, keys of databases that were flushed, and the blocks of
+//! collections that are no value any more. Nothing depends on it: such keys are absent already. It
+//! walks over all keys, in a snapshot, when there is something to remove, and takes a small share
+//! of one core.
 
 use crate::config::MOST_DATABASES;
+use crate::data::collections::{discard, remove_garbage};
 use crate::data::databases;
-use crate::data::head::Head;
+use crate::data::head::{Form, Head};
 use crate::data::keyspace::Effects;
-use crate::shared::{Opened, Shared};
-use hyades::{Column, Columns, Error, Session};
+use crate::shared::{Opened, Reaping, Shared};
+use hyades::{Abort, Column, Columns, Error, Session};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const GENERATION: Column<u64> = Column::at(0);
 const KEY: Column<[u8]> = Column::at(1);
 const HEAD: Column<u64> = Column::at(2);
+const BODY: Column<[u8]> = Column::at(3);
 const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
 
 /// Keys removed by one transaction.
@@ -27,15 +30,19 @@ type Found = Vec<(u64, Vec<u8>)>;
 
 /// Runs until the server stops.
 pub fn run(shared: &Shared) {
-    while shared.wait_to_reap() {
+    while let Some(what) = shared.wait_to_reap() {
         let Some(opened) = shared.opened.get() else { continue };
         let began = Instant::now();
-        match reap(shared, opened) {
-            Ok(next) => {
+        let reaped = match what {
+            Reaping::Garbage => collect(shared, opened),
+            Reaping::Keys => reap(shared, opened).map(|next| {
                 let pause = (began.elapsed() * PAUSE).as_millis() as i64;
                 shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(SHORTEST_PAUSE_MS));
                 shared.reap_no_later_than(next.unwrap_or(i64::MAX));
-            }
+            }),
+        };
+        match reaped {
+            Ok(()) => {}
             Err(Error::Poisoned(cause)) => {
                 return shared.stop_for_log(&cause);
             }
@@ -43,8 +50,25 @@ pub fn run(shared: &Shared) {
             Err(_) => {
                 shared.reap_no_earlier_than(shared.clock.now_ms() + 1_000);
                 shared.reap_no_later_than(0);
+                if what == Reaping::Garbage {
+                    shared.wait_for_stop_at_most(Duration::from_secs(1));
+                    shared.reap_garbage();
+                }
             }
         }
+    }
+}
+
+/// Removes blocks that are garbage, until there are none. It leaves the core to others half of the
+/// time: memory should be free again soon.
+fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
+    let mut session = opened.database.session()?;
+    loop {
+        let began = Instant::now();
+        if shared.stopping().is_some() || !remove_garbage(&mut session, opened.tables)? {
+            return Ok(());
+        }
+        shared.wait_for_stop_at_most(began.elapsed());
     }
 }
 
@@ -100,6 +124,11 @@ fn remove(
             let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { continue };
             let is_dead = is_dead(*generation);
             if is_dead || head.is_expired(now) {
+                if head.form() == Form::Blocks {
+                    let row = tx.get(tables.keys, place)?.ok_or(Abort::Conflict)?;
+                    discard(tx, tables, row.get(BODY))?;
+                    effects.discarded = true;
+                }
                 tx.delete(tables.keys, place)?;
                 effects.removed(*generation, head);
                 effects.expired += u64::from(!is_dead);
@@ -110,6 +139,9 @@ fn remove(
     // The removal tells no client anything: it may become durable when it likes.
     drop(ticket);
     effects.counts.iter().for_each(|change| shared.counts.apply(*change));
+    if effects.discarded {
+        shared.reap_garbage();
+    }
     shared.counters.expired.fetch_add(effects.expired, Relaxed);
     Ok(())
 }
@@ -164,11 +196,11 @@ mod tests {
     fn it_pauses_whatever_there_is_to_remove() {
         let shared = Shared::new(Settings::default());
         shared.reap_no_later_than(0);
-        assert!(shared.wait_to_reap());
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys));
         let earliest = shared.clock.now_ms() + 50;
         shared.reap_no_earlier_than(earliest);
         shared.reap_no_later_than(0);
-        assert!(shared.wait_to_reap());
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys));
         assert!(shared.clock.now_ms() >= earliest);
     }
 }

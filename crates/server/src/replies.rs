@@ -144,6 +144,17 @@ impl Replies {
         }
     }
 
+    /// The mark of the transaction whose replies are sealed next.
+    pub fn next_mark(&self) -> u64 {
+        self.first_mark + self.segments.len() as u64
+    }
+
+    /// The mark of the first transaction that waits for the disk.
+    pub fn first_parked(&self) -> Option<u64> {
+        let at = self.segments.iter().position(|segment| !segment.is_free)?;
+        Some(self.first_mark + at as u64)
+    }
+
     /// Number of replies that wait for the disk.
     pub fn parked(&self) -> usize {
         self.parked

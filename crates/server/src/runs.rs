@@ -1,92 +1,29 @@
 //! Runs: consecutive commands of a client as one transaction.
 
 mod patient;
+mod request;
+
+pub use request::Request;
 
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
-use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, WatchedKey};
+use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, Wait, WatchedKey};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
-use crate::resp::request::Arguments;
 use crate::shared::Shared;
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
 use patient::PatientRun;
-use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where the arguments of a request are.
-enum Source {
-    /// In the input of the conversation.
-    Ranges(SmallVec<[(usize, usize); 4]>),
-    /// By themselves.
-    Owned(Vec<Vec<u8>>),
-}
-
-/// What a request takes beside its arguments, in bytes.
-const REQUEST_BYTES: usize = 128;
-
-/// What an argument takes beside its bytes.
-const ARGUMENT_BYTES: usize = 32;
-
-/// A request that waits to be run.
-pub struct Request {
-    source: Source,
-    /// The place of its command in the table.
-    place: Option<usize>,
-}
-
-impl Request {
-    /// A request that begins at `begin` in the input.
-    pub fn new(arguments: Arguments<'_>, begin: usize) -> Request {
-        let place = table::find(arguments.get(0));
-        let source = match arguments.ranges() {
-            Some(ranges) => {
-                Source::Ranges(ranges.map(|(from, to)| (begin + from, begin + to)).collect())
-            }
-            None => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
-        };
-        Request { source, place }
-    }
-
-    /// The place of its command in the table.
-    pub fn place(&self) -> Option<usize> {
-        self.place
-    }
-
-    fn len(&self) -> usize {
-        match &self.source {
-            Source::Ranges(ranges) => ranges.len(),
-            Source::Owned(owned) => owned.len(),
-        }
-    }
-
-    /// Whether its command takes as many arguments.
-    pub fn has_arity(&self) -> bool {
-        self.place.is_some_and(|at| table::all()[at].takes(self.len()))
-    }
-
-    /// Its arguments, the name of the command first.
-    pub fn arguments<'a>(&'a self, input: &'a [u8]) -> SmallVec<[&'a [u8]; 8]> {
-        match &self.source {
-            Source::Ranges(ranges) => ranges.iter().map(|(from, to)| &input[*from..*to]).collect(),
-            Source::Owned(owned) => owned.iter().map(Vec::as_slice).collect(),
-        }
-    }
-
-    /// Bytes of memory that it takes by itself, about.
-    pub fn memory(&self, input: &[u8]) -> usize {
-        let argument = |argument: &&[u8]| argument.len() + ARGUMENT_BYTES;
-        REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
-    }
-
-    /// The same without the input.
-    pub fn into_owned(self, input: &[u8]) -> Request {
-        let owned = self.arguments(input).iter().map(|arg| arg.to_vec()).collect();
-        Request { source: Source::Owned(owned), place: self.place }
-    }
+/// What EXEC has beside the commands of its transaction.
+pub struct Exec {
+    /// What it compares before it runs them.
+    pub watched: Vec<WatchedKey>,
+    /// The replies in its array that the transaction does not write.
+    pub others: usize,
 }
 
 /// How an execution has ended.
@@ -100,6 +37,8 @@ pub enum Execution {
     Patience,
     /// The log has no room.
     NoRoom,
+    /// WATCH has marked what it watches: try again, at once, to see it.
+    Marked,
 }
 
 /// After this many conflicts a run is taken apart: its commands are transactions of their own.
@@ -125,20 +64,41 @@ pub struct RunQueue {
     /// The replies are dropped.
     pub is_silent: bool,
     /// It is the commands of MULTI, whose replies are an array.
-    is_exec: bool,
-    /// EXEC compares them.
-    watched: Vec<WatchedKey>,
+    exec: Option<Exec>,
     writes: bool,
     effects: RefCell<Effects>,
     ticket: Option<(Ticket, usize)>,
-    /// Commands that have failed in the attempt, with their errors.
+    wrote: Wrote,
+}
+
+/// What an attempt has replied.
+#[derive(Default)]
+struct Wrote {
+    /// Commands that have failed, with their errors.
     failed: Vec<(usize, String)>,
+    /// See [`RunQueue::exec_ends`].
+    ends: Vec<usize>,
+}
+
+impl Wrote {
+    fn clear(&mut self) {
+        self.failed.clear();
+        self.ends.clear();
+    }
+
+    /// A part of the reply ends there.
+    #[inline]
+    fn end_at(&mut self, exec: Option<&Exec>, position: usize) {
+        if exec.is_some() {
+            self.ends.push(position);
+        }
+    }
 }
 
 impl RunQueue {
     /// Whether there is nothing to execute.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && !self.is_exec
+        self.requests.is_empty() && self.exec.is_none()
     }
 
     /// Whether a command may join: writes do not join reads.
@@ -148,28 +108,33 @@ impl RunQueue {
 
     /// Adds a request.
     pub fn push(&mut self, request: Request) {
-        self.writes |= request.place.is_some_and(|at| table::all()[at].writes());
+        self.writes |= request.place().is_some_and(|at| table::all()[at].writes());
         self.requests.push(request);
     }
 
     /// The run is the commands of MULTI, if what was watched has not changed.
-    pub fn set_exec(&mut self, requests: Vec<Request>, watched: Vec<WatchedKey>) {
-        self.requests = requests;
-        self.watched = watched;
-        self.is_exec = true;
+    pub fn set_exec(&mut self, requests: Vec<Request>, exec: Exec) {
+        (self.requests, self.exec) = (requests, Some(exec));
+    }
+
+    /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
+    /// each reply. Empty if there is no such array.
+    pub fn take_exec_ends(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.wrote.ends)
     }
 
     /// The commands of the next transaction: all that are left, or one of a run that was taken
     /// apart.
     fn part(&self) -> std::ops::Range<usize> {
-        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && !self.is_exec;
+        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && self.exec.is_none();
         self.first..if is_apart { self.first + 1 } else { self.requests.len() }
     }
 
     /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
     /// The commands behind it are run once it has its reply.
     pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
-        let part = self.first..if self.is_exec { self.requests.len() } else { self.first + 1 };
+        let is_exec = self.exec.is_some();
+        let part = self.first..if is_exec { self.requests.len() } else { self.first + 1 };
         let taken = std::mem::take(&mut self.requests);
         let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
         for (at, request) in taken.into_iter().enumerate() {
@@ -181,8 +146,7 @@ impl RunQueue {
         }
         let run = PatientRun {
             requests: own,
-            is_exec: self.is_exec,
-            watched: std::mem::take(&mut self.watched),
+            exec: self.exec.take(),
             is_silent: self.is_silent,
             has_starved: self.conflicts >= CONFLICTS,
             database: client.database,
@@ -198,6 +162,11 @@ impl RunQueue {
         (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
     }
 
+    /// What the command waits for that was executed, if it has no reply yet.
+    pub fn take_wait(&mut self) -> Option<Wait> {
+        self.effects.get_mut().wait.take()
+    }
+
     /// The ticket of what was executed, and how many replies depend on it.
     pub fn take_ticket(&mut self) -> Option<(Ticket, usize)> {
         self.ticket.take()
@@ -208,9 +177,8 @@ impl RunQueue {
         self.conflicts = 0;
         if self.first >= self.requests.len() {
             self.requests.clear();
-            self.watched.clear();
             (self.first, self.writes) = (0, false);
-            (self.is_exec, self.is_silent) = (false, false);
+            (self.exec, self.is_silent) = (None, false);
         }
     }
 
@@ -229,19 +197,19 @@ impl RunQueue {
         let from = replies.buffer().len();
         let part = self.part();
         let requests = &self.requests[part.clone()];
-        let (is_exec, failed) = (self.is_exec, RefCell::new(&mut self.failed));
-        let context = context(shared, &self.effects);
+        let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
+        let wrote = RefCell::new(&mut self.wrote);
+        let context = Context { is_patient, ..context(shared, &self.effects) };
         let out = RefCell::new(replies.buffer());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
             out.truncate(from);
             context.effects.borrow_mut().clear();
             let mut reply = Reply::new(&mut out, client.is_resp3);
-            let mut failed = failed.borrow_mut();
-            failed.clear();
-            let (database, watched) = (client.database, &self.watched[..]);
-            let commands = Commands { database, requests, input, is_exec, watched };
-            run_all(tx, context, &commands, &mut reply, *failed)
+            let mut wrote = wrote.borrow_mut();
+            wrote.clear();
+            let commands = Commands { database: client.database, requests, input, exec };
+            run_all(tx, context, &commands, &mut reply, *wrote)
         });
         let (done, ticket) = match outcome {
             Ok(Attempt::Committed(done, ticket)) => (done, ticket),
@@ -265,34 +233,60 @@ impl RunQueue {
             }
             Err(error) => {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
-                if self.is_silent {
-                    replies.buffer().truncate(from);
-                }
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
             }
         };
-        let (all, part) = (part.len(), part.start..part.start + done);
-        self.committed(shared, client, part.clone());
+        if std::mem::take(&mut self.effects.get_mut().marked) {
+            // What is seen next depends on the marks, so its ticket waits for theirs.
+            replies.buffer().truncate(from);
+            self.effects.get_mut().clear();
+            return Execution::Marked;
+        }
         if self.is_silent {
             replies.buffer().truncate(from);
         }
-        let count = if is_exec { 1 } else { done };
-        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        self.finish(if is_exec { all } else { done });
+        self.settle(shared, client, part.start..part.start + done, ticket);
+        // Of an EXEC that was not to run nothing is left.
+        self.finish(if self.exec.is_some() { part.len() } else { done });
         Execution::Done
     }
 
-    /// WATCH and UNWATCH read a few heads, and are not handed on: what they have seen stays here.
-    fn is_alone(&self) -> bool {
-        let is_alone = |at: usize| table::all()[at].flags & table::ALONE != 0;
-        !self.is_exec && self.requests.first().and_then(|first| first.place).is_some_and(is_alone)
+    /// Counts what was committed, and keeps its ticket.
+    fn settle(
+        &mut self,
+        shared: &Shared,
+        client: &Client,
+        part: std::ops::Range<usize>,
+        ticket: Ticket,
+    ) {
+        let count = match &mut self.effects.get_mut().wait {
+            Some(wait) => {
+                wait.is_silent = self.is_silent;
+                self.ticket = Some((ticket, 0));
+                return shared.apply(&self.effects.borrow());
+            }
+            None if self.exec.is_some() => 1,
+            None => part.len(),
+        };
+        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
+        let requests = &self.requests[part];
+        self::count(shared, requests, &self.effects.borrow(), &mut self.wrote.failed);
+        if let Some(last) = requests.last().and_then(Request::place) {
+            let mut names = client.entry.names.lock().expect("no holder panics");
+            names.command = table::all()[last].name;
+        }
     }
 
-    /// Replies an error to each request.
+    /// WATCH and UNWATCH touch a few heads, and are not handed on: what they have seen stays here.
+    fn is_alone(&self) -> bool {
+        self.exec.is_none() && self.requests.first().is_some_and(Request::stays_on_loop)
+    }
+
+    /// Replies an error to each request, unless replies are dropped.
     fn refuse(
-        &self,
+        &mut self,
         replies: &mut Replies,
         from: usize,
         count: usize,
@@ -301,19 +295,14 @@ impl RunQueue {
     ) {
         replies.buffer().truncate(from);
         let mut reply = Reply::new(replies.buffer(), client.is_resp3);
-        let count = if self.is_exec { 1 } else { count };
+        let count = match self.exec.is_some() {
+            _ if self.is_silent => 0,
+            true => 1,
+            false => count,
+        };
         (0..count).for_each(|_| reply.error(text));
-        self.effects.borrow_mut().clear();
-    }
-
-    /// Counts what was committed.
-    fn committed(&mut self, shared: &Shared, client: &Client, part: std::ops::Range<usize>) {
-        let requests = &self.requests[part];
-        count(shared, requests, &self.effects.borrow(), &mut self.failed);
-        if let Some(last) = requests.last().and_then(Request::place) {
-            let mut names = client.entry.names.lock().expect("no holder panics");
-            names.command = table::all()[last].name;
-        }
+        self.effects.get_mut().clear();
+        self.wrote.ends.clear();
     }
 }
 
@@ -358,7 +347,10 @@ impl Ended {
 
 impl From<Abort> for Ended {
     fn from(abort: Abort) -> Ended {
-        Ended::Abort(abort)
+        match abort {
+            keyspace::TOO_MUCH_FOR_LOOP => Ended::TooMuch,
+            abort => Ended::Abort(abort),
+        }
     }
 }
 
@@ -374,8 +366,10 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         now_ms: shared.clock.now_ms(),
         databases: shared.settings.databases(),
         longest: shared.settings.longest_argument(),
+        packed: shared.settings.packed(),
         counts: &shared.counts,
         effects,
+        names_filled: shared.waiting.wants_keys(),
         is_exec: false,
         is_patient: false,
     }
@@ -398,8 +392,7 @@ struct Commands<'a> {
     database: u32,
     requests: &'a [Request],
     input: &'a [u8],
-    is_exec: bool,
-    watched: &'a [WatchedKey],
+    exec: Option<&'a Exec>,
 }
 
 /// Runs requests one after the other, and returns how many. Requests that do not belong together
@@ -411,20 +404,21 @@ fn run_all(
     context: Context<'_>,
     commands: &Commands<'_>,
     reply: &mut Reply<'_>,
-    failed: &mut Vec<(usize, String)>,
+    wrote: &mut Wrote,
 ) -> Result<usize, Ended> {
-    let Commands { database, requests, input, is_exec, watched } = *commands;
-    let space = Keyspace::open(*tx, Context { is_exec, ..context }, database)?;
+    let Commands { mut database, requests, input, exec } = *commands;
+    let is_exec = exec.is_some();
+    let context = Context { is_exec, ..context };
+    let mut space = Keyspace::open(*tx, context, database)?;
     let begin = reply.position();
-    for watched in watched {
-        if !space.is_as_watched(watched)? {
+    if let Some(Exec { watched, others }) = exec {
+        if !space.are_as_watched(watched)? {
             // That another was first is a reply as well: it waits for what was read.
             reply.null_array();
             return Ok(0);
         }
-    }
-    if is_exec {
-        reply.array(requests.len());
+        reply.array(requests.len() + others);
+        wrote.end_at(exec, reply.position() - begin);
     }
     prefetch(&space, requests, input);
     let effects = context.effects;
@@ -433,8 +427,12 @@ fn run_all(
         if may_end && reply.position() - begin > MOST_REPLIED {
             return Ok(done);
         }
-        let place = request.place.expect("it is a command");
+        let place = request.place().expect("it is a command");
         let Run::Data(run) = table::all()[place].run else { continue };
+        if request.database().is_some_and(|own| own != database) {
+            database = request.database().expect("it was found");
+            space = Keyspace::open(*tx, context, database)?;
+        }
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
         let before = effects.borrow().clone();
@@ -444,7 +442,10 @@ fn run_all(
             Ok(()) if is_large => (String::new(), false),
             Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
             Ok(()) if reply.is_too_long() => (TOO_LONG.to_string(), true),
-            Ok(()) => continue,
+            Ok(()) => {
+                wrote.end_at(exec, reply.position() - begin);
+                continue;
+            }
             Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
                 return Err(abort.into());
             }
@@ -459,7 +460,8 @@ fn run_all(
         match goes_on {
             true => {
                 reply.error(&text);
-                failed.push((place, text));
+                wrote.end_at(exec, reply.position() - begin);
+                wrote.failed.push((place, text));
             }
             false if may_end => return Ok(done),
             false => return Err(Ended::TooMuch),
@@ -474,7 +476,7 @@ fn prefetch(space: &Keyspace<'_>, requests: &[Request], input: &[u8]) {
         return;
     }
     for request in requests {
-        let command = &table::all()[request.place.expect("it is a command")];
+        let command = &table::all()[request.place().expect("it is a command")];
         if let Some(at) = command.key_places(request.len()).next() {
             space.prefetch(request.arguments(input)[at]);
         }

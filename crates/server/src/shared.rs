@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::commands::table;
@@ -7,6 +8,7 @@ use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::waiting::WaitQueues;
 use hyades::{Database, Progress};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,6 +82,10 @@ pub struct Shared {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Numbers of keys.
     pub counts: KeyCounts,
+    /// Publish and subscribe.
+    pub channels: Arc<Channels>,
+    /// Clients that wait for an element.
+    pub waiting: Arc<WaitQueues>,
     /// The database, once it is open.
     pub opened: OnceLock<Opened>,
     /// How far recovery has got.
@@ -106,6 +112,17 @@ struct ReapTimes {
     next: i64,
     /// It pauses until then, whatever there is to remove.
     earliest: i64,
+    /// There are blocks to remove.
+    garbage: bool,
+}
+
+/// What the reaper is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaping {
+    /// To walk over the keys.
+    Keys,
+    /// To remove blocks that are garbage.
+    Garbage,
 }
 
 impl Shared {
@@ -120,6 +137,8 @@ impl Shared {
             calls,
             errors: Mutex::default(),
             counts: KeyCounts::default(),
+            channels: Arc::default(),
+            waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),
             started: Instant::now(),
@@ -128,7 +147,7 @@ impl Shared {
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),
-            reap_at: Mutex::new(ReapTimes { next: i64::MAX, earliest: 0 }),
+            reap_at: Mutex::new(ReapTimes { next: i64::MAX, earliest: 0, garbage: false }),
             patient: AtomicU64::new(0),
             reap: Condvar::new(),
         })
@@ -200,6 +219,16 @@ impl Shared {
         add(&self.counters.misses, effects.misses);
         add(&self.counters.expired, effects.expired);
         add(&self.counters.changes, effects.changes);
+        if !effects.fills.is_empty() {
+            self.waiting.call(effects.fills.keys.iter());
+            if effects.fills.unnamed {
+                self.waiting.call_all();
+            }
+            effects.fills.databases.iter().for_each(|of| self.waiting.call_database(*of));
+        }
+        if effects.discarded {
+            self.reap_garbage();
+        }
         if effects.flushed {
             self.reap_no_later_than(0);
         } else if let Some(at) = effects.expiry {
@@ -228,19 +257,28 @@ impl Shared {
         self.reap_at.lock().expect("no holder panics").earliest = at_ms;
     }
 
-    /// For the reaper: waits until it is to look for keys, and forgets when that was. False if the
-    /// server stops.
-    pub fn wait_to_reap(&self) -> bool {
+    /// Has the reaper remove blocks that are garbage.
+    pub fn reap_garbage(&self) {
+        self.reap_at.lock().expect("no holder panics").garbage = true;
+        self.reap.notify_all();
+    }
+
+    /// For the reaper: waits until there is something to do, and forgets it. `None` if the server
+    /// stops.
+    pub fn wait_to_reap(&self) -> Option<Reaping> {
         let mut reap_at = self.reap_at.lock().expect("no holder panics");
         loop {
             if self.stopping().is_some() {
-                return false;
+                return None;
+            }
+            if std::mem::take(&mut reap_at.garbage) {
+                return Some(Reaping::Garbage);
             }
             let now = self.clock.now_ms();
             let next = reap_at.next.max(reap_at.earliest);
             if next <= now {
                 reap_at.next = i64::MAX;
-                return true;
+                return Some(Reaping::Keys);
             }
             reap_at = match next {
                 i64::MAX => self.reap.wait(reap_at).expect("no holder panics"),

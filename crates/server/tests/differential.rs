@@ -5,6 +5,9 @@
 //!
 //! `HYADES_COMMANDS=1000000 HYADES_SEED=1 cargo test -p hyades-server --test differential --
 //! --ignored`
+//!
+//! With `HYADES_MEMBERS=400` collections have up to 400 members, and lie in several blocks. In the
+//! second half of the commands none is packed, whatever it holds.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_server::{Server, Settings};
@@ -63,6 +66,10 @@ const TEMPLATES: &str = "\
     TOUCH {s} {t}|DBSIZE|PING|EXISTS {h}|UNLINK {s}|HSET {h} {m}|ZADD {z} x {m}|LPUSH {l}|\
     SETBIT {s} -1 1|LSET {l} x {m}";
 
+/// Has this server pack no collection of more than one element.
+const IN_BLOCKS: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
+    zset-max-listpack-entries 0 list-max-listpack-size 1";
+
 /// Those whose order Redis leaves open.
 const UNORDERED: &[&str] = &["SMEMBERS", "SUNION", "SINTER", "SDIFF", "HKEYS", "HVALS", "HGETALL"];
 
@@ -70,7 +77,7 @@ fn pick<'a, T: ?Sized>(rng: &mut fastrand::Rng, of: &[&'a T]) -> &'a T {
     of[rng.usize(..of.len())]
 }
 
-fn filled(rng: &mut fastrand::Rng, what: &str) -> String {
+fn filled(rng: &mut fastrand::Rng, what: &str, members: u32) -> String {
     match what {
         "y" => format!("y{}", rng.u8(..2)),
         "s" | "l" | "t" | "h" | "z" => {
@@ -83,9 +90,12 @@ fn filled(rng: &mut fastrand::Rng, what: &str) -> String {
             _ => format!("value{}", rng.u8(..20)),
         },
         "m" => match rng.u8(..4) {
-            0 => rng.u8(..12).to_string(),
-            _ => format!("m{}", rng.u8(..12)),
+            0 => rng.u32(..members).to_string(),
+            _ => format!("m{}", rng.u32(..members)),
         },
+        "n" if members > 12 && rng.bool() => {
+            (i64::from(rng.u32(..members * 2)) - i64::from(members)).to_string()
+        }
         "n" => rng.i32(-8..12).to_string(),
         "i" => match rng.u8(..30) {
             0 => i64::MAX.to_string(),
@@ -108,7 +118,7 @@ fn filled(rng: &mut fastrand::Rng, what: &str) -> String {
         "x" => match rng.u8(..8) {
             0 => "-".to_string(),
             1 => "+".to_string(),
-            n => format!("{}m{}", if n % 2 == 0 { '[' } else { '(' }, rng.u8(..12)),
+            n => format!("{}m{}", if n % 2 == 0 { '[' } else { '(' }, rng.u32(..members)),
         },
         "o" => rng.u32(..200).to_string(),
         other => panic!("nothing is called {other}"),
@@ -116,12 +126,12 @@ fn filled(rng: &mut fastrand::Rng, what: &str) -> String {
 }
 
 /// The words of a random command.
-fn command(rng: &mut fastrand::Rng, templates: &[&str]) -> Vec<String> {
+fn command(rng: &mut fastrand::Rng, templates: &[&str], members: u32) -> Vec<String> {
     let word = |rng: &mut fastrand::Rng, word: &str| match word.split_once('{') {
         None => word.to_string(),
         Some((before, rest)) => {
             let (what, behind) = rest.split_once('}').expect("braces match");
-            format!("{before}{}{behind}", filled(rng, what))
+            format!("{before}{}{behind}", filled(rng, what, members))
         }
     };
     pick(rng, templates).split_whitespace().map(|text| word(rng, text)).collect()
@@ -246,6 +256,7 @@ fn number(name: &str, default: u64) -> u64 {
 #[ignore = "needs redis-server"]
 fn replies_are_those_of_redis() {
     let (count, seed) = (number("HYADES_COMMANDS", 100_000), number("HYADES_SEED", 1));
+    let members = number("HYADES_MEMBERS", 12) as u32;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
     let settings = ["--port", "0", "--dir", path, "--bind", "127.0.0.1"];
@@ -260,9 +271,15 @@ fn replies_are_those_of_redis() {
     let mut theirs = Client::connect(format!("127.0.0.1:{port}").parse().unwrap());
     let mut rng = fastrand::Rng::with_seed(seed);
     let templates: Vec<&str> = TEMPLATES.split('|').collect();
-    let (mut done, mut earlier) = (0, Vec::new());
+    let (mut done, mut earlier, mut is_in_blocks) = (0, Vec::new(), false);
     while done < count {
-        let commands: Vec<_> = (0..50).flat_map(|_| asked(command(&mut rng, &templates))).collect();
+        if done >= count / 2 && !is_in_blocks {
+            ours.send(&[IN_BLOCKS.split(' ').map(str::to_string).collect()]);
+            assert_eq!(ours.read(), Said::Line("+OK".to_string()));
+            is_in_blocks = true;
+        }
+        let next = |_| asked(command(&mut rng, &templates, members));
+        let commands: Vec<_> = (0..50).flat_map(next).collect();
         ours.send(&commands);
         theirs.send(&commands);
         let mut kind = Said::Array(None);

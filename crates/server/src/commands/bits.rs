@@ -6,8 +6,14 @@ use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
 use std::collections::HashMap;
 
-/// A range of a string in bits; both ends belong to it. `None` if it is empty.
-fn bit_range(length: usize, args: &[&[u8]]) -> Result<Option<(usize, usize)>, Stop> {
+/// A range of a string in bits; both ends belong to it. `None` if it is empty. Ends before the
+/// string are its first byte or bit, even if they are the wrong way round: BITPOS takes them so,
+/// BITCOUNT does not.
+fn bit_range(
+    length: usize,
+    args: &[&[u8]],
+    is_count: bool,
+) -> Result<Option<(usize, usize)>, Stop> {
     let in_bits = match args.get(2) {
         None => false,
         Some(unit) if is(unit, "BIT") => true,
@@ -17,7 +23,7 @@ fn bit_range(length: usize, args: &[&[u8]]) -> Result<Option<(usize, usize)>, St
     let total = length as i64 * if in_bits { 8 } else { 1 };
     let from = args.first().map_or(Ok(0), |text| integer(text))?;
     let to = args.get(1).map_or(Ok(-1), |text| integer(text))?;
-    if from < 0 && to < 0 && from > to {
+    if is_count && from < 0 && to < 0 && from > to {
         return Ok(None);
     }
     let resolve = |at: i64| if at < 0 { at.saturating_add(total).max(0) } else { at };
@@ -46,7 +52,7 @@ pub fn bitcount(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     }
     let entry = space.read(args[1])?;
     let value = entry.string()?.unwrap_or_default();
-    let range = bit_range(value.len(), &args[2..])?;
+    let range = bit_range(value.len(), &args[2..], true)?;
     let count = range.map_or(0, |range| {
         let bytes = range.0 / 8..=range.1 / 8;
         bytes.map(|byte| masked(value, byte, range).count_ones() as usize).sum()
@@ -66,11 +72,11 @@ pub fn bitpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     }
     let entry = space.read(args[1])?;
     let Some(value) = entry.string()? else {
-        bit_range(0, &args[3..])?;
+        bit_range(0, &args[3..], false)?;
         reply.integer(if bit == 1 { -1 } else { 0 });
         return Ok(());
     };
-    let Some(range) = bit_range(value.len(), &args[3..])? else {
+    let Some(range) = bit_range(value.len(), &args[3..], false)? else {
         reply.integer(-1);
         return Ok(());
     };

@@ -1,84 +1,97 @@
-//! The commands that wait for an element, as far as they need not wait: there is one, or they run
-//! in MULTI, where nothing waits. Otherwise they are refused: waiting is not built yet.
+//! The commands that wait for an element if there is none. In MULTI they wait for nothing.
 
-use super::collections::{elements, store};
+use super::any_list::AnyList;
+use super::collections::{distinct, numbered_keys};
 use super::list_edits::{is_left, lmpop, move_one};
-use super::sorted_sets::{scored, store as store_scored, zmpop};
-use super::{Done, SYNTAX, integer};
+use super::sorted_sets::{score, take, zmpop};
+use super::{DataCommand, Done, SYNTAX};
 use crate::data::head::Kind;
-use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop, Wait};
+use crate::data::long_list::End;
 use crate::resp::reply::Reply;
+use std::time::Duration;
 
-/// Checks a timeout in seconds.
-fn check_timeout(text: &[u8]) -> Result<(), Stop> {
-    let seconds = super::sorted_sets::score(text).filter(|seconds| *seconds <= 9e15);
-    match seconds.ok_or("ERR timeout is not a float or out of range")? {
-        seconds if seconds < 0.0 => Err("ERR timeout is negative".into()),
-        _ => Ok(()),
+/// A time in seconds; 0 is for ever.
+fn timeout(text: &[u8]) -> Result<Option<Duration>, Stop> {
+    const WRONG: &str = "ERR timeout is not a float or out of range";
+    let seconds = score(text).ok_or(WRONG)?;
+    if seconds < 0.0 {
+        return Err("ERR timeout is negative".into());
     }
+    if seconds > i64::MAX as f64 / 1_000.0 {
+        return Err("ERR timeout is out of range".into());
+    }
+    Ok(Some(Duration::from_secs_f64(seconds)).filter(|time| !time.is_zero()))
 }
 
-/// Replies that there is nothing, if the command may not wait for it.
-fn nothing(space: &Keyspace<'_>, reply: &mut Reply<'_>, is_array: bool) -> Done {
-    if !space.context().is_exec {
-        return Err(
-            "ERR there is nothing to take, and waiting for it is not built yet: ask again \
-                    after a while, or use the command without B"
-                .into(),
-        );
-    }
-    match is_array {
-        true => reply.null_array(),
-        false => reply.null(),
+/// What a command waits for.
+struct WaitedFor<'a> {
+    keys: &'a [&'a [u8]],
+    kind: Kind,
+    timeout: Option<Duration>,
+    /// Its reply is an array.
+    is_array: bool,
+}
+
+/// The command has found nothing to take.
+fn nothing(
+    space: &Keyspace<'_>,
+    args: &[&[u8]],
+    wanted: &WaitedFor<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let WaitedFor { keys, kind, timeout, is_array } = *wanted;
+    match (space.context().is_exec, is_array) {
+        (true, true) => reply.null_array(),
+        (true, false) => reply.null(),
+        (false, _) => space.wait(Wait {
+            keys: distinct(keys).into_iter().map(|key| space.wait_key(kind, key)).collect(),
+            timeout,
+            is_array,
+            request: args.iter().map(|arg| arg.to_vec()).collect(),
+            is_silent: false,
+        }),
     }
     Ok(())
 }
 
-fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, from_left: bool) -> Done {
-    let (timeout, keys) = args[1..].split_last().ok_or(SYNTAX)?;
-    check_timeout(timeout)?;
+fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) -> Done {
+    let (time, keys) = args[1..].split_last().ok_or(SYNTAX)?;
+    let timeout = timeout(time)?;
     for key in keys {
-        let entry = space.find(key)?;
-        let mut all = elements(&entry, Kind::List)?;
-        if all.is_empty() {
-            continue;
+        let mut list = AnyList::of(space.find(key)?)?;
+        if let Some(popped) = list.pop(end, 1)?.first() {
+            list.store(space, key)?;
+            reply.array(2);
+            reply.bulk(key);
+            reply.bulk(popped);
+            return Ok(());
         }
-        let popped = if from_left { all.remove(0) } else { all.remove(all.len() - 1) };
-        store(space, key, &entry, Kind::List, all)?;
-        reply.array(2);
-        reply.bulk(key);
-        reply.bulk(popped);
-        return Ok(());
     }
-    nothing(space, reply, true)
+    nothing(space, args, &WaitedFor { keys, kind: Kind::List, timeout, is_array: true }, reply)
 }
 
 pub fn blpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    pop(space, args, reply, true)
+    pop(space, args, reply, End::Left)
 }
 
 pub fn brpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    pop(space, args, reply, false)
+    pop(space, args, reply, End::Right)
 }
 
 fn pop_scored(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, highest: bool) -> Done {
-    let (timeout, keys) = args[1..].split_last().ok_or(SYNTAX)?;
-    check_timeout(timeout)?;
+    let (time, keys) = args[1..].split_last().ok_or(SYNTAX)?;
+    let timeout = timeout(time)?;
     for key in keys {
-        let entry = space.find(key)?;
-        let mut all = scored(&entry)?;
-        if all.is_empty() {
-            continue;
+        if let Some((score, member)) = take(space, key, 1, highest)?.first() {
+            reply.array(3);
+            reply.bulk(key);
+            reply.bulk(member);
+            reply.double(*score);
+            return Ok(());
         }
-        let (score, member) = if highest { all.remove(all.len() - 1) } else { all.remove(0) };
-        store_scored(space, key, &entry, &all)?;
-        reply.array(3);
-        reply.bulk(key);
-        reply.bulk(member);
-        reply.double(score);
-        return Ok(());
     }
-    nothing(space, reply, true)
+    nothing(space, args, &WaitedFor { keys, kind: Kind::SortedSet, timeout, is_array: true }, reply)
 }
 
 pub fn bzpopmin(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -89,56 +102,53 @@ pub fn bzpopmax(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     pop_scored(space, args, reply, true)
 }
 
+/// Moves an element from an end of the list of the first key to one of the second.
 fn transfer(
     space: &Keyspace<'_>,
-    (from, from_left): (&[u8], bool),
-    to: (&[u8], bool),
+    args: &[&[u8]],
+    (from_left, to_left): (bool, bool),
     reply: &mut Reply<'_>,
 ) -> Done {
-    let entry = space.find(from)?;
-    match elements(&entry, Kind::List)?.is_empty() {
-        true => nothing(space, reply, false),
-        false => move_one(space, (from, from_left), to, reply),
+    let timeout = timeout(args[args.len() - 1])?;
+    if AnyList::of(space.find(args[1])?)?.exists() {
+        return move_one(space, (args[1], from_left), (args[2], to_left), reply);
     }
+    let keys = &args[1..2];
+    nothing(space, args, &WaitedFor { keys, kind: Kind::List, timeout, is_array: false }, reply)
 }
 
 pub fn brpoplpush(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    check_timeout(args[3])?;
-    transfer(space, (args[1], false), (args[2], true), reply)
+    transfer(space, args, (false, true), reply)
 }
 
 pub fn blmove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let (from_left, to_left) = (is_left(args[3])?, is_left(args[4])?);
-    check_timeout(args[5])?;
-    transfer(space, (args[1], from_left), (args[2], to_left), reply)
+    transfer(space, args, (is_left(args[3])?, is_left(args[4])?), reply)
 }
 
 /// As the command without B and without the timeout, if that finds something.
 fn pop_many(
     space: &Keyspace<'_>,
-    (args, name): (&[&[u8]], &str),
+    args: &[&[u8]],
+    (name, kind, run): (&str, Kind, DataCommand),
     reply: &mut Reply<'_>,
-    run: super::DataCommand,
 ) -> Done {
-    check_timeout(args[1])?;
-    if !integer(args[2]).is_ok_and(|count| count > 0) {
-        return Err("ERR numkeys should be greater than 0".into());
-    }
+    let timeout = timeout(args[1])?;
     let plain: Vec<&[u8]> =
         std::iter::once(name.as_bytes()).chain(args[2..].iter().copied()).collect();
     let position = reply.position();
     run(space, &plain, reply)?;
-    if reply.is_null_array_at(position) {
-        reply.truncate(position);
-        return nothing(space, reply, true);
+    if !reply.is_null_array_at(position) {
+        return Ok(());
     }
-    Ok(())
+    reply.truncate(position);
+    let (keys, _) = numbered_keys(&args[2..], name)?;
+    nothing(space, args, &WaitedFor { keys, kind, timeout, is_array: true }, reply)
 }
 
 pub fn blmpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    pop_many(space, (args, "lmpop"), reply, lmpop)
+    pop_many(space, args, ("lmpop", Kind::List, lmpop), reply)
 }
 
 pub fn bzmpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    pop_many(space, (args, "zmpop"), reply, zmpop)
+    pop_many(space, args, ("zmpop", Kind::SortedSet, zmpop), reply)
 }

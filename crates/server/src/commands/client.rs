@@ -1,11 +1,12 @@
 //! CLIENT.
 
 use super::{Done, Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
-use crate::clients::ClientEntry;
+use crate::clients::{ClientEntry, Unblock};
 use crate::conversation::Silence;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -32,10 +33,31 @@ const HELP: &[&str] = &[
     "SETNAME <name>",
     "    Names this connection.",
     "UNBLOCK <id> [TIMEOUT|ERROR]",
-    "    0: no command blocks in this version.",
+    "    Ends the waiting of another connection's command.",
     "HELP",
     "    This help.",
 ];
+
+fn unblock(local: &Local<'_>, id: &[u8], how: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let how = match how {
+        [] => Unblock::Timeout,
+        [word] if is(word, "TIMEOUT") => Unblock::Timeout,
+        [word] if is(word, "ERROR") => Unblock::Error,
+        [_] => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(text.into());
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let entry = u64::try_from(integer(id)?).ok().and_then(|id| local.shared.clients.find(id));
+    let blocked = entry.filter(|entry| entry.is_blocked.load(Relaxed));
+    if let Some(entry) = &blocked {
+        entry.unblock.set(how);
+        entry.call();
+    }
+    reply.integer(blocked.is_some().into());
+    Ok(())
+}
 
 /// A name that does not break the lines of CLIENT LIST.
 pub fn checked_name(name: &[u8]) -> Result<String, Stop> {
@@ -69,10 +91,7 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         ("no-evict" | "no-touch", [how]) if is(how, "ON") || is(how, "OFF") => reply.ok(),
         ("no-evict" | "no-touch", [_]) => return Err(SYNTAX.into()),
         ("getredir", []) => reply.integer(-1),
-        ("unblock", [id, ..]) => {
-            integer(id)?;
-            reply.integer(0);
-        }
+        ("unblock", [id, how @ ..]) => unblock(local, id, how, reply)?,
         ("unpause", []) => reply.ok(),
         ("pause", _) => return Err("ERR CLIENT PAUSE is not built yet".into()),
         ("tracking" | "caching" | "trackinginfo", _) => {
@@ -106,11 +125,7 @@ fn list(local: &Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut clients = local.shared.clients.list();
     match options {
         [] => {}
-        [option, kind] if is(option, "TYPE") => {
-            if !kind_is_known(kind)? {
-                clients.clear();
-            }
-        }
+        [option, kind] if is(option, "TYPE") => clients.retain(of_type(kind)?),
         [option, ids @ ..] if is(option, "ID") && !ids.is_empty() => {
             let invalid = |_| Stop::from("ERR Invalid client ID");
             let ids = ids.iter().map(|id| integer(id).map_err(invalid));
@@ -124,17 +139,18 @@ fn list(local: &Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Whether a type of clients is the one that there is.
-fn kind_is_known(kind: &[u8]) -> Result<bool, Stop> {
+/// Whether a client is meant.
+type Choice<'a> = Box<dyn Fn(&Arc<ClientEntry>) -> bool + 'a>;
+
+/// The clients of a type.
+fn of_type(kind: &[u8]) -> Result<Choice<'static>, Stop> {
     match lower(kind).as_str() {
-        "normal" => Ok(true),
-        "master" | "replica" | "slave" | "pubsub" => Ok(false),
+        "normal" => Ok(Box::new(|client| !client.listens())),
+        "pubsub" => Ok(Box::new(|client| client.listens())),
+        "master" | "replica" | "slave" => Ok(Box::new(|_| false)),
         other => Err(format!("ERR Unknown client type '{other}'").into()),
     }
 }
-
-/// Whether a client is meant.
-type Choice<'a> = Box<dyn Fn(&Arc<ClientEntry>) -> bool + 'a>;
 
 fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let own = local.client.entry.id;
@@ -159,10 +175,7 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
             }
             "addr" => Box::new(|client| client.address.as_bytes() == value),
             "laddr" => Box::new(|client| client.local_address.as_bytes() == value),
-            "type" => {
-                let is_normal = kind_is_known(value)?;
-                Box::new(move |_| is_normal)
-            }
+            "type" => of_type(value)?,
             "user" if value == b"default" => Box::new(|_| true),
             "user" => {
                 let user = String::from_utf8_lossy(value);
@@ -187,7 +200,7 @@ fn kill_all(local: &mut Local<'_>, clients: &[Arc<ClientEntry>]) {
     for client in clients {
         match client.id == local.client.entry.id {
             true => local.client.is_closing = true,
-            false => local.shared.clients.kill(client),
+            false => client.kill(),
         }
     }
 }

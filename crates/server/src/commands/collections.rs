@@ -2,72 +2,19 @@
 //! choices, and the SCAN of a collection.
 
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
+use crate::data::collections::{Collection, MOST_PACKED_BYTES};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::long_list::LongList;
+use crate::data::member_hash::PLACES;
+use crate::data::member_run::EditedMember;
 use crate::data::packed;
 use crate::glob;
 use crate::resp::number::push_float;
 use crate::resp::reply::Reply;
-use std::collections::{HashMap, HashSet};
-
-/// With more arguments than these, members are looked up in a map of all.
-const FEW: usize = 16;
-
-/// Where the members of a collection are, so that many arguments do not each walk over all of them.
-pub struct Places<'a>(Option<HashMap<&'a [u8], usize>>);
-
-impl<'a> Places<'a> {
-    /// Of these members, for a command with a number of arguments.
-    pub fn new(members: impl Iterator<Item = &'a [u8]>, arguments: usize) -> Places<'a> {
-        let all = || members.enumerate().map(|(at, member)| (member, at)).collect();
-        Places((arguments > FEW).then(all))
-    }
-
-    /// The place of a member among all of them.
-    pub fn find<'b>(
-        &self,
-        mut members: impl Iterator<Item = &'b [u8]>,
-        member: &[u8],
-    ) -> Option<usize> {
-        match &self.0 {
-            Some(places) => places.get(member).copied(),
-            None => members.position(|known| known == member),
-        }
-    }
-
-    /// A member was appended.
-    pub fn add(&mut self, member: &'a [u8], place: usize) {
-        if let Some(places) = &mut self.0 {
-            places.insert(member, place);
-        }
-    }
-}
-
-/// The members that a command names.
-pub enum Named<'a> {
-    /// Few enough to compare each with them.
-    Few(&'a [&'a [u8]]),
-    /// The others.
-    Many(HashSet<&'a [u8]>),
-}
-
-impl<'a> Named<'a> {
-    /// By these arguments.
-    pub fn new(arguments: &'a [&'a [u8]]) -> Named<'a> {
-        match arguments.len() <= FEW {
-            true => Named::Few(arguments),
-            false => Named::Many(arguments.iter().copied().collect()),
-        }
-    }
-
-    /// Whether a member is among them.
-    pub fn has(&self, member: &[u8]) -> bool {
-        match self {
-            Named::Few(all) => all.contains(&member),
-            Named::Many(all) => all.contains(member),
-        }
-    }
-}
+use hyades::Abort;
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Keys without repetitions, in the order in which they are first named.
 pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
@@ -75,9 +22,105 @@ pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
     keys.iter().copied().filter(|key| known.insert(*key)).collect()
 }
 
-/// The elements of a collection; none if the key does not exist.
+/// The elements of a collection, as they are packed; none if the key does not exist.
 pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
-    Ok(packed::elements(entry.body_of(kind)?.unwrap_or_default())?)
+    let body = entry.body_of(kind)?.unwrap_or_default();
+    let blocks = entry.blocks();
+    if !entry.lies_in_blocks() {
+        return Ok(packed::elements(body)?);
+    }
+    if kind == Kind::List {
+        return LongList::from_body(blocks, body)?.all();
+    }
+    let of = Collection::from_body(body)?;
+    Ok(match kind {
+        Kind::SortedSet => of.by_score(blocks).all()?.into_iter().map(|(name, _)| name).collect(),
+        Kind::Hash => {
+            let all = of.members(blocks, kind).all()?;
+            all.into_iter().flat_map(|(name, value)| [name, value]).collect()
+        }
+        _ => of.members(blocks, kind).all()?.into_iter().map(|(name, _)| name).collect(),
+    })
+}
+
+/// Whether elements are too many or too large for the row of their key.
+fn is_large(space: &Keyspace<'_>, kind: Kind, count: usize, bytes: usize) -> bool {
+    bytes > MOST_PACKED_BYTES || count > space.context().packed.of(kind)
+}
+
+/// Writes elements into blocks that no other collection has. Returns the body of the key's row.
+fn write_blocks(
+    space: &Keyspace<'_>,
+    kind: Kind,
+    secret: u64,
+    elements: &[&[u8]],
+) -> Result<Vec<u8>, Stop> {
+    let (number, blocks) = (space.number_collection(kind)?, space.blocks());
+    if kind == Kind::List {
+        return LongList::write(blocks, number, elements);
+    }
+    let of = Collection { number, secret };
+    let members = of.members(blocks, kind);
+    match kind {
+        Kind::Hash => members.fill(elements.chunks_exact(2).map(|pair| (pair[0], pair[1])))?,
+        Kind::SortedSet => {
+            members.fill(elements.iter().map(|element| {
+                let (score, member) = element.split_at(8);
+                (member, score)
+            }))?;
+            of.by_score(blocks).fill(elements.iter().map(|element| (*element, &[][..])))?;
+        }
+        _ => members.fill(elements.iter().map(|name| (*name, &[][..])))?,
+    }
+    Ok(of.body())
+}
+
+/// A secret for the places of a collection's members.
+fn new_secret() -> u64 {
+    fastrand::u64(..)
+}
+
+/// Form and body of a collection. What lies in blocks stays there, as Redis has it.
+fn encoded(
+    space: &Keyspace<'_>,
+    kind: Kind,
+    elements: &[&[u8]],
+    old: Option<u64>,
+) -> Result<(Form, Vec<u8>), Stop> {
+    let bytes = elements.iter().map(|element| packed::size(element.len())).sum();
+    let count = if kind == Kind::Hash { elements.len() / 2 } else { elements.len() };
+    Ok(match old.is_some() || is_large(space, kind, count, bytes) {
+        true => {
+            let secret = old.unwrap_or_else(new_secret);
+            (Form::Blocks, write_blocks(space, kind, secret, elements)?)
+        }
+        false => (Form::Plain, packed::pack(elements.iter().copied())),
+    })
+}
+
+/// Stores a copy of a collection that lies in blocks, in the place of whatever is there.
+pub fn copy_blocks(
+    space: &Keyspace<'_>,
+    (key, entry): (&[u8], &Entry<'_>),
+    head: Head,
+    elements: &[&[u8]],
+) -> Done {
+    let body = write_blocks(space, head.kind(), new_secret(), elements)?;
+    space.put(key, entry, head, &body)
+}
+
+/// Bytes of the blocks of a value, and of what they take beside; 0 if it has none.
+pub fn bytes_in_blocks(entry: &Entry<'_>) -> Result<usize, Stop> {
+    let (true, Some((head, body))) = (entry.lies_in_blocks(), entry.value()) else { return Ok(0) };
+    if head.kind() == Kind::List {
+        return Ok(LongList::from_body(entry.blocks(), body)?.bytes()?);
+    }
+    let of = Collection::from_body(body)?;
+    let members = of.members(entry.blocks(), head.kind()).bytes()?;
+    Ok(match head.kind() {
+        Kind::SortedSet => members + of.by_score(entry.blocks()).bytes()?,
+        _ => members,
+    })
 }
 
 /// Stores a collection that has changed. An empty one does not exist.
@@ -88,13 +131,32 @@ pub fn store<'a>(
     kind: Kind,
     elements: impl IntoIterator<Item = &'a [u8]>,
 ) -> Done {
-    let body = packed::pack(elements);
-    match entry.head() {
-        _ if body.is_empty() => space.remove(key, entry).map(drop)?,
-        Some(head) => space.change(key, entry, head, Some(&body))?,
-        None => space.put(key, entry, Head::new(kind, Form::Plain), &body)?,
+    let elements: Vec<&[u8]> = elements.into_iter().collect();
+    if elements.is_empty() {
+        return Ok(space.remove(key, entry).map(drop)?);
     }
-    Ok(())
+    let Some((head, body)) = entry.value() else {
+        return put_new(space, key, entry, kind, &elements);
+    };
+    let old = match (entry.lies_in_blocks(), kind) {
+        (false, _) => None,
+        (true, Kind::List) => Some(0),
+        (true, _) => Some(Collection::from_body(body)?.secret),
+    };
+    let (form, body) = encoded(space, kind, &elements, old)?;
+    space.free(key, entry)?;
+    space.change(key, entry, head.with_form(form), Some(&body))
+}
+
+fn put_new(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    entry: &Entry<'_>,
+    kind: Kind,
+    elements: &[&[u8]],
+) -> Done {
+    let (form, body) = encoded(space, kind, elements, None)?;
+    space.put(key, entry, Head::new(kind, form), &body)
 }
 
 /// Stores a collection in the place of whatever is there. An empty one does not exist.
@@ -104,12 +166,11 @@ pub fn replace<'a>(
     kind: Kind,
     elements: impl IntoIterator<Item = &'a [u8]>,
 ) -> Done {
-    let (entry, body) = (space.find_head(key)?, packed::pack(elements));
-    match body.is_empty() {
-        true => space.remove(key, &entry).map(drop)?,
-        false => space.put(key, &entry, Head::new(kind, Form::Plain), &body)?,
+    let (entry, elements) = (space.find_head(key)?, elements.into_iter().collect::<Vec<_>>());
+    match elements.is_empty() {
+        true => Ok(space.remove(key, &entry).map(drop)?),
+        false => put_new(space, key, &entry, kind, &elements),
     }
-    Ok(())
 }
 
 /// Most elements that a negative count may ask for.
@@ -142,45 +203,74 @@ pub fn draw(length: usize, count: i64, is_pairs: bool) -> Result<Chosen, Stop> {
     }))
 }
 
-/// HSCAN, SSCAN and ZSCAN: a packed collection is returned at once.
+/// The members that a call of HSCAN, SSCAN or ZSCAN returns, with their values or scores, and the
+/// next cursor. What is packed is returned at once. What lies in blocks is returned in the order
+/// of the places of its members: one that is there throughout is returned exactly once.
+fn scanned<'t>(
+    entry: &Entry<'t>,
+    kind: Kind,
+    cursor: u64,
+    count: usize,
+) -> Result<(Vec<EditedMember<'t>>, u64), Stop> {
+    let body = entry.body_of(kind)?.unwrap_or_default();
+    let (found, next) = match entry.lies_in_blocks() {
+        true if cursor >= PLACES => (Vec::new(), None),
+        true => {
+            let members = Collection::from_body(body)?.members(entry.blocks(), kind);
+            members.scan_from(cursor, count)?
+        }
+        false => {
+            let all = packed::elements(body)?;
+            let pair = |of: &[&'t [u8]]| (of[0], of[1]);
+            let found = match kind {
+                Kind::Hash => all.chunks_exact(2).map(pair).collect(),
+                Kind::SortedSet => {
+                    let split = all.iter().map(|of| of.split_at_checked(8).map(|(s, m)| (m, s)));
+                    split.collect::<Option<_>>().ok_or(Abort::Conflict)?
+                }
+                _ => all.into_iter().map(|member| (member, &[][..])).collect(),
+            };
+            (found, None)
+        }
+    };
+    let shown = |value: &'t [u8]| match kind {
+        Kind::SortedSet => {
+            let mut text = Vec::new();
+            push_float(&mut text, super::ranking::decode_score(value)?);
+            Ok(Cow::Owned(text))
+        }
+        _ => Ok(Cow::Borrowed(value)),
+    };
+    let found = found.into_iter().map(|(name, value)| Ok((name, shown(value)?)));
+    Ok((found.collect::<Result<_, Abort>>()?, next.unwrap_or(0)))
+}
+
 fn scan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, kind: Kind) -> Done {
     let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
-    cursor.ok_or("ERR invalid cursor")?;
-    let mut pattern = None;
+    let cursor = cursor.ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count) = (None, 10);
     for option in args[3..].chunks(2) {
         let &[option, value] = option else { return Err(SYNTAX.into()) };
         if is(option, "COUNT") {
-            integer(value)?.checked_sub(1).filter(|n| *n >= 0).ok_or(SYNTAX)?;
+            let given = usize::try_from(integer(value)?).ok().filter(|count| *count > 0);
+            count = given.ok_or(SYNTAX)?;
         } else if is(option, "MATCH") {
             pattern = Some(value);
         } else {
             return Err(SYNTAX.into());
         }
     }
-    let all = elements(&space.read(args[1])?, kind)?;
-    let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
-    let mut shown: Vec<Vec<u8>> = Vec::new();
-    match kind {
-        Kind::Hash => {
-            for pair in all.chunks_exact(2).filter(|pair| fits(pair[0])) {
-                shown.extend([pair[0].to_vec(), pair[1].to_vec()]);
-            }
-        }
-        Kind::SortedSet => {
-            for (score, member) in super::sorted_sets::decode(&all)? {
-                if fits(member) {
-                    let mut text = Vec::new();
-                    push_float(&mut text, score);
-                    shown.extend([member.to_vec(), text]);
-                }
-            }
-        }
-        _ => shown.extend(all.iter().filter(|member| fits(member)).map(|member| member.to_vec())),
-    }
+    let (mut found, next) = scanned(&space.read(args[1])?, kind, cursor, count)?;
+    found.retain(|(name, _)| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
     reply.array(2);
-    reply.bulk(b"0");
-    reply.array(shown.len());
-    shown.iter().for_each(|text| reply.bulk(text));
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(found.len() * if kind == Kind::Set { 1 } else { 2 });
+    for (name, value) in found {
+        reply.bulk(name);
+        if kind != Kind::Set {
+            reply.bulk(&value);
+        }
+    }
     Ok(())
 }
 

@@ -4,7 +4,14 @@ use super::{Done, Local, SYNTAX, client, database, integer, is, wrong_arity};
 use crate::resp::reply::Reply;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub fn ping(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+pub fn ping(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    if args.len() <= 2 && local.client.only_listens() {
+        // Like a message, which it stands among.
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(args.get(1).copied().unwrap_or_default());
+        return Ok(());
+    }
     match args {
         [_] => reply.simple("PONG"),
         [_, text] => reply.bulk(text),

@@ -1,5 +1,6 @@
 //! Commands on keys of any type, and on whole databases.
 
+use super::collections::{bytes_in_blocks, copy_blocks, elements};
 use super::{Done, SYNTAX, database, integer, is, numbers, unknown_subcommand};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
@@ -41,7 +42,7 @@ fn rename_to(space: &Keyspace<'_>, args: &[&[u8]], replaces: bool) -> Result<boo
         return Ok(false);
     }
     space.put(to, &other, head, body)?;
-    space.remove(from, &entry)?;
+    space.remove_moved(from, &entry)?;
     Ok(true)
 }
 
@@ -77,6 +78,11 @@ pub fn copy(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     let other = space.of_database(to)?;
     let (source, target) = (space.read(args[1])?, other.find_head(args[2])?);
     let is_copied = match source.value() {
+        Some((head, _)) if (replaces || !target.exists()) && source.lies_in_blocks() => {
+            let all = elements(&source, head.kind())?;
+            copy_blocks(&other, (args[2], &target), head, &all)?;
+            true
+        }
         Some((head, body)) if replaces || !target.exists() => {
             other.put(args[2], &target, head, body)?;
             true
@@ -97,7 +103,7 @@ pub fn move_to(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     let is_moved = match source.value() {
         Some((head, body)) if !target.exists() => {
             other.put(args[1], &target, head, body)?;
-            space.remove(args[1], &source)?;
+            space.remove_moved(args[1], &source)?;
             true
         }
         _ => false,
@@ -184,7 +190,7 @@ pub fn object(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         return Ok(());
     };
     match *what {
-        "ENCODING" => reply.bulk(numbers::encoding(head, body).as_bytes()),
+        "ENCODING" => reply.bulk(numbers::encoding(&entry, head, body)?.as_bytes()),
         "IDLETIME" => reply.integer(0),
         "REFCOUNT" => reply.integer(1),
         _ => {
@@ -203,7 +209,7 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         // The record of a row has 48 bytes beside its columns, and its place in the index 16.
         let bytes = entry.value().map(|(_, body)| args[2].len() + body.len() + 48 + 16 + 16);
         match bytes {
-            Some(bytes) => reply.count(bytes),
+            Some(bytes) => reply.count(bytes + bytes_in_blocks(&entry)?),
             None => reply.null(),
         }
         return Ok(());

@@ -1,81 +1,33 @@
-//! Hashes in their packed form, fields and values by turns: a change writes the whole hash.
+//! Hashes.
 
-use super::collections::{Chosen, Named, Places, draw, elements, store};
+use super::collections::{Chosen, draw};
+use super::members::Members;
 use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::data::head::Kind;
-use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::member_run::MemberEdit;
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 
-/// A hash that is read, and perhaps changed.
-struct Hash<'t, 'a> {
-    entry: Entry<'t>,
-    pairs: Vec<(&'a [u8], Cow<'a, [u8]>)>,
-    places: Places<'a>,
+fn find<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
+    Members::of(space.find(key)?, Kind::Hash)
 }
 
-impl<'t: 'a, 'a> Hash<'t, 'a> {
-    fn of(entry: Entry<'t>) -> Result<Hash<'t, 'a>, Stop> {
-        let all = elements(&entry, Kind::Hash)?;
-        let pairs = all.chunks_exact(2).map(|pair| (pair[0], Cow::Borrowed(pair[1])));
-        let places = Places::new(std::iter::empty(), 0);
-        Ok(Hash { entry, pairs: pairs.collect(), places })
-    }
-
-    /// Prepares for many look-ups.
-    fn indexed(mut self, arguments: usize) -> Hash<'t, 'a> {
-        self.places = Places::new(self.pairs.iter().map(|(field, _)| *field), arguments);
-        self
-    }
-
-    fn place(&self, field: &[u8]) -> Option<usize> {
-        self.places.find(self.pairs.iter().map(|(field, _)| *field), field)
-    }
-
-    fn find(space: &Keyspace<'t>, key: &[u8]) -> Result<Hash<'t, 'a>, Stop> {
-        Hash::of(space.find(key)?)
-    }
-
-    fn read(space: &Keyspace<'t>, key: &[u8]) -> Result<Hash<'t, 'a>, Stop> {
-        Hash::of(space.read(key)?)
-    }
-
-    fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        self.place(field).map(|at| &self.pairs[at].1[..])
-    }
-
-    /// Sets a field; whether it is new.
-    fn set(&mut self, field: &'a [u8], value: Cow<'a, [u8]>) -> bool {
-        match self.place(field) {
-            Some(at) => {
-                self.pairs[at].1 = value;
-                false
-            }
-            None => {
-                self.places.add(field, self.pairs.len());
-                self.pairs.push((field, value));
-                true
-            }
-        }
-    }
-
-    fn store(&self, space: &Keyspace<'_>, key: &[u8]) -> Done {
-        let all = self.pairs.iter().flat_map(|(field, value)| [*field, &value[..]]);
-        store(space, key, &self.entry, Kind::Hash, all)
-    }
+fn read<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
+    Members::of(space.read(key)?, Kind::Hash)
 }
 
 fn set_all(space: &Keyspace<'_>, args: &[&[u8]], name: &str) -> Result<usize, Stop> {
     if !args.len().is_multiple_of(2) {
         return Err(wrong_arity(name));
     }
-    let mut hash = Hash::find(space, args[1])?.indexed(args.len());
-    let mut added = 0;
-    for pair in args[2..].chunks_exact(2) {
-        added += usize::from(hash.set(pair[0], Cow::Borrowed(pair[1])));
-    }
-    hash.store(space, args[1])?;
+    let (hash, mut added) = (find(space, args[1])?, 0);
+    let fields: Vec<&[u8]> = args[2..].chunks_exact(2).map(|pair| pair[0]).collect();
+    hash.edit(space, args[1], &fields, &mut |at, old| {
+        added += usize::from(old.is_none());
+        Ok(MemberEdit::Set(Cow::Borrowed(args[2 * at + 3])))
+    })?;
     Ok(added)
 }
 
@@ -91,73 +43,70 @@ pub fn hmset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 }
 
 pub fn hsetnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let mut hash = Hash::find(space, args[1])?;
-    let is_new = hash.get(args[2]).is_none();
-    if is_new {
-        hash.set(args[2], Cow::Borrowed(args[3]));
-        hash.store(space, args[1])?;
-    }
+    let mut is_new = false;
+    find(space, args[1])?.edit(space, args[1], &[args[2]], &mut |_, old| {
+        is_new = old.is_none();
+        Ok(if is_new { MemberEdit::Set(Cow::Borrowed(args[3])) } else { MemberEdit::Keep })
+    })?;
     reply.integer(i64::from(is_new));
     Ok(())
 }
 
 pub fn hget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.bulk_or_null(Hash::read(space, args[1])?.get(args[2]));
+    reply.bulk_or_null(read(space, args[1])?.get(args[2])?);
     Ok(())
 }
 
 pub fn hmget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let hash = Hash::read(space, args[1])?.indexed(args.len());
-    reply.array(args.len() - 2);
-    args[2..].iter().for_each(|field| reply.bulk_or_null(hash.get(field)));
+    let values = read(space, args[1])?.get_all(&args[2..])?;
+    reply.array(values.len());
+    values.into_iter().for_each(|value| reply.bulk_or_null(value));
     Ok(())
 }
 
 pub fn hdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let mut hash = Hash::find(space, args[1])?;
-    let (named, before) = (Named::new(&args[2..]), hash.pairs.len());
-    hash.pairs.retain(|(field, _)| !named.has(field));
-    let removed = before - hash.pairs.len();
-    if removed > 0 {
-        hash.store(space, args[1])?;
-    }
+    let mut removed = 0;
+    find(space, args[1])?.edit(space, args[1], &args[2..], &mut |_, old| {
+        removed += usize::from(old.is_some());
+        Ok(if old.is_some() { MemberEdit::Remove } else { MemberEdit::Keep })
+    })?;
     reply.count(removed);
     Ok(())
 }
 
 pub fn hlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(Hash::read(space, args[1])?.pairs.len());
+    reply.count(read(space, args[1])?.count()?);
     Ok(())
 }
 
 pub fn hstrlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(Hash::read(space, args[1])?.get(args[2]).map_or(0, <[u8]>::len));
+    reply.count(read(space, args[1])?.get(args[2])?.map_or(0, <[u8]>::len));
     Ok(())
 }
 
 pub fn hexists(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.integer(i64::from(Hash::read(space, args[1])?.get(args[2]).is_some()));
+    reply.integer(i64::from(read(space, args[1])?.get(args[2])?.is_some()));
     Ok(())
 }
 
 pub fn hkeys(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let hash = Hash::read(space, args[1])?;
-    reply.array(hash.pairs.len());
-    hash.pairs.iter().for_each(|(field, _)| reply.bulk(field));
+    let all = read(space, args[1])?.all()?;
+    reply.array(all.len());
+    all.iter().for_each(|(field, _)| reply.bulk(field));
     Ok(())
 }
 
 pub fn hvals(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let hash = Hash::read(space, args[1])?;
-    reply.array(hash.pairs.len());
-    hash.pairs.iter().for_each(|(_, value)| reply.bulk(value));
+    let all = read(space, args[1])?.all()?;
+    reply.array(all.len());
+    all.iter().for_each(|(_, value)| reply.bulk(value));
     Ok(())
 }
 
 pub fn hgetall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let hash = Hash::read(space, args[1])?;
-    reply.map(hash.pairs.len());
-    for (field, value) in &hash.pairs {
+    let all = read(space, args[1])?.all()?;
+    reply.map(all.len());
+    for (field, value) in all {
         reply.bulk(field);
         reply.bulk(value);
     }
@@ -165,15 +114,15 @@ pub fn hgetall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 }
 
 pub fn hincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let by = integer(args[3])?;
-    let mut hash = Hash::find(space, args[1])?;
-    let old = match hash.get(args[2]) {
-        None => 0,
-        Some(text) => number::integer(text).ok_or("ERR hash value is not an integer")?,
-    };
-    let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
-    hash.set(args[2], Cow::Owned(number::integer_text(new)));
-    hash.store(space, args[1])?;
+    let (by, mut new) = (integer(args[3])?, 0);
+    find(space, args[1])?.edit(space, args[1], &[args[2]], &mut |_, old| {
+        let old = match old {
+            None => 0,
+            Some(text) => number::integer(text).ok_or("ERR hash value is not an integer")?,
+        };
+        new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
+        Ok(MemberEdit::Set(Cow::Owned(number::integer_text(new))))
+    })?;
     reply.integer(new);
     Ok(())
 }
@@ -184,15 +133,15 @@ pub fn hincrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>)
         Decimal::Finite(by) => by,
         Decimal::Infinite => return Err("ERR value is NaN or Infinity".into()),
     };
-    let mut hash = Hash::find(space, args[1])?;
-    let old = hash.get(args[2]).unwrap_or(b"0");
-    let old = match number::decimal(old).ok_or("ERR hash value is not a float")? {
-        Decimal::Finite(old) => old,
-        Decimal::Infinite => return Err("ERR increment would produce NaN or Infinity".into()),
-    };
-    let text = number::decimal_sum(&old, &by);
-    hash.set(args[2], Cow::Owned(text.clone()));
-    hash.store(space, args[1])?;
+    let mut text = Vec::new();
+    find(space, args[1])?.edit(space, args[1], &[args[2]], &mut |_, old| {
+        let old = number::decimal(old.unwrap_or(b"0")).ok_or("ERR hash value is not a float")?;
+        let Decimal::Finite(old) = old else {
+            return Err("ERR increment would produce NaN or Infinity".into());
+        };
+        text = number::decimal_sum(&old, &by);
+        Ok(MemberEdit::Set(Cow::Owned(text.clone())))
+    })?;
     reply.bulk(&text);
     Ok(())
 }
@@ -204,17 +153,17 @@ pub fn hrandfield(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
         [_, option] if is(option, "WITHVALUES") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let hash = Hash::read(space, args[1])?;
-    let Some(count) = count else {
-        let one =
-            (!hash.pairs.is_empty()).then(|| hash.pairs[fastrand::usize(..hash.pairs.len())].0);
-        reply.bulk_or_null(one);
+    let hash = read(space, args[1])?;
+    let total = hash.count()?;
+    let Chosen(ranks) = draw(total, count.unwrap_or(1), with_values)?;
+    let chosen = hash.of_ranks(&ranks, total)?;
+    if count.is_none() {
+        reply.bulk_or_null(chosen.first().map(|(field, _)| *field));
         return Ok(());
-    };
-    let Chosen(chosen) = draw(hash.pairs.len(), count, with_values)?;
+    }
     let is_nested = with_values && reply.is_resp3();
     reply.array(chosen.len() * if with_values && !is_nested { 2 } else { 1 });
-    for (field, value) in chosen.into_iter().map(|at| &hash.pairs[at]) {
+    for (field, value) in chosen {
         if is_nested {
             reply.array(2);
         }

@@ -103,7 +103,7 @@ fn server(shared: &Shared, out: &mut String) {
 fn clients(shared: &Shared, out: &mut String) {
     line(out, "connected_clients", shared.clients.len());
     line(out, "maxclients", shared.settings.max_clients());
-    line(out, "blocked_clients", 0);
+    line(out, "blocked_clients", shared.waiting.clients());
     line(out, "tracking_clients", 0);
 }
 
@@ -159,8 +159,8 @@ fn stats(shared: &Shared, out: &mut String) {
     line(out, "evicted_keys", 0);
     counter(out, "keyspace_hits", &of.hits);
     counter(out, "keyspace_misses", &of.misses);
-    line(out, "pubsub_channels", 0);
-    line(out, "pubsub_patterns", 0);
+    line(out, "pubsub_channels", shared.channels.count_channels());
+    line(out, "pubsub_patterns", shared.channels.count_patterns());
     counter(out, "total_error_replies", &of.errors);
 }
 

@@ -1,10 +1,11 @@
 //! Changes inside of lists, and moves between them.
 
-use super::collections::{elements, numbered_keys, store};
+use super::any_list::AnyList;
+use super::collections::numbered_keys;
 use super::sorted_sets::count_option;
 use super::{Done, SYNTAX, integer, is};
-use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::long_list::End;
 use crate::resp::reply::Reply;
 
 /// The place of an element; negative ones count from the end.
@@ -14,14 +15,13 @@ fn place(length: usize, at: i64) -> Option<usize> {
 }
 
 pub fn lset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let entry = space.find(args[1])?;
-    let mut all = elements(&entry, Kind::List)?;
-    if !entry.exists() {
+    let mut list = AnyList::of(space.find(args[1])?)?;
+    if !list.exists() {
         return Err("ERR no such key".into());
     }
-    let at = place(all.len(), integer(args[2])?).ok_or("ERR index out of range")?;
-    all[at] = args[3];
-    store(space, args[1], &entry, Kind::List, all)?;
+    let at = place(list.count(), integer(args[2])?).ok_or("ERR index out of range")?;
+    list.set(at, args[3])?;
+    list.store(space, args[1])?;
     reply.ok();
     Ok(())
 }
@@ -32,42 +32,33 @@ pub fn linsert(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         word if is(word, "BEFORE") => 0,
         _ => return Err(SYNTAX.into()),
     };
-    let entry = space.find(args[1])?;
-    let mut all = elements(&entry, Kind::List)?;
-    if !entry.exists() {
+    let mut list = AnyList::of(space.find(args[1])?)?;
+    if !list.exists() {
         reply.integer(0);
         return Ok(());
     }
+    let all = list.range(0, list.count())?;
     let Some(at) = all.iter().position(|element| *element == args[3]) else {
         reply.integer(-1);
         return Ok(());
     };
-    all.insert(at + behind, args[4]);
-    reply.count(all.len());
-    store(space, args[1], &entry, Kind::List, all)
+    list.insert(at + behind, args[4])?;
+    reply.count(list.count());
+    list.store(space, args[1])
 }
 
 pub fn lrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let count = integer(args[2])?;
-    let entry = space.find(args[1])?;
-    let mut all = elements(&entry, Kind::List)?;
-    let before = all.len();
+    let mut list = AnyList::of(space.find(args[1])?)?;
     let mut left = if count == 0 { u64::MAX } else { count.unsigned_abs() };
-    let mut keep = |element: &&[u8]| {
-        let goes = left > 0 && *element == args[3];
+    let from = if count < 0 { End::Right } else { End::Left };
+    let removed = list.remove(from, |element| {
+        let goes = left > 0 && element == args[3];
         left -= u64::from(goes);
-        !goes
-    };
-    if count < 0 {
-        all.reverse();
-        all.retain(&mut keep);
-        all.reverse();
-    } else {
-        all.retain(&mut keep);
-    }
-    let removed = before - all.len();
+        goes
+    })?;
     if removed > 0 {
-        store(space, args[1], &entry, Kind::List, all)?;
+        list.store(space, args[1])?;
     }
     reply.count(removed);
     Ok(())
@@ -75,11 +66,16 @@ pub fn lrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 
 pub fn ltrim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
-    let entry = space.find(args[1])?;
-    let all = elements(&entry, Kind::List)?;
-    let kept = super::lists::part(&all, from, to);
-    if kept.len() < all.len() {
-        store(space, args[1], &entry, Kind::List, kept.iter().copied())?;
+    let mut list = AnyList::of(space.find(args[1])?)?;
+    let kept = super::lists::part(list.count(), from, to);
+    if kept.len() < list.count() {
+        if !kept.is_empty() {
+            list.pop(End::Right, list.count() - kept.end)?;
+            list.pop(End::Left, kept.start)?;
+            list.store(space, args[1])?;
+        } else {
+            space.remove(args[1], list.entry())?;
+        }
     }
     reply.ok();
     Ok(())
@@ -116,7 +112,8 @@ fn position_options(args: &[&[u8]]) -> Result<(i64, Option<usize>, usize), Stop>
 
 pub fn lpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (rank, count, most) = position_options(&args[3..])?;
-    let all = elements(&space.read(args[1])?, Kind::List)?;
+    let list = AnyList::of(space.read(args[1])?)?;
+    let all = list.range(0, list.count())?;
     let most = if most == 0 { all.len() } else { most };
     let matches = |at: &usize| all[*at] == args[2];
     let skipped = (rank.unsigned_abs() - 1) as usize;
@@ -158,26 +155,20 @@ pub fn move_one(
     (to, to_left): (&[u8], bool),
     reply: &mut Reply<'_>,
 ) -> Done {
-    let source = space.read(from)?;
-    let mut all = elements(&source, Kind::List)?;
-    if all.is_empty() {
+    let side = |is_left: bool| if is_left { End::Left } else { End::Right };
+    let mut source = AnyList::of(space.read(from)?)?;
+    let Some(&moved) = source.pop(side(from_left), 1)?.first() else {
         reply.null();
         return Ok(());
-    }
-    let moved = if from_left { all.remove(0) } else { all.remove(all.len() - 1) };
-    let put = |list: &mut Vec<_>| match to_left {
-        true => list.insert(0, moved),
-        false => list.push(moved),
     };
     if from == to {
-        put(&mut all);
-        store(space, from, &source, Kind::List, all)?;
+        source.push(side(to_left), &[moved])?;
+        source.store(space, from)?;
     } else {
-        let target = space.find(to)?;
-        let mut other = elements(&target, Kind::List)?;
-        put(&mut other);
-        store(space, to, &target, Kind::List, other)?;
-        store(space, from, &source, Kind::List, all)?;
+        let mut target = AnyList::of(space.find(to)?)?;
+        target.push(side(to_left), &[moved])?;
+        target.store(space, to)?;
+        source.store(space, from)?;
     }
     reply.bulk(moved);
     Ok(())
@@ -199,17 +190,12 @@ pub fn lmpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     let from_left = is_left(options.first().ok_or(SYNTAX)?)?;
     let count = count_option(&options[1..])?;
     for key in keys {
-        let entry = space.find(key)?;
-        let mut all = elements(&entry, Kind::List)?;
-        if all.is_empty() {
+        let mut list = AnyList::of(space.find(key)?)?;
+        if !list.exists() {
             continue;
         }
-        let count = count.min(all.len());
-        let popped: Vec<&[u8]> = match from_left {
-            true => all.drain(..count).collect(),
-            false => all.drain(all.len() - count..).rev().collect(),
-        };
-        store(space, key, &entry, Kind::List, all)?;
+        let popped = list.pop(if from_left { End::Left } else { End::Right }, count)?;
+        list.store(space, key)?;
         reply.array(2);
         reply.bulk(key);
         reply.array(popped.len());

@@ -1,5 +1,6 @@
 //! The commands, by subject.
 
+mod any_list;
 mod bitfield;
 mod bits;
 mod blocking;
@@ -17,7 +18,10 @@ mod keys;
 mod lcs;
 mod list_edits;
 mod lists;
+mod members;
 mod numbers;
+mod pubsub;
+mod ranking;
 mod server;
 mod sets;
 mod sort;
@@ -32,7 +36,7 @@ mod watching;
 pub use unsupported::error as unsupported_error;
 
 use crate::conversation::Client;
-use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop, Wait};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -45,8 +49,19 @@ pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(),
 /// Runs outside of transactions, once.
 pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
-/// Appends the reply of a job. The reply leaves once the ticket is acknowledged, if there is one.
-type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send>;
+/// Appends the reply of a job.
+type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send>;
+
+/// What a job leaves beside its reply.
+#[derive(Default)]
+pub struct JobEnd {
+    /// Of the transaction that the reply tells of, which leaves once that is acknowledged.
+    pub ticket: Option<Ticket>,
+    /// See [`crate::runs::RunQueue::take_exec_ends`].
+    pub exec_ends: Vec<usize>,
+    /// What the command waits for, if it has no reply yet.
+    pub wait: Option<Wait>,
+}
 
 /// Work that would hold up an event loop. It appends the reply.
 pub struct Job {
@@ -60,8 +75,8 @@ pub struct Job {
 pub struct JobReply {
     /// The reply; empty if the client gets none.
     pub bytes: Vec<u8>,
-    /// Of the transaction that it tells of.
-    pub ticket: Option<Ticket>,
+    /// What else there is.
+    pub end: JobEnd,
 }
 
 impl Job {
@@ -69,13 +84,13 @@ impl Job {
     pub fn new(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
         Job::transaction(move |shared, reply| {
             body(shared, reply);
-            None
+            JobEnd::default()
         })
     }
 
     /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
     pub fn transaction(
-        body: impl FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send + 'static,
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
     ) -> Job {
         Job { body: Box::new(body), is_slow: false }
     }
@@ -89,12 +104,13 @@ impl Job {
     pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes, resp3);
-        let ticket = (self.body)(shared, &mut reply);
+        let mut end = (self.body)(shared, &mut reply);
         if reply.is_too_long() {
             reply.truncate(0);
             reply.error(TOO_LONG);
+            end.exec_ends.clear();
         }
-        JobReply { bytes, ticket }
+        JobReply { bytes, end }
     }
 }
 
@@ -134,7 +150,7 @@ fn lower(text: &[u8]) -> String {
 }
 
 /// The number of a database.
-fn database(text: &[u8], databases: u32) -> Result<u32, Stop> {
+pub fn database(text: &[u8], databases: u32) -> Result<u32, Stop> {
     match u32::try_from(integer(text)?) {
         Ok(number) if number < databases => Ok(number),
         _ => Err("ERR DB index is out of range".into()),

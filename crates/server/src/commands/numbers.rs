@@ -1,9 +1,10 @@
 //! Strings that are numbers, and bits.
 
+use super::collections::{bytes_in_blocks, elements};
 use super::strings::store_if_changed;
 use super::{Done, NOT_AN_INTEGER, integer};
 use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Keyspace, LONGEST_STRING, Stop};
+use crate::data::keyspace::{Entry, Keyspace, LONGEST_STRING, Stop};
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
 
@@ -100,16 +101,30 @@ pub fn setbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
 }
 
 /// What OBJECT ENCODING replies for a value.
-pub fn encoding(head: Head, body: &[u8]) -> &'static str {
-    match (head.kind(), head.form()) {
+pub fn encoding(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<&'static str, Stop> {
+    Ok(match (head.kind(), head.form()) {
         (Kind::String, Form::Raw) => "raw",
-        (Kind::String, Form::Plain) if number::integer(body).is_some() => "int",
-        (Kind::String, Form::Plain) if body.len() <= 44 => "embstr",
-        (Kind::String, Form::Plain) => "raw",
-        (kind, _) => {
-            let all = crate::data::packed::elements(body).unwrap_or_default();
-            collection_encoding(kind, &all)
-        }
+        (Kind::String, _) if number::integer(body).is_some() => "int",
+        (Kind::String, _) if body.len() <= 44 => "embstr",
+        (Kind::String, _) => "raw",
+        (kind, Form::Blocks) if !may_be_packed(entry)? => large_encoding(kind),
+        (kind, _) => collection_encoding(kind, &elements(entry, kind)?),
+    })
+}
+
+/// Most bytes of a collection that Redis packs.
+const MOST_PACKED_BY_REDIS: usize = 2 * 512 * 66;
+
+/// Whether a collection in blocks is so small that Redis would perhaps pack it.
+fn may_be_packed(entry: &Entry<'_>) -> Result<bool, Stop> {
+    Ok(bytes_in_blocks(entry)? <= 2 * MOST_PACKED_BY_REDIS)
+}
+
+fn large_encoding(kind: Kind) -> &'static str {
+    match kind {
+        Kind::List => "quicklist",
+        Kind::SortedSet => "skiplist",
+        _ => "hashtable",
     }
 }
 
@@ -122,7 +137,6 @@ fn collection_encoding(kind: Kind, all: &[&[u8]]) -> &'static str {
         Kind::List if all.iter().map(|element| element.len() + 3).sum::<usize>() <= 8 << 10 => {
             "listpack"
         }
-        Kind::List => "quicklist",
         Kind::Set if all.len() <= 512 && all.iter().all(|e| number::integer(e).is_some()) => {
             "intset"
         }
@@ -130,8 +144,7 @@ fn collection_encoding(kind: Kind, all: &[&[u8]]) -> &'static str {
         // Fields and values.
         Kind::Hash if is_small(2 * 512, 0) => "listpack",
         Kind::SortedSet if is_small(128, 8) => "listpack",
-        Kind::SortedSet => "skiplist",
-        _ => "hashtable",
+        kind => large_encoding(kind),
     }
 }
 

@@ -1,40 +1,66 @@
-//! Sets in their packed form: a change writes the whole set.
+//! Sets.
 
-use super::collections::{Chosen, Places, distinct, draw, elements, numbered_keys, replace, store};
+use super::collections::{Chosen, distinct, draw, elements, numbered_keys, replace};
+use super::members::Members;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::member_run::MemberEdit;
 use crate::resp::reply::Reply;
+use std::borrow::Cow;
 use std::collections::HashSet;
 
+fn find<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
+    Members::of(space.find(key)?, Kind::Set)
+}
+
+fn read<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
+    Members::of(space.read(key)?, Kind::Set)
+}
+
+fn add(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    set: &Members<'_>,
+    names: &[&[u8]],
+) -> Result<usize, Stop> {
+    let mut added = 0;
+    set.edit(space, key, names, &mut |_, old| {
+        added += usize::from(old.is_none());
+        Ok(match old {
+            None => MemberEdit::Set(Cow::Borrowed(&[])),
+            Some(_) => MemberEdit::Keep,
+        })
+    })?;
+    Ok(added)
+}
+
+fn remove(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    set: &Members<'_>,
+    names: &[&[u8]],
+) -> Result<usize, Stop> {
+    let mut removed = 0;
+    set.edit(space, key, names, &mut |_, old| {
+        removed += usize::from(old.is_some());
+        Ok(if old.is_some() { MemberEdit::Remove } else { MemberEdit::Keep })
+    })?;
+    Ok(removed)
+}
+
 pub fn sadd(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let entry = space.find(args[1])?;
-    let mut all = elements(&entry, Kind::Set)?;
-    let (mut known, before): (HashSet<&[u8]>, _) = (all.iter().copied().collect(), all.len());
-    all.extend(args[2..].iter().filter(|member| known.insert(member)));
-    let added = all.len() - before;
-    if added > 0 {
-        store(space, args[1], &entry, Kind::Set, all)?;
-    }
-    reply.count(added);
+    reply.count(add(space, args[1], &find(space, args[1])?, &args[2..])?);
     Ok(())
 }
 
 pub fn srem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let entry = space.find(args[1])?;
-    let mut all = elements(&entry, Kind::Set)?;
-    let (removed, before): (HashSet<&[u8]>, _) = (args[2..].iter().copied().collect(), all.len());
-    all.retain(|member| !removed.contains(member));
-    let count = before - all.len();
-    if count > 0 {
-        store(space, args[1], &entry, Kind::Set, all)?;
-    }
-    reply.count(count);
+    reply.count(remove(space, args[1], &find(space, args[1])?, &args[2..])?);
     Ok(())
 }
 
 pub fn scard(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(elements(&space.read(args[1])?, Kind::Set)?.len());
+    reply.count(read(space, args[1])?.count()?);
     Ok(())
 }
 
@@ -49,19 +75,14 @@ pub fn smembers(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
 }
 
 pub fn sismember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let all = elements(&space.read(args[1])?, Kind::Set)?;
-    reply.integer(i64::from(all.contains(&args[2])));
+    reply.integer(i64::from(read(space, args[1])?.get(args[2])?.is_some()));
     Ok(())
 }
 
 pub fn smismember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let all = elements(&space.read(args[1])?, Kind::Set)?;
-    let places = Places::new(all.iter().copied(), args.len());
-    reply.array(args.len() - 2);
-    for member in &args[2..] {
-        let has = places.find(all.iter().copied(), member).is_some();
-        reply.integer(i64::from(has));
-    }
+    let found = read(space, args[1])?.get_all(&args[2..])?;
+    reply.array(found.len());
+    found.iter().for_each(|member| reply.integer(i64::from(member.is_some())));
     Ok(())
 }
 
@@ -71,15 +92,16 @@ pub fn srandmember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
         [count] => Some(integer(count)?),
         _ => return Err(SYNTAX.into()),
     };
-    let all = elements(&space.read(args[1])?, Kind::Set)?;
-    let Some(count) = count else {
-        let chosen = (!all.is_empty()).then(|| all[fastrand::usize(..all.len())]);
-        reply.bulk_or_null(chosen);
+    let set = read(space, args[1])?;
+    let total = set.count()?;
+    let Chosen(ranks) = draw(total, count.unwrap_or(1), false)?;
+    let chosen = set.of_ranks(&ranks, total)?;
+    if count.is_none() {
+        reply.bulk_or_null(chosen.first().map(|(member, _)| *member));
         return Ok(());
-    };
-    let Chosen(chosen) = draw(all.len(), count, false)?;
+    }
     reply.array(chosen.len());
-    chosen.into_iter().for_each(|at| reply.bulk(all[at]));
+    chosen.into_iter().for_each(|(member, _)| reply.bulk(member));
     Ok(())
 }
 
@@ -94,15 +116,12 @@ pub fn spop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
         ),
         _ => return Err(SYNTAX.into()),
     };
-    let entry = space.find(args[1])?;
-    let all = elements(&entry, Kind::Set)?;
-    let Chosen(chosen) = draw(all.len(), count.unwrap_or(1), false)?;
-    if !chosen.is_empty() {
-        let gone: HashSet<usize> = chosen.iter().copied().collect();
-        let left = all.iter().enumerate().filter(|(at, _)| !gone.contains(at));
-        store(space, args[1], &entry, Kind::Set, left.map(|(_, member)| *member))?;
-    }
-    let popped: Vec<&[u8]> = chosen.into_iter().map(|at| all[at]).collect();
+    let set = find(space, args[1])?;
+    let total = set.count()?;
+    let Chosen(ranks) = draw(total, count.unwrap_or(1), false)?;
+    let popped: Vec<&[u8]> =
+        set.of_ranks(&ranks, total)?.into_iter().map(|(member, _)| member).collect();
+    remove(space, args[1], &set, &popped)?;
     match (count, popped.first()) {
         (None, first) => reply.bulk_or_null(first.copied()),
         (Some(_), _) => show(reply, &popped)?,
@@ -111,19 +130,14 @@ pub fn spop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 }
 
 pub fn smove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let (from, to) = (space.find(args[1])?, space.find(args[2])?);
-    let source = elements(&from, Kind::Set)?;
+    let (from, target) = (find(space, args[1])?, space.find(args[2])?);
+    let has = from.get(args[3])?.is_some();
+    // A key that is not there moves nothing, whatever the other one holds.
     if from.exists() {
-        to.body_of(Kind::Set)?;
-    }
-    let has = source.contains(&args[3]);
-    if has && args[1] != args[2] {
-        let left = source.into_iter().filter(|member| *member != args[3]);
-        store(space, args[1], &from, Kind::Set, left)?;
-        let mut target = elements(&to, Kind::Set)?;
-        if !target.contains(&args[3]) {
-            target.push(args[3]);
-            store(space, args[2], &to, Kind::Set, target)?;
+        let to = Members::of(target, Kind::Set)?;
+        if has && args[1] != args[2] {
+            remove(space, args[1], &from, &args[3..])?;
+            add(space, args[2], &to, &args[3..])?;
         }
     }
     reply.integer(i64::from(has));

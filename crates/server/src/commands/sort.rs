@@ -1,6 +1,7 @@
 //! SORT.
 
 use super::collections::{elements, replace};
+use super::members::Members;
 use super::sorted_sets::scored;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
@@ -80,10 +81,7 @@ fn look_up<'t>(
     let entry = space.find(&key)?;
     match (field, entry.head().map(|head| head.kind())) {
         (None, Some(Kind::String)) => entry.string(),
-        (Some(field), Some(Kind::Hash)) => {
-            let all = elements(&entry, Kind::Hash)?;
-            Ok(all.chunks_exact(2).find(|pair| pair[0] == field).map(|pair| pair[1]))
-        }
+        (Some(field), Some(Kind::Hash)) => Members::of(entry, Kind::Hash)?.get(field),
         _ => Ok(None),
     }
 }

@@ -1,6 +1,7 @@
 //! Ranges of sorted sets: by rank, by score, by member.
 
-use super::sorted_sets::{Scored, replace, scored, show, store};
+use super::ranking::{Interval, Ranking, Scored, replace, score_bytes, sort};
+use super::sorted_sets::show;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::number;
@@ -61,38 +62,70 @@ impl<'a> ZRange<'a> {
         })
     }
 
-    /// The places of its members; ranks count from the end if `reversed`.
-    fn places(&self, all: &Scored<'_>, reversed: bool) -> std::ops::Range<usize> {
-        let (from, to) = match self {
+    /// The part of a set that it is; ranks count from the end if `reversed`.
+    fn interval(&self, all: &Ranking<'_>, reversed: bool) -> Result<Interval, Stop> {
+        Ok(match self {
             ZRange::Rank(from, to) => {
-                let length = all.len() as i64;
+                let length = all.count()? as i64;
                 let resolve = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
                 let from = resolve(*from).clamp(0, length);
-                let to = resolve(*to).saturating_add(1).clamp(0, length);
+                let to = resolve(*to).saturating_add(1).clamp(from, length);
                 match reversed {
-                    true => ((length - to) as usize, (length - from) as usize),
-                    false => (from as usize, to as usize),
+                    true => Interval::Ranks((length - to) as usize, (length - from) as usize),
+                    false => Interval::Ranks(from as usize, to as usize),
                 }
             }
-            ZRange::Score((low, low_open), (high, high_open)) => (
-                all.partition_point(|(s, _)| s < low || *low_open && s == low),
-                all.partition_point(|(s, _)| s < high || !high_open && s == high),
-            ),
-            ZRange::Lex(low, high) => {
-                // Those below the bound, or at it if `with`.
-                let below = |bound: &LexBound<'_>, is_upper: bool| match bound {
-                    LexBound::Lowest => 0,
-                    LexBound::Highest => all.len(),
-                    LexBound::At(text, is_open) => {
-                        let with = *is_open != is_upper;
-                        all.partition_point(|(_, m)| m < text || with && m == text)
-                    }
+            ZRange::Score(low, high) => {
+                // The bytes of the elements with this score begin there, or those behind them.
+                let bound = |score: f64, is_behind: bool| {
+                    let bytes = u64::from_be_bytes(score_bytes(score)) + u64::from(is_behind);
+                    bytes.to_be_bytes().to_vec()
                 };
-                (below(low, false), below(high, true))
+                Interval::Between(bound(low.0, low.1), Some(bound(high.0, !high.1)))
             }
-        };
-        from..to.max(from)
+            ZRange::Lex(low, high) => match all.lowest_and_highest()? {
+                Some((lowest, highest)) if lowest < highest => lex_places(low, high, all)?,
+                lowest => lex_interval(low, high, lowest.map_or(0.0, |(score, _)| score)),
+            },
+        })
     }
+}
+
+/// A range of members that all have this score.
+fn lex_interval(low: &LexBound<'_>, high: &LexBound<'_>, score: f64) -> Interval {
+    let score = score_bytes(score);
+    let bound = |bound: &LexBound<'_>, is_upper: bool| match bound {
+        LexBound::Lowest => Some(Vec::new()),
+        LexBound::Highest => None,
+        LexBound::At(text, is_open) => {
+            let behind: &[u8] = if *is_open != is_upper { &[0] } else { &[] };
+            Some([&score[..], text, behind].concat())
+        }
+    };
+    match bound(low, false) {
+        Some(low) => Interval::Between(low, bound(high, true)),
+        None => Interval::Ranks(0, 0),
+    }
+}
+
+/// A range of members whose scores differ, which commands leave undefined: the scores are ignored,
+/// as Redis does.
+fn lex_places(
+    low: &LexBound<'_>,
+    high: &LexBound<'_>,
+    all: &Ranking<'_>,
+) -> Result<Interval, Stop> {
+    let all = all.all()?;
+    // Those below the bound, or at it if `with`.
+    let below = |bound: &LexBound<'_>, is_upper: bool| match bound {
+        LexBound::Lowest => 0,
+        LexBound::Highest => all.len(),
+        LexBound::At(text, is_open) => {
+            let with = *is_open != is_upper;
+            all.partition_point(|(_, member)| member < text || with && member == text)
+        }
+    };
+    Ok(Interval::Ranks(below(low, false), below(high, true)))
 }
 
 /// What a ZRANGE asks for.
@@ -105,16 +138,11 @@ struct WantedMembers<'a> {
 }
 
 impl WantedMembers<'_> {
-    fn of<'t>(&self, all: Scored<'t>) -> Scored<'t> {
-        let places = self.range.places(&all, self.reversed);
-        let mut found = all[places].to_vec();
-        if self.reversed {
-            found.reverse();
-        }
-        let Some((skipped, most)) = self.limit else { return found };
-        let Ok(skipped) = usize::try_from(skipped) else { return Vec::new() };
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        found.into_iter().skip(skipped).take(most).collect()
+    fn of<'t>(&self, all: &Ranking<'t>) -> Result<Scored<'t>, Stop> {
+        let interval = self.range.interval(all, self.reversed)?;
+        let (skipped, most) = self.limit.unwrap_or((0, -1));
+        let Ok(skipped) = usize::try_from(skipped) else { return Ok(Vec::new()) };
+        all.take(&interval, self.reversed, skipped, usize::try_from(most).unwrap_or(usize::MAX))
     }
 }
 
@@ -165,7 +193,7 @@ fn range(
     fixed: Option<(By, bool)>,
 ) -> Done {
     let wanted = wanted(&args[2..], fixed, false)?;
-    let found = wanted.of(scored(&space.read(args[1])?)?);
+    let found = wanted.of(&Ranking::of(space.read(args[1])?)?)?;
     show(reply, &found, wanted.with_scores);
     Ok(())
 }
@@ -196,15 +224,16 @@ pub fn zrevrangebylex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_
 
 pub fn zrangestore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let wanted = wanted(&args[3..], None, true)?;
-    let mut found = wanted.of(scored(&space.read(args[2])?)?);
-    super::sorted_sets::sort(&mut found);
+    let mut found = wanted.of(&Ranking::of(space.read(args[2])?)?)?;
+    sort(&mut found);
     reply.count(found.len());
     replace(space, args[1], &found)
 }
 
 fn count(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, by: By) -> Done {
     let range = ZRange::read(by, args[2], args[3])?;
-    reply.count(range.places(&scored(&space.read(args[1])?)?, false).len());
+    let all = Ranking::of(space.read(args[1])?)?;
+    reply.count(all.count_in(&range.interval(&all, false)?)?);
     Ok(())
 }
 
@@ -218,14 +247,10 @@ pub fn zlexcount(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
 
 fn remove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, by: By) -> Done {
     let range = ZRange::read(by, args[2], args[3])?;
-    let entry = space.find(args[1])?;
-    let mut all = scored(&entry)?;
-    let places = range.places(&all, false);
-    let removed = all.drain(places).count();
-    if removed > 0 {
-        store(space, args[1], &entry, &all)?;
-    }
-    reply.count(removed);
+    let all = Ranking::of(space.find(args[1])?)?;
+    let removed = all.take(&range.interval(&all, false)?, false, 0, usize::MAX)?;
+    let names: Vec<&[u8]> = removed.iter().map(|(_, name)| *name).collect();
+    reply.count(all.remove(space, args[1], &names)?);
     Ok(())
 }
 

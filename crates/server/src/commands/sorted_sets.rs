@@ -1,67 +1,16 @@
-//! Sorted sets in their packed form: each element is a score, in eight bytes that sort as it does,
-//! and a member; they lie in this order. A change writes the whole set.
+//! Sorted sets.
 
-use super::collections::{self, Chosen, Named, Places, draw, elements, numbered_keys};
+use super::collections::{Chosen, draw, numbered_keys};
+use super::ranking::{Interval, Ranking, ScoreEdit};
 use super::{Done, SYNTAX, integer, is};
-use crate::data::head::Kind;
-use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::number;
 use crate::resp::reply::Reply;
-use hyades::Abort;
 use std::collections::HashMap;
 
+pub use super::ranking::{Scored, replace, scored, sort};
+
 pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
-
-/// Members with their scores, in the order of scores, then of members.
-pub type Scored<'a> = Vec<(f64, &'a [u8])>;
-
-/// Bytes that sort as the score does. No score is NaN, and -0 is 0.
-fn score_bytes(score: f64) -> [u8; 8] {
-    let bits = (score + 0.0).to_bits();
-    let sign = 1 << 63;
-    (if bits & sign == 0 { bits | sign } else { !bits }).to_be_bytes()
-}
-
-fn score_of(bytes: [u8; 8]) -> f64 {
-    let (bits, sign) = (u64::from_be_bytes(bytes), 1 << 63);
-    f64::from_bits(if bits & sign == 0 { !bits } else { bits & !sign })
-}
-
-/// Reads packed elements.
-pub fn decode<'a>(all: &[&'a [u8]]) -> Result<Scored<'a>, Abort> {
-    let one = |element: &&'a [u8]| {
-        let (score, member) = element.split_first_chunk::<8>()?;
-        Some((score_of(*score), member))
-    };
-    // An element without a score is a torn view.
-    all.iter().map(|element| one(element).ok_or(Abort::Conflict)).collect()
-}
-
-/// The members of a sorted set; none if the key does not exist.
-pub fn scored<'t>(entry: &Entry<'t>) -> Result<Scored<'t>, Stop> {
-    Ok(decode(&elements(entry, Kind::SortedSet)?)?)
-}
-
-fn encode(all: &[(f64, &[u8])]) -> Vec<Vec<u8>> {
-    all.iter().map(|(score, member)| [&score_bytes(*score)[..], member].concat()).collect()
-}
-
-/// Stores a sorted set that has changed.
-pub fn store(space: &Keyspace<'_>, key: &[u8], entry: &Entry<'_>, all: &[(f64, &[u8])]) -> Done {
-    let all = encode(all);
-    collections::store(space, key, entry, Kind::SortedSet, all.iter().map(Vec::as_slice))
-}
-
-/// Stores a sorted set in the place of whatever is there.
-pub fn replace(space: &Keyspace<'_>, key: &[u8], all: &[(f64, &[u8])]) -> Done {
-    let all = encode(all);
-    collections::replace(space, key, Kind::SortedSet, all.iter().map(Vec::as_slice))
-}
-
-/// Brings members into their order.
-pub fn sort(all: &mut Scored<'_>) {
-    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
-}
 
 /// Reads a score: a number that is not too large or too small, or an infinity.
 pub fn score(text: &[u8]) -> Option<f64> {
@@ -121,48 +70,31 @@ fn add(
     }
     let scores = pairs.chunks_exact(2).map(|pair| score_argument(pair[0]));
     let scores = scores.collect::<Result<Vec<_>, _>>()?;
-    let entry = space.find(key)?;
-    let mut all = scored(&entry)?;
     let (mut added, mut changed, mut last) = (0, 0, None);
-    let mut places = Places::new(all.iter().map(|(_, member)| *member), pairs.len());
-    for (given, pair) in scores.into_iter().zip(pairs.chunks_exact(2)) {
-        let member = pair[1];
-        let place = places.find(all.iter().map(|(_, member)| *member), member);
-        let old = place.map(|at| all[at].0);
+    let members: Vec<&[u8]> = pairs.chunks_exact(2).map(|pair| pair[1]).collect();
+    Ranking::of(space.find(key)?)?.edit(space, key, &members, &mut |at, old| {
         if old.is_some() && of.only_new || old.is_none() && of.only_known {
-            continue;
+            return Ok(ScoreEdit::Keep);
         }
         let new = match old {
-            Some(old) if of.increment => old + given,
-            _ => given,
+            Some(old) if of.increment => old + scores[at],
+            _ => scores[at],
         };
         if new.is_nan() {
             return Err("ERR resulting score is not a number (NaN)".into());
         }
         let is_refused = |old: f64| of.greater && new <= old || of.less && new >= old;
         if old.is_some_and(is_refused) {
-            continue;
+            return Ok(ScoreEdit::Keep);
         }
         last = Some(new);
         if old == Some(new) {
-            continue;
+            return Ok(ScoreEdit::Keep);
         }
-        match place {
-            Some(at) => {
-                all[at].0 = new + 0.0;
-                changed += 1;
-            }
-            None => {
-                places.add(member, all.len());
-                all.push((new + 0.0, member));
-                added += 1;
-            }
-        }
-    }
-    if added + changed > 0 {
-        sort(&mut all);
-        store(space, key, &entry, &all)?;
-    }
+        added += usize::from(old.is_none());
+        changed += usize::from(old.is_some());
+        Ok(ScoreEdit::Set(new + 0.0))
+    })?;
     match (of.increment, last) {
         (true, Some(score)) => reply.double(score),
         (true, None) => reply.null(),
@@ -182,45 +114,34 @@ pub fn zincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 }
 
 pub fn zrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let entry = space.find(args[1])?;
-    let mut all = scored(&entry)?;
-    let (named, before) = (Named::new(&args[2..]), all.len());
-    all.retain(|(_, member)| !named.has(member));
-    let removed = before - all.len();
-    if removed > 0 {
-        store(space, args[1], &entry, &all)?;
-    }
-    reply.count(removed);
+    let all = Ranking::of(space.find(args[1])?)?;
+    reply.count(all.remove(space, args[1], &args[2..])?);
     Ok(())
 }
 
 pub fn zcard(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(elements(&space.read(args[1])?, Kind::SortedSet)?.len());
+    reply.count(Ranking::of(space.read(args[1])?)?.count()?);
     Ok(())
 }
 
 /// Replies the score of each member that is named.
-fn show_scores(reply: &mut Reply<'_>, all: &Scored<'_>, named: &[&[u8]]) {
-    let members = || all.iter().map(|(_, member)| *member);
-    let places = Places::new(members(), named.len());
-    for member in named {
-        match places.find(members(), member) {
-            Some(at) => reply.double(all[at].0),
+fn show_scores(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    for score in Ranking::of(space.read(args[1])?)?.scores(&args[2..])? {
+        match score {
+            Some(score) => reply.double(score),
             None => reply.null(),
         }
     }
+    Ok(())
 }
 
 pub fn zscore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    show_scores(reply, &scored(&space.read(args[1])?)?, &args[2..]);
-    Ok(())
+    show_scores(space, args, reply)
 }
 
 pub fn zmscore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let all = scored(&space.read(args[1])?)?;
     reply.array(args.len() - 2);
-    show_scores(reply, &all, &args[2..]);
-    Ok(())
+    show_scores(space, args, reply)
 }
 
 fn rank(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reversed: bool) -> Done {
@@ -229,9 +150,8 @@ fn rank(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reversed: b
         [option] if is(option, "WITHSCORE") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let all = scored(&space.read(args[1])?)?;
-    let found = all.iter().position(|(_, member)| *member == args[2]);
-    let Some(at) = found else {
+    let all = Ranking::of(space.read(args[1])?)?;
+    let Some((at, score)) = all.rank(args[2])? else {
         match with_score {
             true => reply.null_array(),
             false => reply.null(),
@@ -241,9 +161,13 @@ fn rank(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reversed: b
     if with_score {
         reply.array(2);
     }
-    reply.count(if reversed { all.len() - 1 - at } else { at });
+    reply.count(match reversed {
+        // Fewer than there are ranks: a torn view.
+        true => all.count()?.checked_sub(at + 1).ok_or(hyades::Abort::Conflict)?,
+        false => at,
+    });
     if with_score {
-        reply.double(all[at].0);
+        reply.double(score);
     }
     Ok(())
 }
@@ -272,12 +196,17 @@ pub fn show(reply: &mut Reply<'_>, members: &[(f64, &[u8])], with_scores: bool) 
 }
 
 /// Takes the lowest or the highest members off.
-fn take<'a>(all: &mut Scored<'a>, count: usize, highest: bool) -> Scored<'a> {
-    let count = count.min(all.len());
-    match highest {
-        false => all.drain(..count).collect(),
-        true => all.drain(all.len() - count..).rev().collect(),
-    }
+pub fn take<'t>(
+    space: &Keyspace<'t>,
+    key: &[u8],
+    count: usize,
+    highest: bool,
+) -> Result<Scored<'t>, Stop> {
+    let all = Ranking::of(space.find(key)?)?;
+    let taken = all.take(&Interval::Between(Vec::new(), None), highest, 0, count)?;
+    let names: Vec<&[u8]> = taken.iter().map(|(_, name)| *name).collect();
+    all.remove(space, key, &names)?;
+    Ok(taken)
 }
 
 fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, highest: bool) -> Done {
@@ -289,12 +218,7 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, highest: boo
         }
         _ => return Err(SYNTAX.into()),
     };
-    let entry = space.find(args[1])?;
-    let mut all = scored(&entry)?;
-    let popped = take(&mut all, count.unwrap_or(1), highest);
-    if !popped.is_empty() {
-        store(space, args[1], &entry, &all)?;
-    }
+    let popped = take(space, args[1], count.unwrap_or(1), highest)?;
     match (count, popped.first()) {
         (None, Some((score, member))) => {
             reply.array(2);
@@ -340,13 +264,10 @@ pub fn zmpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     };
     let count = count_option(&options[1..])?;
     for key in keys {
-        let entry = space.find(key)?;
-        let mut all = scored(&entry)?;
-        if all.is_empty() {
+        let popped = take(space, key, count, highest)?;
+        if popped.is_empty() {
             continue;
         }
-        let popped = take(&mut all, count, highest);
-        store(space, key, &entry, &all)?;
         reply.array(2);
         reply.bulk(key);
         reply.array(popped.len());
@@ -368,14 +289,14 @@ pub fn zrandmember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
         [_, option] if is(option, "WITHSCORES") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let all = scored(&space.read(args[1])?)?;
-    let Some(count) = count else {
-        let one = (!all.is_empty()).then(|| all[fastrand::usize(..all.len())].1);
-        reply.bulk_or_null(one);
+    let all = Ranking::of(space.read(args[1])?)?;
+    let total = all.count()?;
+    let Chosen(ranks) = draw(total, count.unwrap_or(1), with_scores)?;
+    let chosen = all.of_ranks(&ranks, total)?;
+    if count.is_none() {
+        reply.bulk_or_null(chosen.first().map(|(_, member)| *member));
         return Ok(());
-    };
-    let Chosen(chosen) = draw(all.len(), count, with_scores)?;
-    let chosen: Scored<'_> = chosen.into_iter().map(|at| all[at]).collect();
+    }
     show(reply, &chosen, with_scores);
     Ok(())
 }
@@ -388,13 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_scores_sort_as_they_do() {
-        let all = [f64::NEG_INFINITY, -1e300, -1.5, -1e-300, 0.0, 1e-300, 2.0, f64::INFINITY];
-        for pair in all.windows(2) {
-            assert!(score_bytes(pair[0]) < score_bytes(pair[1]), "{pair:?}");
-        }
-        all.iter().for_each(|score| assert_eq!(score_of(score_bytes(*score)), *score));
-        assert_eq!(score_bytes(-0.0), score_bytes(0.0));
+    fn scores_as_redis_reads_them() {
         assert_eq!((score(b"1e400"), score(b"1e-400"), score(b"0x10")), (None, None, Some(16.0)));
         assert_eq!(score(b"-inf"), Some(f64::NEG_INFINITY));
         assert_eq!((score(b"nan"), score(b""), score(b" 1")), (None, None, None));

@@ -201,21 +201,21 @@ pub fn strlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// The part of a string or a list from `from` to `to`, which count from the end if negative.
-pub fn part<T>(value: &[T], from: i64, to: i64) -> &[T] {
-    let length = value.len() as i64;
+/// The places of a value of this length from `from` to `to`, which count from the end if negative.
+pub fn places(length: usize, from: i64, to: i64) -> std::ops::Range<usize> {
+    let length = length as i64;
     if from < 0 && to < 0 && from > to {
-        return &[];
+        return 0..0;
     }
     let resolve = |at: i64| if at < 0 { (length + at).max(0) } else { at };
     let (from, to) = (resolve(from), resolve(to).min(length - 1));
-    if from > to || length == 0 { &[] } else { &value[from as usize..=to as usize] }
+    if from > to || length == 0 { 0..0 } else { from as usize..to as usize + 1 }
 }
 
 pub fn getrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
     let value = space.read(args[1])?.string()?.unwrap_or_default();
-    reply.bulk(part(value, from, to));
+    reply.bulk(&value[places(value.len(), from, to)]);
     Ok(())
 }
 

@@ -4,8 +4,8 @@ mod rows;
 
 use super::{DataCommand, LocalCommand};
 use rows::{
-    bitmap_rows, connection_rows, generic_rows, hash_rows, list_rows, server_rows, set_rows,
-    sort_rows, sorted_set_rows, string_rows, transaction_rows,
+    bitmap_rows, connection_rows, generic_rows, hash_rows, list_rows, pubsub_rows, server_rows,
+    set_rows, sort_rows, sorted_set_rows, string_rows, transaction_rows,
 };
 use std::sync::OnceLock;
 
@@ -30,8 +30,10 @@ pub const READ: u32 = 2;
 pub const FAST: u32 = 4;
 /// It is for operators.
 pub const ADMIN: u32 = 8;
-/// It is a transaction of its own, outside of EXEC.
+/// It is a transaction of its own, outside of EXEC, and no other thread runs it.
 pub const ALONE: u32 = 16;
+/// It may wait for an element; outside of EXEC it is a transaction of its own.
+pub const BLOCKS: u32 = 32;
 
 /// A command.
 pub struct Command {
@@ -88,6 +90,7 @@ pub fn all() -> &'static [Command] {
             ("generic", generic_rows()),
             ("generic", sort_rows()),
             ("connection", connection_rows()),
+            ("pubsub", pubsub_rows()),
             ("transactions", transaction_rows()),
             ("server", server_rows()),
         ];

@@ -14,11 +14,6 @@ const MISSING: &[(&str, &str)] = &[
     ),
     ("HyperLogLog is not built yet", "pfadd pfcount pfdebug pfmerge pfselftest"),
     (
-        "publish and subscribe are not built yet",
-        "psubscribe publish pubsub punsubscribe spublish \
-      ssubscribe subscribe sunsubscribe unsubscribe",
-    ),
-    (
         "scripts are not built yet: send several commands at once, they are one transaction",
         "eval \
       evalsha evalsha_ro eval_ro fcall fcall_ro script",

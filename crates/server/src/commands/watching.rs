@@ -5,12 +5,18 @@ use super::Done;
 use crate::data::keyspace::Keyspace;
 use crate::resp::reply::Reply;
 
-/// Most keys of one WATCH: it runs on an event loop.
+/// Most keys of one WATCH, which runs on an event loop and may write the rows of them.
 const MOST_KEYS: usize = 4_096;
+
+/// Most bytes of their names.
+const MOST_BYTES: usize = 2 << 20;
 
 pub fn watch(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     if args.len() > MOST_KEYS + 1 {
         return Err(format!("ERR WATCH names more than {MOST_KEYS} keys").into());
+    }
+    if args[1..].iter().map(|key| key.len()).sum::<usize>() > MOST_BYTES {
+        return Err("ERR the keys that WATCH names have more than 2 MiB".into());
     }
     for key in &args[1..] {
         space.watch(key)?;

@@ -7,6 +7,7 @@ mod table;
 pub use parse::{ConfigError, memory};
 pub(crate) use table::MOST_DATABASES;
 
+use crate::data::collections::PackedLimits;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, RwLock};
@@ -33,6 +34,7 @@ pub struct Settings {
     /// Those that every run of commands needs, as numbers.
     databases: AtomicU64,
     longest_argument: AtomicU64,
+    packed: [AtomicU64; 4],
 }
 
 impl Default for Settings {
@@ -45,6 +47,7 @@ impl Default for Settings {
             changing: Mutex::default(),
             databases: AtomicU64::new(0),
             longest_argument: AtomicU64::new(0),
+            packed: Default::default(),
         };
         settings.refresh();
         settings
@@ -100,6 +103,19 @@ impl Settings {
     fn refresh(&self) {
         self.databases.store(self.number("databases"), Relaxed);
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
+        let names = [
+            "hash-max-listpack-entries",
+            "set-max-intset-entries",
+            "zset-max-listpack-entries",
+            "list-max-listpack-size",
+        ];
+        for (packed, name) in self.packed.iter().zip(names) {
+            // A negative number is less than any collection has, as 0 is; that of lists names a
+            // size in bytes.
+            let is_size = name.starts_with("list");
+            let given = self.text(name).parse::<u64>().ok().filter(|most| *most > 0 || !is_size);
+            packed.store(given.unwrap_or(if is_size { u64::MAX } else { 0 }), Relaxed);
+        }
     }
 
     /// Changes several settings of a running server: all of them, or none.
@@ -187,6 +203,13 @@ impl Settings {
 
     pub(crate) fn longest_argument(&self) -> usize {
         self.longest_argument.load(Relaxed) as usize
+    }
+
+    /// How many elements are packed at most.
+    pub(crate) fn packed(&self) -> PackedLimits {
+        let [hash, set, sorted_set, list] =
+            self.packed.each_ref().map(|packed| packed.load(Relaxed) as usize);
+        PackedLimits { hash, set, sorted_set, list }
     }
 
     pub(crate) fn debug_is_enabled(&self) -> bool {

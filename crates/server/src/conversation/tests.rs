@@ -1,10 +1,16 @@
 //! Transcripts of conversations, without sockets and threads.
 
+mod blocking;
 mod collections;
+mod large;
 mod limits;
+mod multi;
+mod publishing;
 mod watching;
+mod watching_large;
 
 use super::*;
+use crate::clients::Calls;
 use crate::config::Settings;
 use crate::data::Tables;
 use crate::shared::Opened;
@@ -18,7 +24,7 @@ struct House {
     shared: Arc<Shared>,
     session: Session,
     queue: CommitQueue<(usize, u64)>,
-    _dir: TempDir,
+    _dir: Option<TempDir>,
 }
 
 impl House {
@@ -33,13 +39,20 @@ impl House {
         let database = builder.open(dir.path()).unwrap();
         let (session, queue) = (database.session().unwrap(), database.commit_queue());
         assert!(shared.opened.set(Opened { database, tables }).is_ok());
-        House { shared, session, queue, _dir: dir }
+        House { shared, session, queue, _dir: Some(dir) }
+    }
+
+    /// The same server for another thread.
+    fn beside(&self) -> House {
+        let database = &self.shared.opened.get().unwrap().database;
+        let (session, queue) = (database.session().unwrap(), database.commit_queue());
+        House { shared: self.shared.clone(), session, queue, _dir: None }
     }
 
     fn client(&self) -> Conversation {
         let id = self.shared.clients.next_id();
         let addresses = ("127.0.0.1:1".to_string(), "127.0.0.1:2".to_string());
-        let entry = ClientEntry::new(id, addresses, 0, Waker::noop().clone());
+        let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
         let entry = Arc::new(entry);
         self.shared.clients.add(entry.clone());
         Conversation::new(entry)
@@ -57,7 +70,7 @@ impl House {
             }
             if let Some(job) = conversation.take_job() {
                 let reply = job.run(&self.shared, conversation.is_resp3());
-                if let Some((ticket, mark)) = conversation.job_done(reply) {
+                if let Some((ticket, mark)) = conversation.job_done(&self.shared, reply) {
                     self.queue.push(ticket, (number, mark));
                 }
             } else if next == Next::Wait {

@@ -1,7 +1,7 @@
 //! The head of a value: its type, its form, and when it expires, in one word.
 
 /// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// Bytes.
@@ -40,10 +40,14 @@ pub enum Form {
     Plain = 0,
     /// A string that was changed in place.
     Raw = 1,
+    /// A collection that lies in blocks.
+    Blocks = 2,
 }
 
-/// Bits 0 to 3: kind; 4 to 7: form; 8 to 15: unused, 0; 16 to 63: when it expires, in milliseconds
-/// since 1970, 0 if never.
+const FORMS: [Form; 3] = [Form::Plain, Form::Raw, Form::Blocks];
+
+/// Bits 0 to 3: kind; 4 to 7: form; 8: watched; 9 to 15: unused, 0; 16 to 63: when it expires, in
+/// milliseconds since 1970, 0 if never.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -58,8 +62,9 @@ impl Head {
 
     /// Reads a head. `None` if it is none: of a view that is torn, or of a later version.
     pub fn from_word(word: u64) -> Option<Head> {
-        let is_known = word & 0xf < KINDS.len() as u64 && word >> 4 & 0xfff <= Form::Raw as u64;
-        is_known.then_some(Head(word))
+        let (kind, form) = (word & 0xf, word >> 4 & 0xf);
+        let is_known = kind < KINDS.len() as u64 && form < FORMS.len() as u64;
+        (is_known && word >> 9 & 0x7f == 0).then_some(Head(word))
     }
 
     /// The head as stored.
@@ -74,7 +79,23 @@ impl Head {
 
     /// The form.
     pub fn form(self) -> Form {
-        if self.0 >> 4 & 0xf == 0 { Form::Plain } else { Form::Raw }
+        FORMS[(self.0 >> 4 & 0xf) as usize]
+    }
+
+    /// Whether a change of a block of the value writes its key's row as well, so that the row's
+    /// version tells of the change.
+    pub fn is_watched(self) -> bool {
+        self.0 >> 8 & 1 == 1
+    }
+
+    /// The same, watched.
+    pub fn watched(self) -> Head {
+        Head(self.0 | 1 << 8)
+    }
+
+    /// The same, not watched.
+    pub fn unwatched(self) -> Head {
+        Head(self.0 & !(1 << 8))
     }
 
     /// When it expires, in milliseconds since 1970.
@@ -112,12 +133,17 @@ mod tests {
     #[test]
     fn the_parts_of_a_head_are_independent() {
         for kind in KINDS {
-            for form in [Form::Plain, Form::Raw] {
+            for form in FORMS {
                 for at in [None, Some(1), Some(1_700_000_000_000), Some(LATEST)] {
                     let other = Head::new(kind, Form::Plain).with_expiry(Some(77));
                     let head = other.with_form(form).with_expiry(at);
                     assert_eq!((head.kind(), head.form(), head.expires()), (kind, form, at));
                     assert_eq!(Head::from_word(head.word()), Some(head));
+                    assert!(!head.is_watched() && head.watched().is_watched());
+                    let watched = head.watched().with_expiry(None).with_form(Form::Raw);
+                    assert!(watched.is_watched() && watched.kind() == kind);
+                    assert_eq!(head.watched().unwatched(), head);
+                    assert_eq!(Head::from_word(watched.word()), Some(watched));
                 }
             }
         }
@@ -127,6 +153,8 @@ mod tests {
             head.with_expiry(Some(5)).is_expired(5) && !head.with_expiry(Some(5)).is_expired(4)
         );
         assert!(!head.is_expired(i64::MAX));
-        assert_eq!(Head::from_word(9), None);
+        for unknown in [9, 3 << 4, 1 << 9, 1 << 15] {
+            assert_eq!(Head::from_word(unknown), None);
+        }
     }
 }

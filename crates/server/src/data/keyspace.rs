@@ -1,7 +1,15 @@
 //! The keys of a database, as a transaction sees them at a moment: a key that has expired is
 //! absent, and is overwritten or removed by whichever command writes there next.
 
+mod waiting;
+mod watched;
+
+pub use waiting::{Fills, Wait};
+pub use watched::WatchedKey;
+
 use super::Tables;
+use super::blocks::BlockTable;
+use super::collections::{self, PackedLimits};
 use super::counts::{CountChange, KeyCounts};
 use super::databases;
 use super::head::{Form, Head, Kind};
@@ -24,7 +32,7 @@ const ACCESS_BYTES: usize = 24;
 
 /// A change in a transaction is copied as often: by itself, merged with those before it, and the
 /// row that results.
-const COPIES_OF_A_CHANGE: usize = 3;
+pub const COPIES_OF_A_CHANGE: usize = 3;
 
 /// Most bytes that a transaction copies on an event loop: with more it goes to another thread.
 pub const MOST_COPIED_ON_LOOP: usize = 1 << 20;
@@ -77,6 +85,8 @@ pub struct Effects {
     pub expiry: Option<i64>,
     /// A database was flushed: there are keys to remove.
     pub flushed: bool,
+    /// A collection that lay in blocks is no value any more: there are blocks to remove.
+    pub discarded: bool,
     /// Keys found and missed by reading commands.
     pub hits: u64,
     /// See [`Effects::hits`].
@@ -91,19 +101,14 @@ pub struct Effects {
     pub changes: u64,
     /// What WATCH has seen.
     pub watched: Vec<WatchedKey>,
+    /// WATCH has marked the heads of large collections, and has seen nothing yet.
+    pub marked: bool,
     /// UNWATCH was run.
     pub unwatched: bool,
-}
-
-/// A key that WATCH names, as it was then.
-#[derive(Clone, Debug)]
-pub struct WatchedKey {
-    /// The number of the database.
-    pub database: u32,
-    /// The key.
-    pub key: Vec<u8>,
-    /// See [`Keyspace::write_of`].
-    pub seen: Option<(u64, u64)>,
+    /// What clients may wait for.
+    pub fills: Fills,
+    /// The last command waits.
+    pub wait: Option<Wait>,
 }
 
 impl Effects {
@@ -129,8 +134,10 @@ impl Effects {
 }
 
 /// What was found under a key. Writers show it to [`Keyspace::put`] and [`Keyspace::remove`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Entry<'t> {
+    /// Where its elements are, if they lie in blocks.
+    blocks: BlockTable<'t>,
     /// The head of the row, if there is one, expired or not.
     stored: Option<Head>,
     /// Head and body, unless it is expired. The body is empty if only the head was read.
@@ -151,6 +158,21 @@ impl<'t> Entry<'t> {
     /// Head and body, if the key exists.
     pub fn value(&self) -> Option<(Head, &'t [u8])> {
         self.live
+    }
+
+    /// Where its elements are, if they lie in blocks.
+    pub fn blocks(&self) -> BlockTable<'t> {
+        self.blocks
+    }
+
+    /// Whether the key holds a collection that lies in blocks.
+    pub fn lies_in_blocks(&self) -> bool {
+        self.head().is_some_and(|head| head.form() == Form::Blocks)
+    }
+
+    /// Whether there is a row, expired or not, of a collection that lies in blocks.
+    fn stores_blocks(&self) -> bool {
+        self.stored.is_some_and(|head| head.form() == Form::Blocks)
     }
 
     /// The body of a value that has to be of this type; `None` if the key does not exist.
@@ -178,14 +200,43 @@ pub struct Context<'t> {
     pub databases: u32,
     /// Longest string that a client may build, in bytes.
     pub longest: usize,
+    /// What is packed in the rows of keys.
+    pub packed: PackedLimits,
     /// Numbers of keys.
     pub counts: &'t KeyCounts,
     /// Gathers what is applied after the commit.
     pub effects: &'t RefCell<Effects>,
+    /// Clients wait: the keys that they may wait for are noted.
+    pub names_filled: bool,
     /// The transaction is that of MULTI and EXEC.
     pub is_exec: bool,
     /// The transaction may take its time: it holds up no event loop.
     pub is_patient: bool,
+}
+
+impl Context<'_> {
+    /// An error if the transaction has copied more than it may. Each command looks its keys up
+    /// before it writes, so it is enough to check there.
+    pub fn check_copied(&self) -> Result<(), Abort> {
+        match self.effects.borrow().copied {
+            copied if copied > MOST_COPIED => Err(TOO_MUCH),
+            copied if copied > MOST_COPIED_ON_LOOP && !self.is_patient => Err(TOO_MUCH_FOR_LOOP),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts an access that reads.
+    pub fn count_read_bytes(&self, key: usize, body: usize) {
+        self.effects.borrow_mut().copied += key + ACCESS_BYTES + body;
+    }
+
+    /// Counts an access that writes.
+    pub fn count_written_bytes(&self, key: usize, body: usize, copies: usize) {
+        let bytes = key + ACCESS_BYTES + body;
+        let mut effects = self.effects.borrow_mut();
+        effects.written += bytes;
+        effects.copied += copies * bytes;
+    }
 }
 
 /// The keys of one database, for one command.
@@ -206,6 +257,16 @@ impl<'t> Keyspace<'t> {
     /// The same transaction's view of another database.
     pub fn of_database(&self, database: u32) -> Result<Keyspace<'t>, Abort> {
         Keyspace::open(self.tx, self.context, database)
+    }
+
+    /// The blocks that the transaction reaches.
+    pub fn blocks(&self) -> BlockTable<'t> {
+        BlockTable::new(self.tx, self.context)
+    }
+
+    fn entry(&self, stored: Option<Head>, body: &'t [u8]) -> Entry<'t> {
+        let live = stored.filter(|head| !head.is_expired(self.context.now_ms));
+        Entry { blocks: self.blocks(), stored, live: live.map(|head| (head, body)) }
     }
 
     /// What it was given.
@@ -245,18 +306,6 @@ impl<'t> Keyspace<'t> {
         Head::from_word(word).ok_or(Abort::Conflict)
     }
 
-    /// An error if the transaction has copied more than it may. Each command looks its keys up
-    /// before it writes, so it is enough to check there.
-    fn check_copied(&self) -> Result<(), Abort> {
-        match self.context.effects.borrow().copied {
-            copied if copied > MOST_COPIED => Err(TOO_MUCH),
-            copied if copied > MOST_COPIED_ON_LOOP && !self.context.is_patient => {
-                Err(TOO_MUCH_FOR_LOOP)
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Counts steps that a command takes beside its accesses, as if each copied a few bytes: what
     /// arguments multiply is bounded as well.
     ///
@@ -264,18 +313,7 @@ impl<'t> Keyspace<'t> {
     /// As [`Keyspace::find`].
     pub fn charge(&self, steps: usize) -> Result<(), Abort> {
         self.context.effects.borrow_mut().copied += steps * ACCESS_BYTES;
-        self.check_copied()
-    }
-
-    fn count_read_bytes(&self, key: &[u8], body: usize) {
-        self.context.effects.borrow_mut().copied += key.len() + ACCESS_BYTES + body;
-    }
-
-    fn count_written_bytes(&self, key: &[u8], body: usize, copies: usize) {
-        let bytes = key.len() + ACCESS_BYTES + body;
-        let mut effects = self.context.effects.borrow_mut();
-        effects.written += bytes;
-        effects.copied += copies * bytes;
+        self.context.check_copied()
     }
 
     /// Looks a key up.
@@ -283,13 +321,11 @@ impl<'t> Keyspace<'t> {
     /// # Errors
     /// A conflict, or the transaction has copied too much.
     pub fn find(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
-        self.check_copied()?;
+        self.context.check_copied()?;
         let row = self.tx.get(self.context.tables.keys, (self.generation.get(), key))?;
-        self.count_read_bytes(key, row.map_or(0, |row| row.get(BODY).len()));
-        let Some(row) = row else { return Ok(Entry { stored: None, live: None }) };
-        let head = self.head_of(row.get(HEAD))?;
-        let is_live = !head.is_expired(self.context.now_ms);
-        Ok(Entry { stored: Some(head), live: is_live.then(|| (head, row.get(BODY))) })
+        self.context.count_read_bytes(key.len(), row.map_or(0, |row| row.get(BODY).len()));
+        let Some(row) = row else { return Ok(self.entry(None, &[])) };
+        Ok(self.entry(Some(self.head_of(row.get(HEAD))?), row.get(BODY)))
     }
 
     /// Looks a key up without its body.
@@ -297,54 +333,12 @@ impl<'t> Keyspace<'t> {
     /// # Errors
     /// As [`Keyspace::find`].
     pub fn find_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
-        self.check_copied()?;
-        self.count_read_bytes(key, 0);
+        self.context.check_copied()?;
+        self.context.count_read_bytes(key.len(), 0);
         let key = (self.generation.get(), key);
         let row = self.tx.get_columns(self.context.tables.keys, key, HEAD.only())?;
-        let Some(row) = row else { return Ok(Entry { stored: None, live: None }) };
-        let head = self.head_of(row.get(HEAD))?;
-        let is_live = !head.is_expired(self.context.now_ms);
-        Ok(Entry { stored: Some(head), live: is_live.then_some((head, &[][..])) })
-    }
-
-    /// The last write of a key that exists: its generation, and the version of its row. Two calls
-    /// return the same iff the key was not written in between, flushed, swapped away, or expired.
-    /// One that does not exist, or has expired, has no last write.
-    ///
-    /// # Errors
-    /// As [`Keyspace::find`].
-    pub fn write_of(&self, key: &[u8]) -> Result<Option<(u64, u64)>, Abort> {
-        if !self.find_head(key)?.exists() {
-            return Ok(None);
-        }
-        let generation = self.generation.get();
-        let version = self.tx.version(self.context.tables.keys, (generation, key))?;
-        Ok(version.map(|version| (generation, version)))
-    }
-
-    /// Keeps what WATCH sees of a key.
-    ///
-    /// # Errors
-    /// As [`Keyspace::find`].
-    pub fn watch(&self, key: &[u8]) -> Result<(), Abort> {
-        let seen = self.write_of(key)?;
-        let watched = WatchedKey { database: self.database, key: key.to_vec(), seen };
-        self.context.effects.borrow_mut().watched.push(watched);
-        Ok(())
-    }
-
-    /// Has the client watch nothing any more.
-    pub fn unwatch(&self) {
-        self.context.effects.borrow_mut().unwatched = true;
-    }
-
-    /// Whether a key is as WATCH has seen it.
-    ///
-    /// # Errors
-    /// As [`Keyspace::find`].
-    pub fn is_as_watched(&self, watched: &WatchedKey) -> Result<bool, Abort> {
-        let space = self.of_database(watched.database)?;
-        Ok(space.write_of(&watched.key)? == watched.seen)
+        let head = row.map_or(Ok(None), |row| self.head_of(row.get(HEAD)).map(Some))?;
+        Ok(self.entry(head, &[]))
     }
 
     /// Looks a key up for a command that reads, and counts whether it exists.
@@ -397,8 +391,10 @@ impl<'t> Keyspace<'t> {
             return Ok(());
         }
         check_lengths(key, body)?;
+        self.free(key, entry)?;
         self.count(entry, Some(head));
-        self.count_written_bytes(key, body.len(), 1);
+        self.note_filled(key, entry, head);
+        self.context.count_written_bytes(key.len(), body.len(), 1);
         let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
         Ok(self.tx.put(self.context.tables.keys, &row)?)
     }
@@ -408,7 +404,8 @@ impl<'t> Keyspace<'t> {
         self.put(key, entry, Head::new(Kind::String, Form::Plain), value)
     }
 
-    /// Replaces head and body of a key that exists: each column that is given.
+    /// Replaces head and body of a key that exists: each column that is given. The blocks of the
+    /// value are removed if the new head has none.
     pub fn change(
         &self,
         key: &[u8],
@@ -420,13 +417,17 @@ impl<'t> Keyspace<'t> {
             self.remove(key, entry)?;
             return Ok(());
         }
+        if head.form() != Form::Blocks {
+            self.free(key, entry)?;
+        }
         self.count(entry, Some(head));
+        self.note_filled(key, entry, head);
         let key_values = (self.generation.get(), key);
         let is_same_head = entry.stored == Some(head);
         match body {
             Some(body) => {
                 check_lengths(key, body)?;
-                self.count_written_bytes(key, body.len(), COPIES_OF_A_CHANGE);
+                self.context.count_written_bytes(key.len(), body.len(), COPIES_OF_A_CHANGE);
                 match is_same_head {
                     true => {
                         self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?
@@ -439,7 +440,7 @@ impl<'t> Keyspace<'t> {
             }
             None if is_same_head => {}
             None => {
-                self.count_written_bytes(key, 0, COPIES_OF_A_CHANGE);
+                self.context.count_written_bytes(key.len(), 0, COPIES_OF_A_CHANGE);
                 self.tx.update(self.context.tables.keys, key_values, &[HEAD.set(head.word())])?;
             }
         }
@@ -448,12 +449,39 @@ impl<'t> Keyspace<'t> {
 
     /// Removes a key; whether it existed.
     pub fn remove(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
+        self.free(key, entry)?;
+        self.remove_moved(key, entry)
+    }
+
+    /// Removes a key whose value another key has now; whether it existed.
+    pub fn remove_moved(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
         if entry.stored.is_some() {
             self.count(entry, None);
-            self.count_written_bytes(key, 0, 1);
+            self.context.count_written_bytes(key.len(), 0, 1);
             self.tx.delete(self.context.tables.keys, (self.generation.get(), key))?;
         }
         Ok(entry.exists())
+    }
+
+    /// Has the reaper remove the blocks of the value that is stored, if it lies in blocks: however
+    /// many there are, this writes one row.
+    pub fn free(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
+        if !entry.stores_blocks() {
+            return Ok(());
+        }
+        let row = self.tx.get(self.context.tables.keys, (self.generation.get(), key))?;
+        // It was there when the entry was read.
+        let body = row.ok_or(Abort::Conflict)?.get(BODY);
+        collections::discard(&self.tx, self.context.tables, body)?;
+        self.context.count_written_bytes(0, size_of::<u64>(), 1);
+        self.context.effects.borrow_mut().discarded = true;
+        Ok(())
+    }
+
+    /// A number for a collection, which no other one has or had.
+    pub fn number_collection(&self, kind: Kind) -> Result<u64, Abort> {
+        self.context.count_written_bytes(size_of::<u64>(), size_of::<u32>(), 1);
+        self.tx.insert(self.context.tables.collections, &[(kind as u32).into()])
     }
 
     /// Removes all keys of these databases.
@@ -466,6 +494,7 @@ impl<'t> Keyspace<'t> {
     /// Swaps two databases.
     pub fn swap(&self, a: u32, b: u32) -> Result<(), Abort> {
         databases::swap(&self.tx, self.context.tables, a, b)?;
+        self.context.effects.borrow_mut().fills.databases.extend([a, b]);
         self.reopen()
     }
 

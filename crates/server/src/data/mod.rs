@@ -1,10 +1,17 @@
 //! How the data of Redis lies in the tables of the database.
 
+pub mod blocks;
+pub mod collections;
 pub mod counts;
 pub mod databases;
 pub mod head;
 pub mod keyspace;
+pub mod long_list;
+pub mod member_hash;
+pub mod member_run;
 pub mod packed;
+#[cfg(test)]
+mod run_tests;
 
 use hyades::{Builder, Schema, Table, Type};
 
@@ -15,6 +22,12 @@ pub struct Tables {
     pub databases: Table,
     /// Generation and key; the head and the body of its value.
     pub keys: Table,
+    /// A row for each collection that lies in blocks: its row id is the number of the collection.
+    pub collections: Table,
+    /// Number of a run and low key; number of elements and elements. See [`blocks`].
+    pub blocks: Table,
+    /// Numbers of collections that are no value any more, and whose blocks are to be removed.
+    pub garbage: Table,
 }
 
 impl Tables {
@@ -32,6 +45,22 @@ impl Tables {
             .column("body", Type::Bytes)
             .primary_key(&["generation", "key"])
             .hash();
-        Tables { databases: builder.table(databases), keys: builder.table(keys) }
+        // Without a primary key: the engine numbers the rows, and never uses a number again.
+        let collections = Schema::new("collections").column("kind", Type::U32);
+        let blocks = Schema::new("blocks")
+            .column("run", Type::U64)
+            .column("low", Type::Bytes)
+            .column("count", Type::U32)
+            .column("body", Type::Bytes)
+            .primary_key(&["run", "low"]);
+        let garbage =
+            Schema::new("garbage").column("collection", Type::U64).primary_key(&["collection"]);
+        Tables {
+            databases: builder.table(databases),
+            keys: builder.table(keys),
+            collections: builder.table(collections),
+            blocks: builder.table(blocks),
+            garbage: builder.table(garbage),
+        }
     }
 }

@@ -28,7 +28,14 @@ pub fn elements(mut body: &[u8]) -> Result<Vec<&[u8]>, Abort> {
     Ok(found)
 }
 
-fn take<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
+/// The bytes of an element of this length, with its length.
+pub fn size(length: usize) -> usize {
+    let digits = usize::BITS - (length | 1).leading_zeros();
+    length + digits.div_ceil(7) as usize
+}
+
+/// Takes the first element off; `None` if the body is none of this program's.
+pub fn take<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut length = 0usize;
     for shift in (0..28).step_by(7) {
         let (&byte, rest) = body.split_first()?;
@@ -60,6 +67,7 @@ mod tests {
         for length in [0, 1, 127, 128, 16_383, 16_384, 3 << 20] {
             let element = vec![7; length];
             let body = pack([&element[..], b"x"]);
+            assert_eq!(body.len(), size(length) + size(1));
             assert_eq!(elements(&body).unwrap(), [&element[..], b"x"]);
         }
     }

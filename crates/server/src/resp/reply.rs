@@ -180,6 +180,11 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// The head of a message that replies to no command; an array in version 2.
+    pub fn push(&mut self, length: usize) {
+        self.head(if self.resp3 { b'>' } else { b'*' }, length as i64);
+    }
+
     /// The head of an attribute of the reply that follows. Only in version 3.
     pub fn attribute(&mut self, pairs: usize) {
         self.head(b'|', pairs as i64);

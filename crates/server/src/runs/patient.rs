@@ -1,8 +1,9 @@
 //! Transactions that an executor runs: those that have starved, and those that are too much for an
 //! event loop.
 
-use super::{Commands, Ended, Request, context, count, failure, run_all};
-use crate::data::keyspace::{Context, WatchedKey};
+use super::{Commands, Ended, Exec, Request, Wrote, context, count, failure, run_all};
+use crate::commands::JobEnd;
+use crate::data::keyspace::{Context, Wait};
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
 use hyades::Ticket;
@@ -14,9 +15,7 @@ pub struct PatientRun {
     /// Its commands.
     pub requests: Vec<Request>,
     /// They are those of EXEC.
-    pub is_exec: bool,
-    /// What EXEC compares.
-    pub watched: Vec<WatchedKey>,
+    pub exec: Option<Exec>,
     /// Its reply is dropped.
     pub is_silent: bool,
     /// It has met conflicts, and is no large transaction.
@@ -37,35 +36,39 @@ impl Drop for Underway<'_> {
 impl PatientRun {
     /// Runs it and writes its one reply. The reply may leave once the ticket is acknowledged;
     /// without one it depends on nothing.
-    pub fn run(&self, shared: &Shared, reply: &mut Reply<'_>) -> Option<Ticket> {
-        debug_assert!(self.is_exec || self.requests.len() == 1, "it has one reply");
+    pub fn run(&self, shared: &Shared, reply: &mut Reply<'_>) -> JobEnd {
+        debug_assert!(self.exec.is_some() || self.requests.len() == 1, "it has one reply");
         let position = reply.position();
         let counters = &shared.counters;
         let counter = if self.has_starved { &counters.alone } else { &counters.large };
         counter.fetch_add(1, Relaxed);
         shared.patient.fetch_add(1, Relaxed);
         let underway = Underway(shared);
-        let (error, ticket) = match self.submit(shared, reply) {
-            Ok((result, ticket)) => (result.err().map(|ended| ended.text()), Some(ticket)),
-            Err(text) => (Some(text), None),
+        let mut wrote = Wrote::default();
+        let (error, ticket, wait) = match self.submit(shared, reply, &mut wrote) {
+            Ok((Ok(wait), ticket)) => (None, Some(ticket), wait),
+            Ok((Err(ended), ticket)) => (Some(ended.text()), Some(ticket), None),
+            Err(text) => (Some(text), None, None),
         };
         drop(underway);
         if let Some(text) = error {
             reply.truncate(position);
             reply.error(&text);
+            wrote.ends.clear();
         }
         if self.is_silent {
             reply.truncate(position);
         }
-        ticket
+        JobEnd { ticket, exec_ends: wrote.ends, wait }
     }
 
     fn submit(
         &self,
         shared: &Shared,
         reply: &mut Reply<'_>,
-    ) -> Result<(Result<(), Ended>, Ticket), String> {
-        let (effects, mut failed) = (RefCell::default(), Vec::new());
+        wrote: &mut Wrote,
+    ) -> Result<(Result<Option<Wait>, Ended>, Ticket), String> {
+        let effects = RefCell::default();
         let context = Context { is_patient: true, ..context(shared, &effects) };
         let position = reply.position();
         let Opened { database, .. } = shared.opened.get().expect("it was tried before");
@@ -73,18 +76,20 @@ impl PatientRun {
         let submitted = session.try_submit(|tx| {
             reply.truncate(position);
             effects.borrow_mut().clear();
-            failed.clear();
+            wrote.clear();
             // It may have waited for long.
             let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let Self { database, requests, is_exec, watched, .. } = self;
-            let (database, is_exec) = (*database, *is_exec);
-            let commands = Commands { database, requests, input: &[], is_exec, watched };
-            run_all(tx, context, &commands, reply, &mut failed)
+            let Self { database, requests, exec, .. } = self;
+            let (database, exec) = (*database, exec.as_ref());
+            let commands = Commands { database, requests, input: &[], exec };
+            run_all(tx, context, &commands, reply, wrote)
         });
         let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
+        let effects = effects.into_inner();
         if let Ok(done) = result {
-            count(shared, &self.requests[..done], &effects.borrow(), &mut failed);
+            count(shared, &self.requests[..done], &effects, &mut wrote.failed);
         }
-        Ok((result.map(drop), ticket))
+        let wait = effects.wait.map(|wait| Wait { is_silent: self.is_silent, ..wait });
+        Ok((result.map(|_| wait), ticket))
     }
 }

@@ -1,14 +1,14 @@
 //! The rows of the table of commands, by group.
 
-use super::super::watching;
 use super::super::{
     bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
 use super::super::{debug, expire, generic, hashes, info, keys, lcs, list_edits, lists, numbers};
+use super::super::{pubsub, watching};
 use super::super::{
     server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
 };
-use super::{ADMIN, ALONE, FAST, READ, Run, WRITE};
+use super::{ADMIN, ALONE, BLOCKS, FAST, READ, Run, WRITE};
 
 const ONE: (i32, i32, i32) = (1, 1, 1);
 const TWO: (i32, i32, i32) = (1, 2, 1);
@@ -63,11 +63,11 @@ pub fn bitmap_rows() -> Vec<Row> {
 pub fn list_rows() -> Vec<Row> {
     use Run::Data;
     vec![
-        ("blmove", 6, WRITE, TWO, Data(blocking::blmove)),
-        ("blmpop", -5, WRITE, NONE, Data(blocking::blmpop)),
-        ("blpop", -3, WRITE, (1, -2, 1), Data(blocking::blpop)),
-        ("brpop", -3, WRITE, (1, -2, 1), Data(blocking::brpop)),
-        ("brpoplpush", 4, WRITE, TWO, Data(blocking::brpoplpush)),
+        ("blmove", 6, WRITE | BLOCKS, TWO, Data(blocking::blmove)),
+        ("blmpop", -5, WRITE | BLOCKS, NONE, Data(blocking::blmpop)),
+        ("blpop", -3, WRITE | BLOCKS, (1, -2, 1), Data(blocking::blpop)),
+        ("brpop", -3, WRITE | BLOCKS, (1, -2, 1), Data(blocking::brpop)),
+        ("brpoplpush", 4, WRITE | BLOCKS, TWO, Data(blocking::brpoplpush)),
         ("lindex", 3, READ, ONE, Data(lists::lindex)),
         ("linsert", 5, WRITE, ONE, Data(list_edits::linsert)),
         ("llen", 2, READ | FAST, ONE, Data(lists::llen)),
@@ -164,6 +164,21 @@ pub fn transaction_rows() -> Vec<Row> {
     ]
 }
 
+pub fn pubsub_rows() -> Vec<Row> {
+    use Run::Local;
+    vec![
+        ("psubscribe", -2, 0, NONE, Local(pubsub::psubscribe)),
+        ("publish", 3, FAST, NONE, Local(pubsub::publish)),
+        ("pubsub", -2, 0, NONE, Local(pubsub::pubsub)),
+        ("punsubscribe", -1, 0, NONE, Local(pubsub::punsubscribe)),
+        ("spublish", 3, FAST, NONE, Local(pubsub::spublish)),
+        ("ssubscribe", -2, 0, NONE, Local(pubsub::ssubscribe)),
+        ("subscribe", -2, 0, NONE, Local(pubsub::subscribe)),
+        ("sunsubscribe", -1, 0, NONE, Local(pubsub::sunsubscribe)),
+        ("unsubscribe", -1, 0, NONE, Local(pubsub::unsubscribe)),
+    ]
+}
+
 pub fn server_rows() -> Vec<Row> {
     use Run::{Data, Local, Open};
     vec![
@@ -213,9 +228,9 @@ pub fn hash_rows() -> Vec<Row> {
 pub fn sorted_set_rows() -> Vec<Row> {
     use Run::Data;
     vec![
-        ("bzmpop", -5, WRITE, NONE, Data(blocking::bzmpop)),
-        ("bzpopmax", -3, WRITE | FAST, (1, -2, 1), Data(blocking::bzpopmax)),
-        ("bzpopmin", -3, WRITE | FAST, (1, -2, 1), Data(blocking::bzpopmin)),
+        ("bzmpop", -5, WRITE | BLOCKS, NONE, Data(blocking::bzmpop)),
+        ("bzpopmax", -3, WRITE | BLOCKS | FAST, (1, -2, 1), Data(blocking::bzpopmax)),
+        ("bzpopmin", -3, WRITE | BLOCKS | FAST, (1, -2, 1), Data(blocking::bzpopmin)),
         ("zadd", -4, WRITE | FAST, ONE, Data(sorted_sets::zadd)),
         ("zcard", 2, READ | FAST, ONE, Data(sorted_sets::zcard)),
         ("zcount", 4, READ | FAST, ONE, Data(sorted_set_ranges::zcount)),

@@ -1,6 +1,7 @@
 //! What is held back: input behind replies that wait, replies that are too much, writes that are.
 
 use super::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn sets(from: usize, count: usize) -> String {
     (from..from + count).map(|n| format!("SET k{n} v\r\n")).collect()
@@ -122,7 +123,7 @@ fn large_writes_are_jobs() {
     let next = client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
     let job = client.take_job().expect("the large SET is a job");
     assert!(next == Next::Wait && parked.is_empty() && client.is_full());
-    let parked = client.job_done(job.run(&house.shared, false));
+    let parked = client.job_done(&house.shared, job.run(&house.shared, false));
     parked.into_iter().for_each(|(ticket, mark)| house.queue.push(ticket, (0, mark)));
     assert_eq!(house.say(&mut client, b"STRLEN a\r\n"), "+OK +OK :716800 ");
     assert_eq!(house.say(&mut client, b"STRLEN b\r\nDBSIZE\r\n"), ":1 :2 ");
@@ -192,10 +193,6 @@ fn a_browser_is_not_answered() {
     }
 }
 
-fn hset(fields: std::ops::Range<usize>) -> String {
-    fields.map(|n| format!("HSET h field:{n} {}\r\n", "v".repeat(100))).collect()
-}
-
 /// A request of these words; an inline one may not be long.
 fn request(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
@@ -207,15 +204,21 @@ fn large_runs(house: &House) -> u64 {
     house.shared.counters.large.load(Relaxed)
 }
 
-/// Each HSET copies the whole hash: the run ends where that is much, and goes on in the next one.
+fn append(times: usize) -> String {
+    "APPEND s x\r\n".repeat(times)
+}
+
+/// Each APPEND copies the whole string: the run ends where that is much, and goes on in the next
+/// one.
 #[test]
 fn a_run_ends_where_it_has_copied_much() {
     let mut house = House::new(false);
     let mut client = house.client();
-    let said = house.say(&mut client, hset(0..1_000).as_bytes());
-    assert_eq!(said, ":1 ".repeat(1_000));
+    house.say(&mut client, request(&format!("SET s {}", "v".repeat(100_000))).as_bytes());
+    let expected: String = (0..1_000).map(|n| format!(":{} ", 100_001 + n)).collect();
+    assert_eq!(house.say(&mut client, append(1_000).as_bytes()), expected);
     assert_eq!(large_runs(&house), 0, "none of them is large by itself");
-    client.feed(hset(1_000..1_064).as_bytes());
+    client.feed(append(64).as_bytes());
     let (mut parked, session) = (Vec::new(), Some(&mut house.session));
     client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
     assert!(parked.len() > 10, "{} transactions", parked.len());
@@ -226,14 +229,41 @@ fn a_run_ends_where_it_has_copied_much() {
 fn a_transaction_does_not_copy_without_end() {
     let mut house = House::new(false);
     let mut client = house.client();
-    let input = format!("MULTI\r\nSET a 1\r\n{}EXEC\r\n", hset(0..500));
-    assert!(house.say(&mut client, input.as_bytes()).ends_with(":1 "));
+    house.say(&mut client, request(&format!("SET s {}", "v".repeat(100_000))).as_bytes());
+    let input = format!("MULTI\r\nSET a 1\r\n{}EXEC\r\n", append(100));
+    assert!(house.say(&mut client, input.as_bytes()).ends_with(":100100 "));
     assert_eq!(large_runs(&house), 1);
-    let input = format!("MULTI\r\nSET a 2\r\n{}EXEC\r\n", hset(0..1_000));
+    let input = format!("MULTI\r\nSET a 2\r\n{}EXEC\r\n", append(200));
     let said = house.say(&mut client, input.as_bytes());
     let error = "-ERR the transaction reads and writes more than 64 MiB ";
     assert!(said.ends_with(&format!("+QUEUED {error}")), "{}", &said[said.len() - 100..]);
-    assert_eq!(house.say(&mut client, b"GET a\r\nHLEN h\r\n"), "$1 1 :500 ");
+    assert_eq!(house.say(&mut client, b"GET a\r\nSTRLEN s\r\n"), "$1 1 :100100 ");
+}
+
+/// A change of a large collection copies a block of it, and not the whole: many in one transaction
+/// stay below the bound, here with a sixteenth of the bytes that a server allows.
+#[test]
+fn a_transaction_fills_a_large_collection() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    type Counted = (usize, fn(usize) -> String);
+    let commands: [Counted; 5] = [
+        (2_000, |n| format!("HSET h field:{n} {n}\r\n")),
+        (2_000, |n| format!("SADD t member:{n}\r\n")),
+        (2_000, |n| format!("RPUSH l element:{n}\r\n")),
+        (2_000, |n| format!("LPUSH m element:{n}\r\n")),
+        (2_000, |n| format!("ZADD z {n} member:{n}\r\n")),
+    ];
+    for (count, command) in commands {
+        let all: String = (0..count).map(command).collect();
+        let said = house.say(&mut client, format!("MULTI\r\n{all}EXEC\r\n").as_bytes());
+        let replies = said.split_once(&format!("*{count} ")).map(|(_, replies)| replies);
+        let replies =
+            replies.unwrap_or_else(|| panic!("{} {}", command(0), &said[said.len() - 99..]));
+        assert!(replies.starts_with(":1 ") && !replies.contains('-'), "{}", command(0));
+    }
+    let counts = b"HLEN h\r\nSCARD t\r\nLLEN l\r\nLLEN m\r\nZCARD z\r\n";
+    assert_eq!(house.say(&mut client, counts), ":2000 :2000 :2000 :2000 :2000 ");
 }
 
 /// One command over many keys, or many times over one key, is bounded as well.

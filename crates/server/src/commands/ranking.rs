@@ -1,0 +1,372 @@
+//! Members with their scores, packed or in blocks. An element is a score, in eight bytes that sort
+//! as it does, and a member, so that elements lie in the order of their bytes.
+
+use super::Done;
+use super::collections::{self, elements};
+use crate::data::collections::Collection;
+use crate::data::head::Kind;
+use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::member_run::{MemberEdit, MemberRun, edit_members};
+use hyades::Abort;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Members with their scores, in the order of scores, then of members.
+pub type Scored<'a> = Vec<(f64, &'a [u8])>;
+
+/// Bytes that sort as the score does. No score is NaN, and -0 is 0.
+pub fn score_bytes(score: f64) -> [u8; 8] {
+    let bits = (score + 0.0).to_bits();
+    let sign = 1 << 63;
+    (if bits & sign == 0 { bits | sign } else { !bits }).to_be_bytes()
+}
+
+fn score_of(bytes: [u8; 8]) -> f64 {
+    let (bits, sign) = (u64::from_be_bytes(bytes), 1 << 63);
+    f64::from_bits(if bits & sign == 0 { !bits } else { bits & !sign })
+}
+
+/// Score and member of an element.
+fn decode_one(element: &[u8]) -> Result<(f64, &[u8]), Abort> {
+    // An element without a score is a torn view.
+    let (score, member) = element.split_first_chunk::<8>().ok_or(Abort::Conflict)?;
+    Ok((score_of(*score), member))
+}
+
+/// Reads the value of a member.
+pub fn decode_score(value: &[u8]) -> Result<f64, Abort> {
+    Ok(score_of(value.try_into().map_err(|_| Abort::Conflict)?))
+}
+
+/// Reads elements.
+pub fn decode<'a>(all: &[&'a [u8]]) -> Result<Scored<'a>, Abort> {
+    all.iter().map(|element| decode_one(element)).collect()
+}
+
+/// The members of a sorted set; none if the key does not exist.
+pub fn scored<'t>(entry: &Entry<'t>) -> Result<Scored<'t>, Stop> {
+    Ok(decode(&elements(entry, Kind::SortedSet)?)?)
+}
+
+fn element(score: f64, member: &[u8]) -> Vec<u8> {
+    [&score_bytes(score)[..], member].concat()
+}
+
+fn encode(all: &[(f64, &[u8])]) -> Vec<Vec<u8>> {
+    all.iter().map(|(score, member)| element(*score, member)).collect()
+}
+
+/// Stores a sorted set in the place of whatever is there.
+pub fn replace(space: &Keyspace<'_>, key: &[u8], all: &[(f64, &[u8])]) -> Done {
+    let all = encode(all);
+    collections::replace(space, key, Kind::SortedSet, all.iter().map(Vec::as_slice))
+}
+
+/// Brings members into their order.
+pub fn sort(all: &mut Scored<'_>) {
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+}
+
+/// What becomes of a member.
+pub enum ScoreEdit {
+    /// Nothing.
+    Keep,
+    /// It is there, with this score.
+    Set(f64),
+    /// It is not there.
+    Remove,
+}
+
+/// A part of a sorted set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// From one rank to below another.
+    Ranks(usize, usize),
+    /// The elements at or above these bytes, and below those.
+    Between(Vec<u8>, Option<Vec<u8>>),
+}
+
+enum RankingForm<'t> {
+    /// The elements.
+    Packed(Vec<&'t [u8]>),
+    Blocks(Collection),
+}
+
+/// A sorted set.
+pub struct Ranking<'t> {
+    entry: Entry<'t>,
+    form: RankingForm<'t>,
+}
+
+impl<'t> Ranking<'t> {
+    /// Of a key that holds a sorted set, or none.
+    pub fn of(entry: Entry<'t>) -> Result<Ranking<'t>, Stop> {
+        let body = entry.body_of(Kind::SortedSet)?.unwrap_or_default();
+        let form = match entry.lies_in_blocks() {
+            true => RankingForm::Blocks(Collection::from_body(body)?),
+            false => RankingForm::Packed(elements(&entry, Kind::SortedSet)?),
+        };
+        Ok(Ranking { entry, form })
+    }
+
+    /// The scores of members by name.
+    fn by_name(&self, of: Collection) -> MemberRun<'t> {
+        of.members(self.entry.blocks(), Kind::SortedSet)
+    }
+
+    /// The elements in their order.
+    fn by_score(&self, of: Collection) -> MemberRun<'t> {
+        of.by_score(self.entry.blocks())
+    }
+
+    /// The number of members.
+    pub fn count(&self) -> Result<usize, Stop> {
+        Ok(match &self.form {
+            RankingForm::Packed(all) => all.len(),
+            RankingForm::Blocks(of) => self.by_name(*of).count()?,
+        })
+    }
+
+    /// The scores of members, of each that is there.
+    pub fn scores(&self, names: &[&[u8]]) -> Result<Vec<Option<f64>>, Stop> {
+        match &self.form {
+            RankingForm::Packed(all) if names.len() > 1 => {
+                let all = decode(all)?;
+                let all: HashMap<&[u8], f64> = all.into_iter().map(|(s, name)| (name, s)).collect();
+                Ok(names.iter().map(|name| all.get(name).copied()).collect())
+            }
+            RankingForm::Packed(all) => {
+                let score = |name: &&[u8]| {
+                    let found = all.iter().find(|of| of.get(8..) == Some(*name));
+                    found.map(|element| Ok(decode_one(element)?.0)).transpose()
+                };
+                names.iter().map(score).collect()
+            }
+            RankingForm::Blocks(of) => {
+                let found = self.by_name(*of).get_all(names)?.into_iter();
+                Ok(found.map(|of| of.map(decode_score).transpose()).collect::<Result<_, _>>()?)
+            }
+        }
+    }
+
+    /// The rank and the score of a member, if it is there.
+    pub fn rank(&self, name: &[u8]) -> Result<Option<(usize, f64)>, Stop> {
+        let Some(score) = self.scores(&[name])?[0] else { return Ok(None) };
+        Ok(Some((self.below(&element(score, name))?, score)))
+    }
+
+    /// The number of elements below these bytes.
+    fn below(&self, bound: &[u8]) -> Result<usize, Stop> {
+        Ok(match &self.form {
+            RankingForm::Packed(all) => all.partition_point(|of| *of < bound),
+            RankingForm::Blocks(of) => self.by_score(*of).rank(bound)?,
+        })
+    }
+
+    /// The lowest and the highest score, if there is a member.
+    pub fn lowest_and_highest(&self) -> Result<Option<(f64, f64)>, Stop> {
+        let everything = Interval::Between(Vec::new(), None);
+        let end = |is_highest| {
+            let found = self.take(&everything, is_highest, 0, 1)?;
+            Ok::<_, Stop>(found.first().map(|(score, _)| *score))
+        };
+        Ok(end(false)?.zip(end(true)?))
+    }
+
+    /// All members in their order.
+    pub fn all(&self) -> Result<Scored<'t>, Stop> {
+        self.take(&Interval::Between(Vec::new(), None), false, 0, usize::MAX)
+    }
+
+    /// The number of members in an interval.
+    pub fn count_in(&self, interval: &Interval) -> Result<usize, Stop> {
+        Ok(match interval {
+            Interval::Ranks(from, to) => to.saturating_sub(*from),
+            Interval::Between(low, high) => {
+                let high = high.as_ref().map_or_else(|| self.count(), |high| self.below(high))?;
+                high.saturating_sub(self.below(low)?)
+            }
+        })
+    }
+
+    /// The members of an interval, `most` at most, in their order or `reversed`, without the first
+    /// `skipped` ones.
+    pub fn take(
+        &self,
+        interval: &Interval,
+        reversed: bool,
+        skipped: usize,
+        most: usize,
+    ) -> Result<Scored<'t>, Stop> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        match (&self.form, interval) {
+            (RankingForm::Packed(all), interval) => {
+                let (from, to) = match interval {
+                    Interval::Ranks(from, to) => (*from, *to),
+                    Interval::Between(low, high) => {
+                        let to = high.as_ref().map_or(Ok(all.len()), |high| self.below(high))?;
+                        (self.below(low)?, to)
+                    }
+                };
+                let mut found = decode(&all[from..to.max(from)])?;
+                if reversed {
+                    found.reverse();
+                }
+                Ok(found.into_iter().skip(skipped).take(most).collect())
+            }
+            (RankingForm::Blocks(of), Interval::Ranks(from, to)) => {
+                let length = to.saturating_sub(*from).saturating_sub(skipped).min(most);
+                let from =
+                    if reversed { to.saturating_sub(skipped + length) } else { from + skipped };
+                let found = self.by_score(*of).slice(from, length, self.count()?)?;
+                let mut found = found
+                    .iter()
+                    .map(|(name, _)| decode_one(name))
+                    .collect::<Result<Vec<_>, _>>()?;
+                if reversed {
+                    found.reverse();
+                }
+                Ok(found)
+            }
+            (RankingForm::Blocks(of), Interval::Between(low, high)) => {
+                let elements = self.by_score(*of);
+                let (mut found, mut left) = (Vec::new(), skipped);
+                let mut visit = |name: &'t [u8]| {
+                    match left {
+                        0 => found.push(name),
+                        _ => left -= 1,
+                    }
+                    found.len() < most
+                };
+                match reversed {
+                    false => elements.ascend_from(low, |(name, _)| {
+                        high.as_ref().is_none_or(|high| name < &high[..]) && visit(name)
+                    })?,
+                    true => elements.descend_from(high.as_deref(), |(name, _)| {
+                        name >= &low[..] && visit(name)
+                    })?,
+                }
+                Ok(decode(&found)?)
+            }
+        }
+    }
+
+    /// The members of these ranks in an order of their own, each below `total`, the number of
+    /// members.
+    pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Scored<'t>, Stop> {
+        match &self.form {
+            RankingForm::Packed(all) => {
+                let all = decode(all)?;
+                Ok(ranks.iter().map(|rank| all[*rank]).collect())
+            }
+            RankingForm::Blocks(of) => {
+                let found = self.by_name(*of).of_ranks(ranks, total)?.into_iter();
+                Ok(found
+                    .map(|(name, score)| Ok((decode_score(score)?, name)))
+                    .collect::<Result<_, Abort>>()?)
+            }
+        }
+    }
+
+    /// Removes members.
+    pub fn remove(&self, space: &Keyspace<'_>, key: &[u8], names: &[&[u8]]) -> Result<usize, Stop> {
+        let mut removed = 0;
+        self.edit(space, key, names, &mut |_, old| {
+            removed += usize::from(old.is_some());
+            Ok(if old.is_some() { ScoreEdit::Remove } else { ScoreEdit::Keep })
+        })?;
+        Ok(removed)
+    }
+
+    /// Changes members and stores what results: `change` is told the number of a name and the score
+    /// that it has, if it is there, and says what becomes of it.
+    pub fn edit(
+        &self,
+        space: &Keyspace<'_>,
+        key: &[u8],
+        names: &[&[u8]],
+        change: &mut dyn FnMut(usize, Option<f64>) -> Result<ScoreEdit, Stop>,
+    ) -> Done {
+        // What the changes are for the elements, in their order.
+        let mut moves: Vec<(Vec<u8>, bool)> = Vec::new();
+        let mut edit = |number: usize, old: Option<&[u8]>| {
+            let old = old.map(decode_score).transpose()?;
+            let edit = change(number, old)?;
+            let mut add = |score, is_there| moves.push((element(score, names[number]), is_there));
+            Ok(match (edit, old) {
+                (ScoreEdit::Keep, _) | (ScoreEdit::Remove, None) => MemberEdit::Keep,
+                (ScoreEdit::Remove, Some(old)) => {
+                    add(old, false);
+                    MemberEdit::Remove
+                }
+                (ScoreEdit::Set(new), old) => {
+                    old.into_iter().for_each(|old| add(old, false));
+                    add(new, true);
+                    MemberEdit::Set(Cow::Owned(score_bytes(new).to_vec()))
+                }
+            })
+        };
+        match &self.form {
+            RankingForm::Packed(all) => {
+                // An element without a score is a torn view.
+                let split =
+                    |of: &&'t [u8]| of.split_at_checked(8).map(|(score, name)| (name, score));
+                let known: Option<Vec<_>> = all.iter().map(split).collect();
+                let numbers: Vec<usize> = (0..names.len()).collect();
+                let known = known.ok_or(Abort::Conflict)?;
+                let edited = edit_members(&known, names, &numbers, &mut edit)?;
+                let Some(edited) = edited else { return Ok(()) };
+                let mut all: Vec<Vec<u8>> =
+                    edited.iter().map(|(name, score)| [score, *name].concat()).collect();
+                all.sort();
+                let all = all.iter().map(Vec::as_slice);
+                collections::store(space, key, &self.entry, Kind::SortedSet, all)
+            }
+            RankingForm::Blocks(of) => {
+                self.by_name(*of).edit(names, &mut edit)?;
+                self.move_elements(space, key, *of, &moves)
+            }
+        }
+    }
+
+    fn move_elements(
+        &self,
+        space: &Keyspace<'_>,
+        key: &[u8],
+        of: Collection,
+        moves: &[(Vec<u8>, bool)],
+    ) -> Done {
+        let names: Vec<&[u8]> = moves.iter().map(|(name, _)| &name[..]).collect();
+        let elements = self.by_score(of);
+        elements.edit(&names, &mut |number, _| {
+            Ok(match moves[number].1 {
+                true => MemberEdit::Set(Cow::Borrowed(&[])),
+                false => MemberEdit::Remove,
+            })
+        })?;
+        let is_removed = moves.iter().any(|(_, is_there)| !is_there);
+        if is_removed && !elements.has_any()? {
+            space.remove(key, &self.entry)?;
+        } else if !moves.is_empty() {
+            space.touch(key, &self.entry)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_scores_sort_as_they_do() {
+        let all = [f64::NEG_INFINITY, -1e300, -1.5, -1e-300, 0.0, 1e-300, 2.0, f64::INFINITY];
+        for pair in all.windows(2) {
+            assert!(score_bytes(pair[0]) < score_bytes(pair[1]), "{pair:?}");
+        }
+        all.iter().for_each(|score| assert_eq!(score_of(score_bytes(*score)), *score));
+        assert_eq!(score_bytes(-0.0), score_bytes(0.0));
+    }
+}

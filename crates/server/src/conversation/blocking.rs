@@ -1,0 +1,101 @@
+//! A conversation whose command waits for an element: nothing behind it runs before it has its
+//! reply.
+
+use super::{Conversation, Turn};
+use crate::clients::Unblock;
+use crate::data::keyspace::Wait;
+use crate::resp::reply::Reply;
+use crate::runs::Request;
+use crate::shared::Shared;
+use crate::waiting::Places;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// A command that waits.
+pub(super) struct Blocked {
+    request: Request,
+    places: Places,
+    /// When it stops waiting.
+    deadline: Option<Instant>,
+    is_array: bool,
+    is_silent: bool,
+}
+
+impl Conversation {
+    /// Whether a command waits for an element.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// When the command that waits stops waiting: [`Conversation::run`] has to be called then.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.blocked.as_ref()?.deadline
+    }
+
+    /// Whether the command that waits, if there is one, has to be looked at.
+    pub(super) fn is_due(&self) -> bool {
+        self.blocked.as_ref().is_some_and(|blocked| {
+            blocked.places.is_called()
+                || self.client.entry.unblock.is_set()
+                || blocked.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        })
+    }
+
+    /// A command has run that may wait: it does, or it has replied.
+    pub(super) fn settle_waiting(&mut self, shared: &Shared, wait: Option<Wait>) {
+        let Some(wait) = wait else { return self.unblock() };
+        if self.blocked.is_some() {
+            return;
+        }
+        let entry = self.client.entry.clone();
+        entry.unblock.clear();
+        entry.is_blocked.store(true, Relaxed);
+        self.blocked = Some(Blocked {
+            request: Request::owned(wait.request),
+            places: shared.waiting.enter(entry, wait.keys),
+            // One beyond all time is none.
+            deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            is_array: wait.is_array,
+            is_silent: wait.is_silent,
+        });
+    }
+
+    /// The command waits no longer.
+    pub(super) fn unblock(&mut self) {
+        if self.blocked.take().is_some() {
+            self.client.entry.is_blocked.store(false, Relaxed);
+        }
+    }
+
+    /// Has the command that waits run again, if it was called; replies for it, if its time has
+    /// ended. False if it goes on waiting.
+    pub(super) fn look_at_blocked(&mut self, turn: &Turn<'_>) -> bool {
+        if !self.is_due() {
+            return false;
+        }
+        let Some(blocked) = &self.blocked else { return true };
+        let unblock = self.client.entry.unblock.take();
+        if unblock.is_none() && blocked.places.take_call() {
+            self.run.is_silent = blocked.is_silent;
+            self.run.push(blocked.request.clone());
+            return true;
+        }
+        let (is_array, is_silent) = (blocked.is_array, blocked.is_silent);
+        let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+        match unblock {
+            _ if is_silent => {}
+            Some(Unblock::Error) => {
+                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                turn.shared.count_error(text);
+                reply.error(text);
+            }
+            _ if is_array => reply.null_array(),
+            _ => reply.null(),
+        }
+        if !is_silent {
+            self.replies.seal_free();
+        }
+        self.unblock();
+        true
+    }
+}

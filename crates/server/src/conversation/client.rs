@@ -1,0 +1,106 @@
+//! What a client has set for its connection.
+
+use crate::channels::{Publication, Subscriptions, Topic};
+use crate::clients::ClientEntry;
+use crate::data::keyspace::WatchedKey;
+use crate::runs::Request;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whether a client gets replies, by CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It does.
+    None,
+    /// Not to the command that follows CLIENT REPLY SKIP.
+    Next,
+    /// Not to this one, which follows.
+    This,
+    /// To none.
+    All,
+}
+
+/// What a client has set for its connection.
+pub struct Client {
+    /// What others see.
+    pub entry: Arc<ClientEntry>,
+    /// Its database.
+    pub database: u32,
+    /// Whether it speaks version 3 of the protocol.
+    pub is_resp3: bool,
+    /// Whether it gets replies.
+    pub silence: Silence,
+    /// The connection is closed behind its last reply.
+    pub is_closing: bool,
+    /// What WATCH has seen.
+    pub watched: Vec<WatchedKey>,
+    /// Commands since MULTI, if there was one.
+    pub multi: Option<Multi>,
+    /// What it has subscribed to.
+    pub subscriptions: Subscriptions,
+    /// What the command has published that runs.
+    pub published: Vec<Publication>,
+}
+
+/// The commands that MULTI has queued.
+#[derive(Default)]
+pub struct Multi {
+    /// The commands of the transaction, with their arguments.
+    pub queued: Vec<Request>,
+    /// Commands on the connection or the server, with their places among all.
+    pub locals: Vec<(usize, Request)>,
+    /// Bytes of all.
+    pub bytes: usize,
+    /// What SELECT has set for those behind it.
+    pub database: Option<u32>,
+    /// One was refused: EXEC runs none.
+    pub is_refused: bool,
+}
+
+impl Multi {
+    /// The number of commands.
+    pub fn count(&self) -> usize {
+        self.queued.len() + self.locals.len()
+    }
+}
+
+impl Client {
+    /// A client that has set nothing.
+    pub fn new(entry: Arc<ClientEntry>) -> Client {
+        Client {
+            subscriptions: Subscriptions::new(entry.clone()),
+            published: Vec::new(),
+            entry,
+            database: 0,
+            is_resp3: false,
+            silence: Silence::None,
+            is_closing: false,
+            watched: Vec::new(),
+            multi: None,
+        }
+    }
+
+    /// Whether it may only change its subscriptions: version 2 of the protocol does not tell
+    /// messages from replies.
+    pub fn only_listens(&self) -> bool {
+        !self.is_resp3 && !self.subscriptions.is_empty()
+    }
+
+    /// Shows the numbers of its subscriptions to others.
+    pub fn note_subscriptions(&self) {
+        for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+            let count = self.subscriptions.names(topic).len() as u32;
+            self.entry.subscriptions[topic as usize].store(count, Relaxed);
+        }
+    }
+
+    /// Forgets what it has set.
+    pub fn reset(&mut self) {
+        *self = Client::new(self.entry.clone());
+        self.entry.database.store(0, Relaxed);
+        self.entry.protocol.store(2, Relaxed);
+        self.entry.queued.store(-1, Relaxed);
+        self.note_subscriptions();
+        self.entry.names.lock().expect("no holder panics").name.clear();
+    }
+}

@@ -1,0 +1,170 @@
+//! MULTI, EXEC and DISCARD.
+
+use super::{Conversation, Multi, Turn};
+use crate::commands::database;
+use crate::commands::table::{self, Command, Run};
+use crate::resp::reply::Reply;
+use crate::runs::{Exec, Request};
+use crate::shared::Shared;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
+const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+
+impl Conversation {
+    /// MULTI, and what follows it up to EXEC. False if EXEC has become a run.
+    pub(super) fn multi(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: Request,
+        command: &Command,
+    ) -> bool {
+        let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+        let result = match (command.name, &self.client.multi) {
+            ("multi", None) => {
+                self.client.multi = Some(Multi::default());
+                self.client.entry.queued.store(0, Relaxed);
+                reply.ok();
+                Ok(true)
+            }
+            (name, None) => Err(format!("ERR {} without MULTI", name.to_uppercase()).into()),
+            ("multi", _) => Err("ERR MULTI calls can not be nested".into()),
+            ("watch", _) => Err("ERR WATCH inside MULTI is not allowed".into()),
+            ("discard" | "exec" | "reset" | "quit", _) => self.end_multi(turn, command.name),
+            _ => self.queue(turn, request, command),
+        };
+        result.unwrap_or_else(|text: Cow<'static, str>| {
+            turn.shared.count_error(&text);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+            true
+        })
+    }
+
+    /// Queues a command behind MULTI. If it cannot be there, EXEC runs none.
+    fn queue(
+        &mut self,
+        turn: &Turn<'_>,
+        request: Request,
+        command: &Command,
+    ) -> Result<bool, Cow<'static, str>> {
+        let multi = self.client.multi.as_mut().expect("it was found");
+        let name = command.name;
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        let silences = name == "client" && args[1].eq_ignore_ascii_case(b"reply");
+        let is_out_of_place = matches!(command.run, Run::Open(_))
+            || name == "shutdown"
+            || name.ends_with("subscribe")
+            || silences;
+        if is_out_of_place {
+            multi.is_refused = true;
+            let name = if silences { "CLIENT REPLY".into() } else { name.to_uppercase() };
+            return Err(format!("ERR {name} inside MULTI is not allowed").into());
+        }
+        if name == "select" {
+            let number = database(args[1], turn.shared.settings.databases());
+            multi.database = number.ok().or(multi.database);
+        }
+        drop(args);
+        multi.bytes += request.memory(&self.input);
+        if multi.bytes > MOST_QUEUED {
+            *multi = Multi { is_refused: true, bytes: multi.bytes, ..Multi::default() };
+            return Err("ERR MULTI has queued more than 256 MiB".into());
+        }
+        let request = request.into_owned(&self.input).in_database(multi.database);
+        match command.run {
+            Run::Data(_) => multi.queued.push(request),
+            _ => multi.locals.push((multi.count(), request)),
+        }
+        self.client.entry.queued.store(multi.count() as i64, Relaxed);
+        Reply::new(self.replies.buffer(), self.client.is_resp3).simple("QUEUED");
+        Ok(true)
+    }
+
+    /// Ends what MULTI has begun.
+    fn end_multi(&mut self, turn: &Turn<'_>, name: &str) -> Result<bool, Cow<'static, str>> {
+        let multi = self.client.multi.take().expect("it was found");
+        self.client.entry.queued.store(-1, Relaxed);
+        // Whatever becomes of it, its keys are not watched any more.
+        let watched = std::mem::take(&mut self.client.watched);
+        let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+        match name {
+            "discard" => reply.ok(),
+            "quit" => {
+                self.client.is_closing = true;
+                reply.ok();
+            }
+            "reset" => {
+                self.client.reset();
+                reply.set_version(false);
+                reply.simple("RESET");
+            }
+            _ if multi.is_refused => {
+                return Err("EXECABORT Transaction discarded because of previous errors.".into());
+            }
+            _ => {
+                let (count, others) = (multi.count(), multi.locals.len());
+                self.locals = multi.locals;
+                if !multi.queued.is_empty() || !watched.is_empty() {
+                    self.run.set_exec(multi.queued, Exec { watched, others });
+                    self.take_silence();
+                    return Ok(false);
+                }
+                let from = reply.position();
+                reply.array(count);
+                let head = reply.position() - from;
+                self.run_locals(turn.shared, from, &[head]);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs the commands of MULTI that are no part of its transaction, which has committed, and
+    /// puts their replies between those of the transaction. `from` is where the reply of EXEC
+    /// begins, and `ends` are those of its parts: none if the transaction has not run.
+    pub(super) fn run_locals(&mut self, shared: &Arc<Shared>, from: usize, ends: &[usize]) {
+        let locals = std::mem::take(&mut self.locals);
+        let Some((head, mut ends)) = ends.split_first().filter(|_| !locals.is_empty()) else {
+            return;
+        };
+        let buffer = self.replies.buffer();
+        // A silent client gets no reply, and nothing is in the buffer.
+        let is_silent = buffer.len() == from;
+        let written = buffer.split_off(buffer.len().min(from + head));
+        let (mut copied, mut at) = (0, 0);
+        for (place, request) in locals {
+            let before = place - at;
+            if let Some(last) = before.checked_sub(1).filter(|_| !is_silent) {
+                let end = ends[last] - head;
+                self.replies.buffer().extend_from_slice(&written[copied..end]);
+                copied = end;
+            }
+            ends = &ends[before..];
+            self.run_in_exec(shared, &request);
+            at = place + 1;
+        }
+        self.replies.buffer().extend_from_slice(&written[copied..]);
+        if is_silent {
+            self.replies.buffer().truncate(from);
+        }
+    }
+
+    fn run_in_exec(&mut self, shared: &Arc<Shared>, request: &Request) {
+        let command = &table::all()[request.place().expect("it is a command")];
+        let Run::Local(run) = command.run else { unreachable!("MULTI has queued no other") };
+        let from = self.replies.buffer().len();
+        self.run_local(shared, None, run, request);
+        // Nothing of the job was done.
+        if self.job.take().is_some() {
+            let text = format!(
+                "ERR {} with these arguments takes a while: send it outside of MULTI",
+                command.name.to_uppercase()
+            );
+            shared.count_error(&text);
+            self.replies.buffer().truncate(from);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+        }
+    }
+}

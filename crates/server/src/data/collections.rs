@@ -1,0 +1,119 @@
+//! Collections that lie in blocks. The row of their key holds their number, which names their
+//! blocks; so a key is removed, renamed or flushed without touching the blocks. A collection that
+//! is no value any more is *garbage*: its number stands in a table of that name, written by the
+//! transaction that took its key away, until the reaper has removed the blocks.
+//!
+//! Invariant: the blocks of a number belong to exactly one key, or the number is garbage.
+
+use super::Tables;
+use super::blocks::BlockTable;
+use super::head::Kind;
+use super::member_run::{MemberOrder, MemberRun};
+use hyades::{Abort, Column, Session, Transaction};
+
+const NUMBER: Column<u64> = Column::at(0);
+
+/// Blocks removed by one transaction of the reaper.
+const BATCH: usize = 128;
+
+/// Most bytes of a collection that is packed in its key's row.
+pub const MOST_PACKED_BYTES: usize = 2 << 10;
+
+/// How many elements of a collection are packed in its key's row at most, as the settings
+/// `hash-max-listpack-entries`, `set-max-intset-entries`, `zset-max-listpack-entries` and, if it is
+/// positive, `list-max-listpack-size` say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedLimits {
+    /// Fields of a hash.
+    pub hash: usize,
+    /// Members of a set.
+    pub set: usize,
+    /// Members of a sorted set.
+    pub sorted_set: usize,
+    /// Elements of a list.
+    pub list: usize,
+}
+
+impl PackedLimits {
+    /// That of a type.
+    pub fn of(self, kind: Kind) -> usize {
+        match kind {
+            Kind::Hash => self.hash,
+            Kind::Set => self.set,
+            Kind::SortedSet => self.sorted_set,
+            Kind::List => self.list,
+            Kind::String => usize::MAX,
+        }
+    }
+}
+
+/// What the row of a key says of a hash, set or sorted set in blocks: number and secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collection {
+    /// Names its runs.
+    pub number: u64,
+    /// That of the order of its members. It stays with the key when the blocks are written anew, so
+    /// that a scan goes on where it was.
+    pub secret: u64,
+}
+
+impl Collection {
+    /// Reads the body of a row.
+    ///
+    /// # Errors
+    /// It is none: a torn view.
+    pub fn from_body(body: &[u8]) -> Result<Collection, Abort> {
+        let body: &[u8; 16] = body.try_into().map_err(|_| Abort::Conflict)?;
+        let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("8 bytes"));
+        Ok(Collection { number: word(0), secret: word(8) })
+    }
+
+    /// The body of the row.
+    pub fn body(self) -> Vec<u8> {
+        [self.number.to_le_bytes(), self.secret.to_le_bytes()].concat()
+    }
+
+    /// Its members by name: with the values of a hash, or the scores of a sorted set.
+    pub fn members(self, table: BlockTable<'_>, kind: Kind) -> MemberRun<'_> {
+        let (number, order) = (first_run(self.number), MemberOrder::Hashed(self.secret));
+        MemberRun { table, number, order, has_values: kind != Kind::Set }
+    }
+
+    /// The members of a sorted set by score: each is the bytes of its score and its own.
+    pub fn by_score(self, table: BlockTable<'_>) -> MemberRun<'_> {
+        let (number, order) = (first_run(self.number) + 1, MemberOrder::Sorted);
+        MemberRun { table, number, order, has_values: false }
+    }
+}
+
+/// The first of the two runs of a collection. Numbers are given out one after the other, so they
+/// stay below 2^63.
+pub fn first_run(number: u64) -> u64 {
+    number << 1
+}
+
+/// The number of the collection is garbage. `body` is that of its key's row, of whatever type.
+pub fn discard(tx: &Transaction<'_>, tables: Tables, body: &[u8]) -> Result<(), Abort> {
+    let number = body.first_chunk::<8>().ok_or(Abort::Conflict)?;
+    tx.put(tables.garbage, &[u64::from_le_bytes(*number).into()])
+}
+
+/// Removes some blocks that are garbage. Returns whether there are more.
+pub fn remove_garbage(session: &mut Session, tables: Tables) -> Result<bool, hyades::Error> {
+    let (is_more, ticket) = session.submit(|tx| {
+        let rows = tx.scan(tables.garbage).limit(1).rows()?;
+        let Some(number) = rows.first().map(|row| row.get(NUMBER)) else { return Ok(false) };
+        let mut left = BATCH;
+        for run in [first_run(number), first_run(number) + 1] {
+            left -= super::blocks::remove_first(tx, tables.blocks, run, left)?;
+        }
+        if left > 0 {
+            tx.delete(tables.garbage, number)?;
+            tx.delete(tables.collections, number)?;
+        }
+        Ok(true)
+    })?;
+    // It tells no client anything: it may become durable when it likes.
+    drop(ticket);
+    Ok(is_more)
+}

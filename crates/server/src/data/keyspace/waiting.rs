@@ -1,0 +1,68 @@
+//! Commands that wait for an element, and the writes that they wait for.
+
+use super::{Entry, Keyspace};
+use crate::data::head::{Head, Kind};
+use crate::waiting::WaitKey;
+use std::time::Duration;
+
+/// What a command waits for that has found nothing to take.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// Keys of this type that hold nothing.
+    pub keys: Vec<WaitKey>,
+    /// How long it waits; `None`: until there is something.
+    pub timeout: Option<Duration>,
+    /// Its reply is an array, and a null array at the end of its time.
+    pub is_array: bool,
+    /// The command with its arguments.
+    pub request: Vec<Vec<u8>>,
+    /// Its reply is dropped.
+    pub is_silent: bool,
+}
+
+/// Most keys that a transaction names: beyond them all clients are called that wait.
+const MOST_NAMED: usize = 64;
+
+/// What a transaction does for clients that wait.
+#[derive(Clone, Debug, Default)]
+pub struct Fills {
+    /// Keys that have elements and had none.
+    pub keys: Vec<WaitKey>,
+    /// There are such keys, and they were not noted.
+    pub unnamed: bool,
+    /// Databases that have other keys now.
+    pub databases: Vec<u32>,
+}
+
+impl Fills {
+    /// Whether there is anything to tell to clients that wait.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.unnamed && self.databases.is_empty()
+    }
+}
+
+impl<'t> Keyspace<'t> {
+    /// Notes a key that a client may wait for: it has elements, and held nothing of their type.
+    pub(super) fn note_filled(&self, key: &[u8], entry: &Entry<'_>, head: Head) {
+        let kind = head.kind();
+        let can_be_waited_for = matches!(kind, Kind::List | Kind::SortedSet);
+        if !can_be_waited_for || entry.head().is_some_and(|before| before.kind() == kind) {
+            return;
+        }
+        let fills = &mut self.context.effects.borrow_mut().fills;
+        match self.context.names_filled && fills.keys.len() < MOST_NAMED {
+            true => fills.keys.push(self.wait_key(kind, key)),
+            false => fills.unnamed = true,
+        }
+    }
+
+    /// A key that a client waits for.
+    pub fn wait_key(&self, kind: Kind, key: &[u8]) -> WaitKey {
+        WaitKey { database: self.database, kind, key: key.to_vec() }
+    }
+
+    /// The command waits: it has replied nothing.
+    pub fn wait(&self, wait: Wait) {
+        self.context.effects.borrow_mut().wait = Some(wait);
+    }
+}

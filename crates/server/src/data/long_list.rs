@@ -1,0 +1,469 @@
+//! Lists that do not fit into the row of their key: the row holds how many elements there are and
+//! those at both ends, and blocks hold what lies between, in the order of their numbers. A push or
+//! a pop writes the row; once in a while an end outgrows it or runs out, and a block is written.
+
+use super::blocks::{
+    Block, BlockTable, FILLED_BLOCK_BYTES, MOST_BLOCK_BYTES, PAGE, WalkFrom, block_bytes, divide,
+};
+use super::collections::first_run;
+use super::keyspace::Stop;
+use super::packed;
+use hyades::Abort;
+use std::collections::VecDeque;
+
+/// Most bytes at each end.
+const MOST_END_BYTES: usize = 1 << 10;
+
+/// Bytes that stay at an end that has outgrown the row, or are moved to one that has run out.
+const KEPT_END_BYTES: usize = MOST_END_BYTES / 2;
+
+/// The number between the first blocks on either side.
+const MIDDLE: u64 = 1 << 63;
+
+/// From the number of a block at an end to the next one. Between them there is room for the parts
+/// of blocks that are divided. (Tests run out of it.)
+const STRIDE: u64 = if cfg!(test) { 8 } else { 1 << 32 };
+
+/// From the number of a block to that of its second part, at most.
+const SHORT_STRIDE: u64 = if cfg!(test) { 2 } else { 1 << 16 };
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The first element.
+    Left,
+    /// The last one.
+    Right,
+}
+
+/// A list that is changed. Its blocks are written at once, its row is [`LongList::body`].
+pub struct LongList<'t, 'a> {
+    table: BlockTable<'t>,
+    number: u64,
+    /// Elements in all.
+    count: usize,
+    /// Numbers of the next blocks at the ends.
+    next: [u64; 2],
+    /// The elements at the ends, those of each from the left to the right.
+    ends: [VecDeque<&'a [u8]>; 2],
+}
+
+fn size(element: &&[u8]) -> usize {
+    packed::size(element.len())
+}
+
+fn sizes(elements: &[&[u8]]) -> Vec<usize> {
+    elements.iter().map(size).collect()
+}
+
+/// The number of a block.
+fn number_of(block: &Block<'_>) -> Result<u64, Abort> {
+    // Another length is a torn view.
+    Ok(u64::from_be_bytes(block.low.try_into().map_err(|_| Abort::Conflict)?))
+}
+
+impl<'t: 'a, 'a> LongList<'t, 'a> {
+    /// Reads the body of a row.
+    ///
+    /// # Errors
+    /// It is none: a torn view.
+    pub fn from_body(table: BlockTable<'t>, body: &'t [u8]) -> Result<LongList<'t, 'a>, Abort> {
+        let read = || {
+            let (words, rest) = body.split_first_chunk::<32>()?;
+            let word = |at: usize| {
+                u64::from_le_bytes(words[8 * at..8 * at + 8].try_into().expect("8 bytes"))
+            };
+            let (length, rest) = rest.split_first_chunk::<4>()?;
+            let (left, right) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            Some(([word(0), word(1), word(2), word(3)], [left, right]))
+        };
+        let ([number, count, left, right], ends) = read().ok_or(Abort::Conflict)?;
+        let ends = [packed::elements(ends[0])?.into(), packed::elements(ends[1])?.into()];
+        let list = LongList { table, number, count: count as usize, next: [left, right], ends };
+        // More at the ends than there are: a torn view.
+        if list.middle() > count as usize { Err(Abort::Conflict) } else { Ok(list) }
+    }
+
+    /// Writes the blocks of a new list. Returns the body of its row.
+    pub fn write(table: BlockTable<'t>, number: u64, all: &[&[u8]]) -> Result<Vec<u8>, Stop> {
+        let mut list = LongList::empty(table, number);
+        list.push(End::Right, all)?;
+        Ok(list.body())
+    }
+
+    fn empty(table: BlockTable<'t>, number: u64) -> LongList<'t, 'a> {
+        let (next, ends) = ([MIDDLE - STRIDE, MIDDLE], [VecDeque::new(), VecDeque::new()]);
+        LongList { table, number, count: 0, next, ends }
+    }
+
+    /// The body of its row.
+    pub fn body(&self) -> Vec<u8> {
+        let [left, right] = &self.ends;
+        let left = packed::pack(left.iter().copied());
+        let mut body = Vec::with_capacity(2 * MOST_END_BYTES);
+        for word in [self.number, self.count as u64, self.next[0], self.next[1]] {
+            body.extend(word.to_le_bytes());
+        }
+        body.extend((left.len() as u32).to_le_bytes());
+        body.extend(left);
+        right.iter().for_each(|element| packed::push(&mut body, element));
+        body
+    }
+
+    /// The number of elements.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Elements in blocks.
+    fn middle(&self) -> usize {
+        // Too few in all make too many here.
+        self.count.wrapping_sub(self.ends[0].len() + self.ends[1].len())
+    }
+
+    fn run(&self) -> u64 {
+        first_run(self.number)
+    }
+
+    fn end_block(&self, end: End) -> Result<Option<Block<'t>>, Abort> {
+        let found = match end {
+            End::Left => self.table.next(self.run(), WalkFrom::First, 1)?,
+            End::Right => self.table.previous(self.run(), None, 1)?,
+        };
+        Ok(found.first().copied())
+    }
+
+    fn add_block(&self, number: u64, elements: &[&[u8]]) -> Result<(), Stop> {
+        let body = packed::pack(elements.iter().copied());
+        self.table.add(self.run(), &number.to_be_bytes(), elements.len(), &body)
+    }
+
+    fn change_block(&self, block: &Block<'_>, elements: &[&[u8]]) -> Result<(), Stop> {
+        let body = packed::pack(elements.iter().copied());
+        self.table.change(self.run(), block.low, elements.len(), &body)
+    }
+
+    /// Adds elements at an end, one after the other.
+    pub fn push(&mut self, end: End, elements: &[&'a [u8]]) -> Result<(), Stop> {
+        self.count += elements.len();
+        let at = end as usize;
+        match end {
+            End::Left => elements.iter().for_each(|element| self.ends[at].push_front(element)),
+            End::Right => self.ends[at].extend(elements),
+        }
+        self.spill(end)
+    }
+
+    /// Moves elements of an end that has outgrown the row into blocks: the outer ones stay.
+    fn spill(&mut self, end: End) -> Result<(), Stop> {
+        let at = end as usize;
+        if self.ends[at].iter().map(size).sum::<usize>() <= MOST_END_BYTES {
+            return Ok(());
+        }
+        let all: Vec<&[u8]> = self.ends[at].drain(..).collect();
+        let mut bytes = 0;
+        let stays = |element: &&&[u8]| {
+            bytes += size(element);
+            bytes <= KEPT_END_BYTES
+        };
+        let block = self.end_block(end)?;
+        match end {
+            End::Left => {
+                let (outer, inner) = all.split_at(all.iter().take_while(stays).count());
+                self.ends[at] = outer.iter().copied().collect();
+                self.spill_left(inner, block)
+            }
+            End::Right => {
+                let kept = all.iter().rev().take_while(stays).count();
+                let (inner, outer) = all.split_at(all.len() - kept);
+                self.ends[at] = outer.iter().copied().collect();
+                self.spill_right(inner, block)
+            }
+        }
+    }
+
+    fn has_room(block: &Block<'_>, inner: &[&[u8]]) -> bool {
+        block.body.len() + inner.iter().map(size).sum::<usize>() <= FILLED_BLOCK_BYTES
+    }
+
+    fn spill_left(&mut self, inner: &[&[u8]], block: Option<Block<'t>>) -> Result<(), Stop> {
+        if let Some(block) = block.filter(|block| Self::has_room(block, inner)) {
+            let all: Vec<&[u8]> =
+                inner.iter().copied().chain(packed::elements(block.body)?).collect();
+            return self.change_block(&block, &all);
+        }
+        for piece in divide(&sizes(inner), |_| true).into_iter().rev() {
+            self.add_block(self.next[0], &inner[piece])?;
+            self.next[0] -= STRIDE;
+        }
+        Ok(())
+    }
+
+    fn spill_right(&mut self, inner: &[&[u8]], block: Option<Block<'t>>) -> Result<(), Stop> {
+        if let Some(block) = block.filter(|block| Self::has_room(block, inner)) {
+            let mut all = packed::elements(block.body)?;
+            all.extend(inner);
+            return self.change_block(&block, &all);
+        }
+        for piece in divide(&sizes(inner), |_| true) {
+            self.add_block(self.next[1], &inner[piece])?;
+            self.next[1] += STRIDE;
+        }
+        Ok(())
+    }
+
+    /// Brings elements of the block at an end that has run out to that end; if there is no block,
+    /// those of the other end.
+    fn refill(&mut self, end: End) -> Result<(), Stop> {
+        let (at, other) = (end as usize, 1 - end as usize);
+        if self.middle() == 0 {
+            self.ends[at] = std::mem::take(&mut self.ends[other]);
+            return Ok(());
+        }
+        let block = self.end_block(end)?.ok_or(Abort::Conflict)?;
+        let all = packed::elements(block.body)?;
+        if all.is_empty() || all.len() > self.middle() {
+            return Err(Abort::Conflict.into());
+        }
+        let mut bytes = 0;
+        let comes = |element: &&&[u8]| {
+            bytes += size(element);
+            bytes <= KEPT_END_BYTES
+        };
+        let outer = match end {
+            End::Left => all.iter().take_while(comes).count(),
+            End::Right => all.iter().rev().take_while(comes).count(),
+        };
+        let (outer, rest) = match end {
+            End::Left => all.split_at(outer.max(1)),
+            End::Right => {
+                let (rest, outer) = all.split_at(all.len() - outer.max(1));
+                (outer, rest)
+            }
+        };
+        self.ends[at] = outer.iter().copied().collect();
+        match rest.is_empty() {
+            true => Ok(self.table.remove(self.run(), block.low)?),
+            false => self.change_block(&block, rest),
+        }
+    }
+
+    /// Takes elements off an end, the outermost first.
+    pub fn pop(&mut self, end: End, count: usize) -> Result<Vec<&'a [u8]>, Stop> {
+        let (mut popped, at) = (Vec::new(), end as usize);
+        while popped.len() < count.min(self.count + popped.len()) {
+            if self.ends[at].is_empty() {
+                self.refill(end)?;
+            }
+            let element = match end {
+                End::Left => self.ends[at].pop_front(),
+                End::Right => self.ends[at].pop_back(),
+            };
+            popped.push(element.ok_or(Abort::Conflict)?);
+            self.count -= 1;
+        }
+        // What came with a large element may be too much for the row.
+        self.spill(end)?;
+        Ok(popped)
+    }
+
+    /// All elements.
+    pub fn all(&self) -> Result<Vec<&'a [u8]>, Stop> {
+        self.range(0, self.count)
+    }
+
+    /// The elements from a place on, `count` at most.
+    pub fn range(&self, from: usize, count: usize) -> Result<Vec<&'a [u8]>, Stop> {
+        let to = from.saturating_add(count).min(self.count);
+        let [left, right] = &self.ends;
+        let (first, last) = (left.len(), self.count - right.len());
+        let part = |of: &VecDeque<&'a [u8]>, begin: usize| -> Vec<&'a [u8]> {
+            let at = |place: usize| place.clamp(begin, begin + of.len()) - begin;
+            of.range(at(from)..at(to).max(at(from))).copied().collect()
+        };
+        let mut found = part(left, 0);
+        let (from_block, to_block) = (from.max(first), to.min(last));
+        if from_block < to_block {
+            let (mut block, mut begin) = self.block_of(from_block)?;
+            let mut step = 2;
+            let mut page = VecDeque::new();
+            loop {
+                let all = packed::elements(block.body)?;
+                let end = begin + all.len();
+                let skipped = from_block.saturating_sub(begin).min(all.len());
+                let taken = (to_block.min(end) - begin).max(skipped);
+                found.extend(&all[skipped..taken]);
+                begin = end;
+                if begin >= to_block {
+                    break;
+                }
+                if page.is_empty() {
+                    page = self.table.next(self.run(), WalkFrom::Behind(block.low), step)?.into();
+                    step = (2 * step).min(PAGE);
+                }
+                block = page.pop_front().ok_or(Abort::Conflict)?;
+            }
+        }
+        found.extend(part(right, last));
+        Ok(found)
+    }
+
+    /// The block that holds a place between the ends, and the place of its first element.
+    fn block_of(&self, place: usize) -> Result<(Block<'t>, usize), Abort> {
+        let rank = place - self.ends[0].len();
+        let ends = (self.end_block(End::Left)?, self.end_block(End::Right)?);
+        let (Some(first), Some(last)) = ends else { return Err(Abort::Conflict) };
+        let (low, high) = (number_of(&first)?, number_of(&last)?);
+        let width = u128::from(high.checked_sub(low).ok_or(Abort::Conflict)?) + 1;
+        // Blocks hold about as many elements each.
+        let guess = low + (width * rank as u128 / self.middle() as u128) as u64;
+        let start = self.table.at(self.run(), &guess.to_be_bytes())?;
+        let (block, begin) = self.table.of_rank(self.run(), start, rank)?;
+        Ok((block, begin + self.ends[0].len()))
+    }
+
+    /// Replaces the element at a place.
+    pub fn set(&mut self, place: usize, element: &'a [u8]) -> Result<(), Stop> {
+        self.edit(place, |all, at| all[at] = element)
+    }
+
+    /// Inserts an element at a place that is one.
+    pub fn insert(&mut self, place: usize, element: &'a [u8]) -> Result<(), Stop> {
+        self.count += 1;
+        self.edit_of(place, 1, |all, at| all.insert(at, element))
+    }
+
+    fn edit(
+        &mut self,
+        place: usize,
+        change: impl FnOnce(&mut Vec<&'a [u8]>, usize),
+    ) -> Result<(), Stop> {
+        self.edit_of(place, 0, change)
+    }
+
+    /// Changes the end or the block that holds a place. `added`: how many are counted already.
+    fn edit_of(
+        &mut self,
+        place: usize,
+        added: usize,
+        change: impl FnOnce(&mut Vec<&'a [u8]>, usize),
+    ) -> Result<(), Stop> {
+        let last = self.count - added - self.ends[1].len();
+        let end = match place {
+            place if place < self.ends[0].len() => Some((End::Left, place)),
+            place if place >= last => Some((End::Right, place - last)),
+            _ => None,
+        };
+        if let Some((end, at)) = end {
+            let mut all: Vec<&[u8]> = self.ends[end as usize].drain(..).collect();
+            change(&mut all, at);
+            self.ends[end as usize] = all.into();
+            return self.spill(end);
+        }
+        self.count -= added;
+        let (block, begin) = self.block_of(place)?;
+        self.count += added;
+        let mut all = packed::elements(block.body)?;
+        if place - begin >= all.len() {
+            return Err(Abort::Conflict.into());
+        }
+        change(&mut all, place - begin);
+        self.rewrite(&block, &all)
+    }
+
+    /// Writes the elements of a block, divided if they have become too many.
+    fn rewrite(&mut self, block: &Block<'_>, all: &[&[u8]]) -> Result<(), Stop> {
+        if all.is_empty() {
+            return Ok(self.table.remove(self.run(), block.low)?);
+        }
+        let pieces = divide(&sizes(all), |_| true);
+        let next = self.table.next(self.run(), WalkFrom::Behind(block.low), 1)?;
+        let end = next.first().map_or(Ok(self.next[1]), number_of)?;
+        let mut number = number_of(block)?;
+        let wanted = SHORT_STRIDE.min(end.saturating_sub(number) / pieces.len() as u64);
+        self.change_block(block, &all[pieces[0].clone()])?;
+        if pieces.len() > 1 && wanted == 0 {
+            let rest = &all[pieces[0].end..];
+            return self.renumber(block.low, rest);
+        }
+        for piece in &pieces[1..] {
+            number += wanted;
+            self.add_block(number, &all[piece.clone()])?;
+        }
+        Ok(())
+    }
+
+    /// Writes all blocks anew, with `rest` behind the block of this low key: there is no number
+    /// left between it and the next one.
+    fn renumber(&mut self, low: &[u8], rest: &[&[u8]]) -> Result<(), Stop> {
+        let mut blocks = Vec::new();
+        self.table.walk(self.run(), |block| {
+            blocks.push(block);
+            Ok(true)
+        })?;
+        let mut all: Vec<&[u8]> = Vec::new();
+        for block in &blocks {
+            self.table.remove(self.run(), block.low)?;
+            all.extend(packed::elements(block.body)?);
+            if block.low == low {
+                all.extend(rest);
+            }
+        }
+        // Numbers that are not in use, so that no block is removed and written at once.
+        self.spill_right(&all, None)
+    }
+
+    /// Removes elements that `is_removed` names, from the left or from the right, and returns how
+    /// many.
+    pub fn remove(
+        &mut self,
+        from: End,
+        mut is_removed: impl FnMut(&[u8]) -> bool,
+    ) -> Result<usize, Stop> {
+        let before = self.count;
+        let mut retain = |mut all: Vec<&'a [u8]>| {
+            if from == End::Right {
+                all.reverse();
+            }
+            all.retain(|element| !is_removed(element));
+            if from == End::Right {
+                all.reverse();
+            }
+            all
+        };
+        let mut blocks = Vec::new();
+        self.table.walk(self.run(), |block| {
+            blocks.push(block);
+            Ok(true)
+        })?;
+        if from == End::Right {
+            blocks.reverse();
+        }
+        let mut removed = 0;
+        for end in [from, if from == End::Left { End::Right } else { End::Left }] {
+            let all: Vec<&[u8]> = self.ends[end as usize].drain(..).collect();
+            let had = all.len();
+            let left = retain(all);
+            removed += had - left.len();
+            self.ends[end as usize] = left.into();
+            for block in blocks.drain(..) {
+                let all = packed::elements(block.body)?;
+                let had = all.len();
+                let left = retain(all);
+                if left.len() < had {
+                    removed += had - left.len();
+                    self.rewrite(&block, &left)?;
+                }
+            }
+        }
+        self.count = before.checked_sub(removed).ok_or(Abort::Conflict)?;
+        Ok(removed)
+    }
+
+    /// Bytes of its blocks.
+    pub fn bytes(&self) -> Result<usize, Abort> {
+        block_bytes(self.table, self.run())
+    }
+}
+
+const _: () = assert!(KEPT_END_BYTES < MOST_END_BYTES && MOST_END_BYTES <= MOST_BLOCK_BYTES);

@@ -1,0 +1,480 @@
+//! A run of blocks that holds members, perhaps with a value each: the fields of a hash, the members
+//! of a set, the members of a sorted set by name, and again by score.
+
+use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide};
+use super::keyspace::Stop;
+use super::member_hash::{PLACE_BYTES, PLACES, place, place_bytes, place_of};
+use super::packed;
+use hyades::Abort;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// How the members of a run are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberOrder {
+    /// By a hash under this secret. Within a block they have no order.
+    Hashed(u64),
+    /// By their bytes.
+    Sorted,
+}
+
+/// What becomes of a member.
+pub enum MemberEdit<'a> {
+    /// Nothing.
+    Keep,
+    /// It is there, with this value.
+    Set(Cow<'a, [u8]>),
+    /// It is not there.
+    Remove,
+}
+
+/// A member and its value.
+pub type Member<'t> = (&'t [u8], &'t [u8]);
+
+/// A member and a value of its own, or that it has.
+pub type EditedMember<'a> = (&'a [u8], Cow<'a, [u8]>);
+
+/// Says what becomes of a member, by its number among those that are named, and by the value that
+/// it has, if it is there.
+pub type MemberChange<'c, 'a> =
+    &'c mut dyn FnMut(usize, Option<&[u8]>) -> Result<MemberEdit<'a>, Stop>;
+
+/// With more changes of a block than these its members are looked up in a map.
+const FEW: usize = 16;
+
+/// With more members than this share of a run to be read, all of it is read.
+const READ_ALL: usize = 64;
+
+/// Changes some of the members `names` among those that are known: the ones whose numbers `group`
+/// holds. `None` if nothing has changed.
+pub fn edit_members<'a>(
+    known: &[Member<'a>],
+    names: &[&'a [u8]],
+    group: &[usize],
+    change: MemberChange<'_, 'a>,
+) -> Result<Option<Vec<EditedMember<'a>>>, Stop> {
+    // A removed one leaves a gap, so that places stay.
+    let mut all: Vec<Option<EditedMember<'a>>> =
+        known.iter().map(|(name, value)| Some((*name, Cow::Borrowed(*value)))).collect();
+    let mut places: Option<HashMap<&[u8], usize>> = (group.len() > FEW)
+        .then(|| known.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect());
+    let mut is_changed = false;
+    for number in group {
+        let name = names[*number];
+        let has_name = |of: &Option<EditedMember<'_>>| of.as_ref().is_some_and(|of| of.0 == name);
+        let place = match &places {
+            Some(places) => places.get(name).copied(),
+            None => all.iter().position(has_name),
+        };
+        let old = place.and_then(|at| all[at].as_ref()).map(|(_, value)| &value[..]);
+        match (change(*number, old)?, place) {
+            (MemberEdit::Keep, _) | (MemberEdit::Remove, None) => continue,
+            (MemberEdit::Remove, Some(at)) => {
+                is_changed |= all[at].take().is_some();
+                if let Some(places) = &mut places {
+                    places.remove(name);
+                }
+            }
+            // The same value again is a change: a WATCH sees it.
+            (MemberEdit::Set(value), Some(at)) => {
+                is_changed = true;
+                all[at] = Some((name, value));
+            }
+            (MemberEdit::Set(value), None) => {
+                if let Some(places) = &mut places {
+                    places.insert(name, all.len());
+                }
+                all.push(Some((name, value)));
+                is_changed = true;
+            }
+        }
+    }
+    Ok(is_changed.then(|| all.into_iter().flatten().collect()))
+}
+
+/// A run of members.
+#[derive(Clone, Copy)]
+pub struct MemberRun<'t> {
+    /// Where its blocks lie.
+    pub table: BlockTable<'t>,
+    /// Its number.
+    pub number: u64,
+    /// The order of its members.
+    pub order: MemberOrder,
+    /// Whether each member has a value.
+    pub has_values: bool,
+}
+
+impl<'t> MemberRun<'t> {
+    /// Where a member lies, as bytes. It is no longer than a low key can be, so two long members
+    /// may lie in the same place.
+    fn place<'n>(&self, name: &'n [u8], room: &'n mut [u8; PLACE_BYTES]) -> &'n [u8] {
+        match self.order {
+            MemberOrder::Hashed(secret) => {
+                *room = place_bytes(place(secret, name));
+                room
+            }
+            MemberOrder::Sorted => &name[..name.len().min(LONGEST_LOW)],
+        }
+    }
+
+    /// The low key of a block that begins with `next` where `last` ends the one before, if there is
+    /// one: the shortest.
+    fn low_between(&self, last: &[u8], next: &[u8]) -> Option<Vec<u8>> {
+        let (mut room, mut room_of_next) = ([0; PLACE_BYTES], [0; PLACE_BYTES]);
+        let (last, next) = (self.place(last, &mut room), self.place(next, &mut room_of_next));
+        let same = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+        next.get(..same + 1).map(<[u8]>::to_vec)
+    }
+
+    fn members<'a>(&self, body: &'a [u8]) -> Result<Vec<Member<'a>>, Abort> {
+        let all = packed::elements(body)?;
+        match self.has_values {
+            false => Ok(all.into_iter().map(|name| (name, &[][..])).collect()),
+            // An odd number is a torn view.
+            true if all.len() % 2 == 1 => Err(Abort::Conflict),
+            true => Ok(all.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()),
+        }
+    }
+
+    fn find(&self, block: &Block<'t>, name: &[u8]) -> Result<Option<&'t [u8]>, Abort> {
+        let mut rest = block.body;
+        while !rest.is_empty() {
+            let known = packed::take(&mut rest).ok_or(Abort::Conflict)?;
+            let value = match self.has_values {
+                true => packed::take(&mut rest).ok_or(Abort::Conflict)?,
+                false => &[],
+            };
+            if known == name {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value of a member, if it is there; it is empty where members have none.
+    pub fn get(&self, name: &[u8]) -> Result<Option<&'t [u8]>, Abort> {
+        let block = self.table.at(self.number, self.place(name, &mut [0; PLACE_BYTES]))?;
+        block.map_or(Ok(None), |block| self.find(&block, name))
+    }
+
+    /// The values of members.
+    pub fn get_all(&self, names: &[&[u8]]) -> Result<Vec<Option<&'t [u8]>>, Abort> {
+        if names.len() <= FEW {
+            return names.iter().map(|name| self.get(name)).collect();
+        }
+        let mut found = vec![None; names.len()];
+        self.for_each_block(names, |block, group| {
+            let Some(block) = block else { return Ok(()) };
+            let all: HashMap<&[u8], &'t [u8]> = self.members(block.body)?.into_iter().collect();
+            group.iter().for_each(|at| found[*at] = all.get(names[*at]).copied());
+            Ok::<(), Stop>(())
+        })
+        .map_err(|stop| match stop {
+            Stop::Abort(abort) => abort,
+            Stop::Error(_) => unreachable!("reading has no errors of its own"),
+        })?;
+        Ok(found)
+    }
+
+    /// Visits each block in which some of these members lie or would lie, `None` if there is none
+    /// yet, with the numbers of these members, in their order.
+    fn for_each_block(
+        &self,
+        names: &[&[u8]],
+        mut visit: impl FnMut(Option<Block<'t>>, &[usize]) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let place_of = |at: usize| {
+            let mut room = [0; PLACE_BYTES];
+            self.place(names[at], &mut room).to_vec()
+        };
+        if let [name] = names {
+            let block = self.table.at(self.number, self.place(name, &mut [0; PLACE_BYTES]))?;
+            return visit(block, &[0]);
+        }
+        let mut order: Vec<(Vec<u8>, usize)> =
+            (0..names.len()).map(|at| (place_of(at), at)).collect();
+        // Of two changes of a member the later one comes later.
+        order.sort();
+        let mut rest = &order[..];
+        while let Some((place, _)) = rest.first() {
+            let block = self.table.at(self.number, place)?;
+            let from = block.map_or(WalkFrom::First, |block| WalkFrom::Behind(block.low));
+            let end = self.table.next(self.number, from, 1)?;
+            let is_in = |(place, _): &(Vec<u8>, usize)| {
+                end.first().is_none_or(|end| place.as_slice() < end.low)
+            };
+            let (group, others) = rest.split_at(rest.partition_point(is_in));
+            if group.is_empty() {
+                // The two reads do not fit together: they will not be validated.
+                return Err(Abort::Conflict.into());
+            }
+            let group: Vec<usize> = group.iter().map(|(_, at)| *at).collect();
+            visit(block, &group)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Changes members: `change` is told the number of a name and the value that it has, if it is
+    /// there, and says what becomes of it. Names may be repeated.
+    pub fn edit<'a>(&self, names: &[&'a [u8]], change: MemberChange<'_, 'a>) -> Result<(), Stop>
+    where
+        't: 'a,
+    {
+        self.for_each_block(names, |block, group| self.edit_block(block, names, group, change))
+    }
+
+    fn edit_block<'a>(
+        &self,
+        block: Option<Block<'t>>,
+        names: &[&'a [u8]],
+        group: &[usize],
+        change: MemberChange<'_, 'a>,
+    ) -> Result<(), Stop>
+    where
+        't: 'a,
+    {
+        let known = block.map_or(Ok(Vec::new()), |block| self.members(block.body))?;
+        match edit_members(&known, names, group, change)? {
+            Some(all) => self.write(block, all),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the members of a block, divided into several if need be.
+    fn write(&self, block: Option<Block<'t>>, mut all: Vec<EditedMember<'_>>) -> Result<(), Stop> {
+        if all.is_empty() {
+            return Ok(block.map_or(Ok(()), |block| self.table.remove(self.number, block.low))?);
+        }
+        let size = |(name, value): &EditedMember<'_>| match self.has_values {
+            true => packed::size(name.len()) + packed::size(value.len()),
+            false => packed::size(name.len()),
+        };
+        let bytes: usize = all.iter().map(size).sum();
+        match self.order {
+            MemberOrder::Sorted => all.sort_by(|a, b| a.0.cmp(b.0)),
+            MemberOrder::Hashed(secret) if bytes > super::blocks::MOST_BLOCK_BYTES => {
+                all.sort_by_cached_key(|(name, _)| place(secret, name));
+            }
+            // Blocks that are not divided keep the order in which members came.
+            MemberOrder::Hashed(_) => {}
+        }
+        let sizes: Vec<usize> = all.iter().map(size).collect();
+        let low_of = |at: usize| self.low_between(all[at - 1].0, all[at].0);
+        for piece in divide(&sizes, |at| low_of(at).is_some()) {
+            let mut body = Vec::with_capacity(sizes[piece.clone()].iter().sum());
+            for (name, value) in &all[piece.clone()] {
+                packed::push(&mut body, name);
+                if self.has_values {
+                    packed::push(&mut body, value);
+                }
+            }
+            match (piece.start, block) {
+                (0, Some(block)) => {
+                    self.table.change(self.number, block.low, piece.len(), &body)?;
+                }
+                (0, None) => self.table.add(self.number, b"", piece.len(), &body)?,
+                (at, _) => {
+                    let low = low_of(at).expect("it is cut where it may be");
+                    self.table.add(self.number, &low, piece.len(), &body)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the members of a run that has none.
+    pub fn fill<'a>(
+        &self,
+        all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), Stop> {
+        self.write(None, all.into_iter().map(|(name, v)| (name, Cow::Borrowed(v))).collect())
+    }
+
+    /// The number of members.
+    pub fn count(&self) -> Result<usize, Abort> {
+        self.table.count(self.number, None)
+    }
+
+    /// Whether it has a member.
+    pub fn has_any(&self) -> Result<bool, Abort> {
+        self.table.has_any(self.number)
+    }
+
+    /// All members, those of a block together: sorted ones are in their order.
+    pub fn all(&self) -> Result<Vec<Member<'t>>, Abort> {
+        let mut all = Vec::new();
+        self.table.walk(self.number, |block| {
+            all.extend(self.members(block.body)?);
+            Ok(true)
+        })?;
+        // A collection without members does not exist: this view is torn.
+        if all.is_empty() { Err(Abort::Conflict) } else { Ok(all) }
+    }
+
+    /// Members from a place of a hashed run on, in whole blocks, until there are `count` of them;
+    /// and the place from which the next ones follow. One that is there throughout is returned by
+    /// exactly one of the calls that follow each other, whatever is split meanwhile: its place
+    /// stays.
+    pub fn scan_from(
+        &self,
+        from: u64,
+        count: usize,
+    ) -> Result<(Vec<Member<'t>>, Option<u64>), Abort> {
+        let MemberOrder::Hashed(secret) = self.order else { unreachable!("it is hashed") };
+        let first = self.table.at(self.number, &place_bytes(from))?;
+        let mut found = Vec::new();
+        let mut from_low = WalkFrom::First;
+        if let Some(first) = &first {
+            let all = self.members(first.body)?.into_iter();
+            found.extend(all.filter(|(name, _)| place(secret, name) >= from));
+            from_low = WalkFrom::Behind(first.low);
+        }
+        loop {
+            let page = self.table.next(
+                self.number,
+                from_low,
+                1 + count.saturating_sub(found.len()) / 8,
+            )?;
+            for block in &page {
+                if found.len() >= count {
+                    return Ok((found, Some(place_of(block.low))));
+                }
+                found.extend(self.members(block.body)?);
+            }
+            match page.last() {
+                Some(last) => from_low = WalkFrom::Behind(last.low),
+                None => return Ok((found, None)),
+            }
+        }
+    }
+
+    /// The rank of the first member of the block in which a member lies or would lie, and the
+    /// members of that block that are before it. For a sorted run.
+    pub fn rank(&self, name: &[u8]) -> Result<usize, Abort> {
+        let block = self.table.at(self.number, self.place(name, &mut [0; PLACE_BYTES]))?;
+        let Some(block) = block else { return Ok(0) };
+        let before = self.members(block.body)?.partition_point(|(known, _)| *known < name);
+        Ok(self.table.count(self.number, Some(block.low))? + before)
+    }
+
+    /// The block that holds the member of a rank below `total`, and the rank of its first one.
+    fn block_of_rank(&self, rank: usize, total: usize) -> Result<(Block<'t>, usize), Abort> {
+        let first = match self.order {
+            // Hashes are spread evenly: this is some blocks off at most.
+            MemberOrder::Hashed(_) => {
+                let place = (u128::from(PLACES) * rank as u128 / total as u128) as u64;
+                self.table.at(self.number, &place_bytes(place))?
+            }
+            MemberOrder::Sorted if rank >= total / 2 => {
+                self.table.previous(self.number, None, 1)?.first().copied()
+            }
+            MemberOrder::Sorted => None,
+        };
+        self.table.of_rank(self.number, first, rank)
+    }
+
+    /// The members of these ranks, each below `total`, the number of members; in the order given.
+    pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Vec<Member<'t>>, Abort> {
+        let picked = |all: &[Member<'t>], at: usize| all.get(at).copied().ok_or(Abort::Conflict);
+        if ranks.len() > FEW + total / READ_ALL {
+            let all = self.all()?;
+            return ranks.iter().map(|rank| picked(&all, *rank)).collect();
+        }
+        let mut found = Vec::with_capacity(ranks.len());
+        for rank in ranks {
+            let (block, begin) = self.block_of_rank(*rank, total)?;
+            found.push(picked(&self.members(block.body)?, rank - begin)?);
+        }
+        Ok(found)
+    }
+
+    /// The members from a rank on, `count` at most, of a sorted run with `total` members.
+    pub fn slice(&self, from: usize, count: usize, total: usize) -> Result<Vec<Member<'t>>, Abort> {
+        let mut found = Vec::new();
+        if from >= total || count == 0 {
+            return Ok(found);
+        }
+        let (block, begin) = self.block_of_rank(from, total)?;
+        self.ascend(Some(block), |(member, position)| {
+            if begin + position >= from {
+                found.push(member);
+            }
+            found.len() < count
+        })?;
+        Ok(found)
+    }
+
+    /// Visits members and their positions from a block on, or from the first, until it is told to
+    /// stop.
+    fn ascend(
+        &self,
+        block: Option<Block<'t>>,
+        mut visit: impl FnMut((Member<'t>, usize)) -> bool,
+    ) -> Result<(), Abort> {
+        let (mut position, mut step, mut from) = (0, 1, WalkFrom::First);
+        let mut page: Vec<Block<'t>> = match block {
+            Some(block) => vec![block],
+            None => self.table.next(self.number, from, step)?,
+        };
+        while let Some(last) = page.last() {
+            from = WalkFrom::Behind(last.low);
+            for block in &page {
+                for member in self.members(block.body)? {
+                    if !visit((member, position)) {
+                        return Ok(());
+                    }
+                    position += 1;
+                }
+            }
+            page = self.table.next(self.number, from, step)?;
+            step = (2 * step).min(PAGE);
+        }
+        Ok(())
+    }
+
+    /// Visits the members at or above `low` in their order, until it is told to stop. For a sorted
+    /// run.
+    pub fn ascend_from(
+        &self,
+        low: &[u8],
+        mut visit: impl FnMut(Member<'t>) -> bool,
+    ) -> Result<(), Abort> {
+        let block = self.table.at(self.number, self.place(low, &mut [0; PLACE_BYTES]))?;
+        self.ascend(block, |(member, _)| member.0 < low || visit(member))
+    }
+
+    /// Visits the members below `high`, or all, in descending order, until it is told to stop. For
+    /// a sorted run.
+    pub fn descend_from(
+        &self,
+        high: Option<&[u8]>,
+        mut visit: impl FnMut(Member<'t>) -> bool,
+    ) -> Result<(), Abort> {
+        let first = match high {
+            Some(high) => self.table.at(self.number, self.place(high, &mut [0; PLACE_BYTES]))?,
+            None => self.table.previous(self.number, None, 1)?.first().copied(),
+        };
+        let Some(first) = first else { return Ok(()) };
+        let (mut page, mut step) = (vec![first], 1);
+        while let Some(last) = page.last() {
+            let low = last.low;
+            for block in &page {
+                for member in self.members(block.body)?.into_iter().rev() {
+                    if high.is_none_or(|high| member.0 < high) && !visit(member) {
+                        return Ok(());
+                    }
+                }
+            }
+            page = self.table.previous(self.number, Some(low), step)?;
+            step = (2 * step).min(PAGE);
+        }
+        Ok(())
+    }
+
+    /// Bytes of all members.
+    pub fn bytes(&self) -> Result<usize, Abort> {
+        block_bytes(self.table, self.number)
+    }
+}

@@ -1,0 +1,409 @@
+//! The runs of large collections beside collections in memory: the same steps, the same answers.
+
+use super::Tables;
+use super::blocks::{BlockTable, MOST_BLOCK_BYTES};
+use super::collections::{Collection, PackedLimits, discard, first_run, remove_garbage};
+use super::counts::KeyCounts;
+use super::head::Kind;
+use super::keyspace::{Context, Effects, Stop};
+use super::long_list::{End, LongList};
+use super::member_run::{MemberEdit, MemberRun};
+use hyades::{Column, Columns, Database};
+use proptest::prelude::*;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+struct Stored {
+    _dir: tempfile::TempDir,
+    database: Database,
+    tables: Tables,
+    counts: KeyCounts,
+}
+
+impl Stored {
+    fn new() -> Stored {
+        let dir = tempfile::tempdir().unwrap();
+        let mut builder = Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        Stored { _dir: dir, database, tables, counts: KeyCounts::default() }
+    }
+
+    /// Runs a transaction over the blocks.
+    fn run<T>(&self, mut body: impl FnMut(BlockTable<'_>) -> Result<T, Stop>) -> T {
+        let done = self.database.transact(|tx| {
+            let effects = RefCell::new(Effects::default());
+            let context = Context {
+                names_filled: false,
+                tables: self.tables,
+                now_ms: 1,
+                databases: 16,
+                longest: 1 << 29,
+                packed: PackedLimits { hash: 128, set: 128, sorted_set: 128, list: 128 },
+                counts: &self.counts,
+                effects: &effects,
+                is_exec: false,
+                is_patient: true,
+            };
+            match body(BlockTable::new(*tx, context)) {
+                Ok(value) => Ok(value),
+                Err(Stop::Abort(abort)) => Err(abort.into()),
+                Err(Stop::Error(text)) => panic!("{text}"),
+            }
+        });
+        done.unwrap()
+    }
+
+    /// Counts and lengths of the bodies of all blocks.
+    fn blocks(&self) -> Vec<(u32, usize)> {
+        let (count, body) = (Column::<u32>::at(2), Column::<[u8]>::at(3));
+        let mut found = Vec::new();
+        let snapshot = self.database.open_snapshot();
+        snapshot
+            .for_each(self.tables.blocks, Columns::ALL, |row| {
+                found.push((row.get(count), row.get(body).len()));
+            })
+            .unwrap();
+        found
+    }
+}
+
+/// At the thresholds, one below and above, and larger than a block.
+fn length() -> impl Strategy<Value = usize> {
+    const BLOCK: usize = MOST_BLOCK_BYTES;
+    prop_oneof![
+        20 => 0usize..60,
+        1 => prop::sample::select(vec![0, BLOCK - 1, BLOCK, BLOCK + 1, 4095, 4096, 4097, 9_000]),
+    ]
+}
+
+fn name(id: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| if at % 7 == 3 { id } else { id / 16 }).collect()
+}
+
+type Named = (u8, usize, Option<usize>);
+
+fn batches() -> impl Strategy<Value = Vec<Vec<Named>>> {
+    let step = (any::<u8>(), length(), prop::option::weighted(0.7, length()));
+    prop::collection::vec(prop::collection::vec(step, 1..60), 1..12)
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn apply(run: MemberRun<'_>, model: &Model, batch: &[Named]) -> Result<Model, Stop> {
+    let mut model = model.clone();
+    let names: Vec<Vec<u8>> = batch.iter().map(|(id, length, _)| name(*id, *length)).collect();
+    let slices: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    run.edit(&slices, &mut |number, old| {
+        assert_eq!(old, model.get(&names[number]).map(Vec::as_slice));
+        Ok(match batch[number].2 {
+            Some(length) => {
+                let value = vec![number as u8; if run.has_values { length } else { 0 }];
+                model.insert(names[number].clone(), value.clone());
+                MemberEdit::Set(Cow::Owned(value))
+            }
+            None => {
+                model.remove(&names[number]);
+                MemberEdit::Remove
+            }
+        })
+    })?;
+    Ok(model)
+}
+
+fn pairs(all: Vec<(&[u8], &[u8])>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    all.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}
+
+/// What holds of runs of either order.
+fn check(run: MemberRun<'_>, model: &Model) -> Result<(), Stop> {
+    assert_eq!(run.count()?, model.len());
+    assert_eq!(run.has_any()?, !model.is_empty());
+    if model.is_empty() {
+        return Ok(());
+    }
+    let all = pairs(run.all()?);
+    let mut sorted = all.clone();
+    sorted.sort();
+    let expected: Vec<_> = model.iter().map(|(n, v)| (n.clone(), v.clone())).collect();
+    assert_eq!(sorted, expected);
+    let names: Vec<&[u8]> = model.keys().map(Vec::as_slice).chain([&b"not there"[..]]).collect();
+    for (name, found) in names.iter().zip(run.get_all(&names)?) {
+        assert_eq!(found, model.get(*name).map(Vec::as_slice));
+        assert_eq!(run.get(name)?, found);
+    }
+    for rank in [0, model.len() / 2, model.len() - 1] {
+        assert_eq!(pairs(run.of_ranks(&[rank], model.len())?), all[rank..=rank]);
+    }
+    Ok(())
+}
+
+fn check_hashed(run: MemberRun<'_>, model: &Model, count: usize) -> Result<(), Stop> {
+    check(run, model)?;
+    let (mut found, mut next) = (Vec::new(), Some(0));
+    while let Some(from) = next {
+        let (some, then) = run.scan_from(from, count)?;
+        assert!(then.is_none_or(|then| then > from));
+        found.extend(pairs(some));
+        next = then;
+    }
+    found.sort();
+    assert_eq!(found, model.clone().into_iter().collect::<Vec<_>>());
+    Ok(())
+}
+
+fn check_sorted(run: MemberRun<'_>, model: &Model) -> Result<(), Stop> {
+    check(run, model)?;
+    let names: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
+    for (rank, name) in names.iter().enumerate().step_by(7) {
+        assert_eq!(run.rank(name)?, rank);
+        let some: Vec<_> = run.slice(rank, 9, names.len())?.into_iter().map(|of| of.0).collect();
+        assert_eq!(some, names[rank..names.len().min(rank + 9)]);
+        let mut found = Vec::new();
+        run.ascend_from(name, |(name, _)| {
+            found.push(name);
+            true
+        })?;
+        assert_eq!(found, names[rank..]);
+        let mut found = Vec::new();
+        run.descend_from(Some(name), |(name, _)| {
+            found.push(name);
+            true
+        })?;
+        found.reverse();
+        assert_eq!(found, names[..rank]);
+    }
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+enum ListStep {
+    Push(bool, Vec<usize>),
+    Pop(bool, usize),
+    Insert(usize, usize),
+    Set(usize, usize),
+    Remove(bool, u8),
+}
+
+fn list_step() -> impl Strategy<Value = ListStep> {
+    prop_oneof![
+        4 => (any::<bool>(), prop::collection::vec(length(), 1..80))
+            .prop_map(|(left, all)| ListStep::Push(left, all)),
+        3 => (any::<bool>(), 0usize..60).prop_map(|(left, n)| ListStep::Pop(left, n)),
+        6 => (any::<usize>(), length()).prop_map(|(at, n)| ListStep::Insert(at, n)),
+        2 => (any::<usize>(), length()).prop_map(|(at, n)| ListStep::Set(at, n)),
+        1 => (any::<bool>(), any::<u8>()).prop_map(|(left, n)| ListStep::Remove(left, n)),
+    ]
+}
+
+fn end(is_left: bool) -> End {
+    if is_left { End::Left } else { End::Right }
+}
+
+/// Takes a step in a list and in the model, and returns the row and the model that result.
+fn take_step(
+    table: BlockTable<'_>,
+    row: &[u8],
+    model: &VecDeque<Vec<u8>>,
+    number: u8,
+    step: &ListStep,
+) -> Result<(Vec<u8>, VecDeque<Vec<u8>>), Stop> {
+    let (row, mut model) = (row.to_vec(), model.clone());
+    let one = |length: usize| name(number, length);
+    let (texts, element): (Vec<Vec<u8>>, Vec<u8>) = match step {
+        ListStep::Push(_, all) => (all.iter().map(|n| one(*n)).collect(), Vec::new()),
+        ListStep::Insert(_, n) | ListStep::Set(_, n) => (Vec::new(), one(*n)),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let mut list = LongList::from_body(table, &row)?;
+    match step {
+        ListStep::Push(left, _) => {
+            list.push(end(*left), &texts.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            for text in &texts {
+                if *left { model.push_front(text.clone()) } else { model.push_back(text.clone()) }
+            }
+        }
+        ListStep::Pop(left, count) => {
+            let popped = list.pop(end(*left), *count)?;
+            let wanted = (0..(*count).min(model.len()))
+                .map(|_| if *left { model.pop_front() } else { model.pop_back() }.unwrap());
+            assert_eq!(popped, wanted.collect::<Vec<_>>());
+        }
+        ListStep::Insert(at, _) if !model.is_empty() => {
+            let at = at % model.len();
+            list.insert(at, &element)?;
+            model.insert(at, element.clone());
+        }
+        ListStep::Set(at, _) if !model.is_empty() => {
+            let at = at % model.len();
+            list.set(at, &element)?;
+            model[at] = element.clone();
+        }
+        ListStep::Remove(left, which) => {
+            let is_removed = |of: &[u8]| of.len() % 13 == usize::from(which % 13);
+            let before = model.len();
+            model.retain(|of| !is_removed(of));
+            assert_eq!(list.remove(end(*left), is_removed)?, before - model.len());
+        }
+        _ => {}
+    }
+    assert_eq!(list.count(), model.len());
+    assert_eq!(list.all()?, model.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    for at in (0..model.len()).step_by(11) {
+        assert_eq!(list.range(at, 1)?, [&model[at][..]]);
+    }
+    Ok((list.body(), model))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn hashed_members(batches in batches(), count in 1usize..50, values: bool) {
+        let (stored, mut model) = (Stored::new(), Model::new());
+        let kind = if values { Kind::Hash } else { Kind::Set };
+        for batch in &batches {
+            let of = Collection { number: 5, secret: 77 };
+            model = stored.run(|table| {
+                let run = of.members(table, kind);
+                let model = apply(run, &model, batch)?;
+                check_hashed(run, &model, count)?;
+                Ok(model)
+            });
+            stored.run(|table| check_hashed(of.members(table, kind), &model, count));
+        }
+        for (members, bytes) in stored.blocks() {
+            prop_assert!(members == 1 || members > 0 && bytes <= MOST_BLOCK_BYTES);
+        }
+    }
+
+    #[test]
+    fn sorted_members(batches in batches()) {
+        let (stored, mut model) = (Stored::new(), Model::new());
+        for batch in &batches {
+            let of = Collection { number: 5, secret: 77 };
+            model = stored.run(|table| {
+                let model = apply(of.by_score(table), &model, batch)?;
+                check_sorted(of.by_score(table), &model)?;
+                Ok(model)
+            });
+            stored.run(|table| check_sorted(of.by_score(table), &model));
+        }
+    }
+
+    #[test]
+    fn lists(steps in prop::collection::vec(list_step(), 1..60)) {
+        let (stored, mut model) = (Stored::new(), VecDeque::new());
+        let mut row = stored.run(|table| LongList::write(table, 3, &[]));
+        for (number, step) in steps.iter().enumerate() {
+            (row, model) =
+                stored.run(|table| take_step(table, &row, &model, number as u8, step));
+        }
+    }
+}
+
+/// The reaper takes the blocks of garbage and leaves those of its neighbours.
+#[test]
+fn garbage_is_removed_whole_and_alone() {
+    let stored = Stored::new();
+    let fill = |number: u64| {
+        let names: Vec<Vec<u8>> = (0..9_000).map(|n| format!("member:{n:08}").into()).collect();
+        let of = Collection { number, secret: 1 };
+        stored.run(|table| {
+            of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+            of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
+        });
+        of
+    };
+    let all = [fill(6), fill(7), fill(8)];
+    let before = stored.blocks().len();
+    assert!(before > 3 * 2 * 64);
+    stored.database.transact(|tx| Ok(discard(tx, stored.tables, &all[1].body())?)).unwrap();
+    let mut session = stored.database.session().unwrap();
+    let mut rounds = 0;
+    while remove_garbage(&mut session, stored.tables).unwrap() {
+        rounds += 1;
+    }
+    assert!(rounds > 1);
+    stored.run(|table| {
+        for of in [all[0], all[2]] {
+            assert_eq!(of.members(table, Kind::Set).count()?, 9_000);
+            assert_eq!(of.by_score(table).count()?, 9_000);
+        }
+        for run in [first_run(7), first_run(7) + 1] {
+            assert!(!table.has_any(run)?);
+        }
+        Ok(())
+    });
+}
+
+/// Insertions at one place use up the numbers between two blocks: all are then numbered anew.
+#[test]
+fn a_list_grows_at_one_place() {
+    let (stored, mut model) = (Stored::new(), VecDeque::new());
+    let mut row = stored.run(|table| LongList::write(table, 3, &[]));
+    let first = ListStep::Push(false, vec![40; 400]);
+    let grow = (0..60).map(|_| ListStep::Insert(200, 700));
+    for (number, step) in std::iter::once(first).chain(grow).enumerate() {
+        (row, model) = stored.run(|table| take_step(table, &row, &model, number as u8, &step));
+    }
+    assert_eq!(model.len(), 460);
+}
+
+/// More blocks than the pages of a walk could hold if each were twice as long as the one before.
+#[test]
+fn walks_over_many_blocks() {
+    let stored = Stored::new();
+    let names: Vec<Vec<u8>> =
+        (0..9_000).map(|n| [format!("{n:08}").as_bytes(), &[7; 1_500]].concat()).collect();
+    let slices: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    let of = Collection { number: 6, secret: 1 };
+    let row = stored.run(|table| {
+        of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+        LongList::write(table, 7, &slices)
+    });
+    stored.run(|table| {
+        let run = of.by_score(table);
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        run.ascend_from(b"", |(name, _)| {
+            up.push(name);
+            true
+        })?;
+        run.descend_from(None, |(name, _)| {
+            down.push(name);
+            true
+        })?;
+        down.reverse();
+        assert!(up == slices && down == slices);
+        for rank in [0, 4_400, 4_600, 8_999] {
+            assert_eq!(run.slice(rank, 1, names.len())?[0].0, slices[rank]);
+        }
+        let row = row.clone();
+        let list = LongList::from_body(table, &row)?;
+        assert!(list.all()? == slices);
+        Ok(())
+    });
+}
+
+/// Each rank of a run of many blocks is found, whichever way leads to it.
+#[test]
+fn ranks_of_many_blocks() {
+    let stored = Stored::new();
+    let names: Vec<Vec<u8>> = (0..40_000).map(|n| format!("member:{n:08}").into()).collect();
+    let of = Collection { number: 6, secret: 1 };
+    stored.run(|table| {
+        of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+        of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
+    });
+    stored.run(|table| {
+        let (sorted, hashed) = (of.by_score(table), of.members(table, Kind::Set));
+        let all = hashed.all()?;
+        for rank in (0..names.len()).step_by(1_999).chain([names.len() - 1]) {
+            assert_eq!(sorted.slice(rank, 1, names.len())?[0].0, names[rank]);
+            assert_eq!(sorted.rank(&names[rank])?, rank);
+            assert_eq!(hashed.of_ranks(&[rank], names.len())?[0], all[rank]);
+        }
+        Ok(())
+    });
+}

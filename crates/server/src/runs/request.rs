@@ -1,0 +1,112 @@
+//! A request that was parsed, until it has run.
+
+use crate::commands::table;
+use crate::resp::request::Arguments;
+use smallvec::SmallVec;
+
+/// Where the arguments of a request are.
+#[derive(Clone)]
+enum Source {
+    /// In the input of the conversation.
+    Ranges(SmallVec<[(usize, usize); 4]>),
+    /// By themselves.
+    Owned(Vec<Vec<u8>>),
+}
+
+/// What a request takes beside its arguments, in bytes.
+const REQUEST_BYTES: usize = 128;
+
+/// What an argument takes beside its bytes.
+const ARGUMENT_BYTES: usize = 32;
+
+/// A request that waits to be run.
+#[derive(Clone)]
+pub struct Request {
+    source: Source,
+    /// The place of its command in the table.
+    place: Option<usize>,
+    /// Its database, if it need not be the client's: it follows SELECT in MULTI.
+    database: Option<u32>,
+}
+
+impl Request {
+    /// A request that begins at `begin` in the input.
+    pub fn new(arguments: Arguments<'_>, begin: usize) -> Request {
+        let place = table::find(arguments.get(0));
+        let source = match arguments.ranges() {
+            Some(ranges) => {
+                Source::Ranges(ranges.map(|(from, to)| (begin + from, begin + to)).collect())
+            }
+            None => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
+        };
+        Request { source, place, database: None }
+    }
+
+    /// A request by its arguments.
+    pub fn owned(arguments: Vec<Vec<u8>>) -> Request {
+        let place = arguments.first().and_then(|name| table::find(name));
+        Request { source: Source::Owned(arguments), place, database: None }
+    }
+
+    /// The place of its command in the table.
+    pub fn place(&self) -> Option<usize> {
+        self.place
+    }
+
+    fn has_flag(&self, flags: u32) -> bool {
+        self.place.is_some_and(|at| table::all()[at].flags & flags != 0)
+    }
+
+    /// Whether its command is a transaction of its own, outside of EXEC.
+    pub fn is_alone(&self) -> bool {
+        self.has_flag(table::ALONE | table::BLOCKS)
+    }
+
+    /// Whether no other thread runs it, however many conflicts it meets.
+    pub fn stays_on_loop(&self) -> bool {
+        self.has_flag(table::ALONE)
+    }
+
+    /// Number of its arguments, with the name of the command.
+    pub fn len(&self) -> usize {
+        match &self.source {
+            Source::Ranges(ranges) => ranges.len(),
+            Source::Owned(owned) => owned.len(),
+        }
+    }
+
+    /// Whether its command takes as many arguments.
+    pub fn has_arity(&self) -> bool {
+        self.place.is_some_and(|at| table::all()[at].takes(self.len()))
+    }
+
+    /// Its arguments, the name of the command first.
+    pub fn arguments<'a>(&'a self, input: &'a [u8]) -> SmallVec<[&'a [u8]; 8]> {
+        match &self.source {
+            Source::Ranges(ranges) => ranges.iter().map(|(from, to)| &input[*from..*to]).collect(),
+            Source::Owned(owned) => owned.iter().map(Vec::as_slice).collect(),
+        }
+    }
+
+    /// Bytes of memory that it takes by itself, about.
+    pub fn memory(&self, input: &[u8]) -> usize {
+        let argument = |argument: &&[u8]| argument.len() + ARGUMENT_BYTES;
+        REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
+    }
+
+    /// The same without the input.
+    pub fn into_owned(self, input: &[u8]) -> Request {
+        let owned = self.arguments(input).iter().map(|arg| arg.to_vec()).collect();
+        Request { source: Source::Owned(owned), ..self }
+    }
+
+    /// Its database, if it need not be the client's.
+    pub fn database(&self) -> Option<u32> {
+        self.database
+    }
+
+    /// The same in a database, whatever the client's is then.
+    pub fn in_database(self, database: Option<u32>) -> Request {
+        Request { database, ..self }
+    }
+}

@@ -1,0 +1,213 @@
+//! Clients that wait for an element: BLPOP and the like.
+//!
+//! A client enters the queues of its keys, *then* tries once more. A transaction that brings elements
+//! under a key that had none commits, *then* it is looked whether clients wait for that key. Between
+//! the two steps of each is a fence, so at least one sees the other: no client waits for an element
+//! that is there. (Dekker's pattern: the count of places is what the committing side reads, the keys
+//! what the waiting side reads.)
+//!
+//! The first client of a queue is called, and runs its whole command again. It leaves its queues
+//! only once it has a reply, or ends waiting, and then the next one of each is called: it may be
+//! that elements remain. So each is served in the order in which they came, unless another command
+//! takes the element before.
+
+use crate::clients::ClientEntry;
+use crate::data::head::Kind;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// A key with the type of its value: what clients wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WaitKey {
+    /// The number of the database.
+    pub database: u32,
+    /// The type.
+    pub kind: Kind,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// A client that waits.
+struct Waiter {
+    client: Arc<ClientEntry>,
+    is_called: AtomicBool,
+}
+
+impl Waiter {
+    fn call(&self) {
+        self.is_called.store(true, Ordering::Release);
+        self.client.call();
+    }
+}
+
+/// The queues of all keys that clients wait for.
+#[derive(Default)]
+pub struct WaitQueues {
+    /// The number of places in all queues.
+    places: AtomicUsize,
+    clients: AtomicUsize,
+    queues: Mutex<HashMap<WaitKey, VecDeque<Arc<Waiter>>>>,
+}
+
+/// A client's places in the queues of its keys. Dropped, it leaves them.
+pub struct Places {
+    queues: Arc<WaitQueues>,
+    waiter: Arc<Waiter>,
+    keys: Vec<WaitKey>,
+}
+
+impl WaitQueues {
+    /// Enters the queues of the keys, which differ. The client is called at once: it has to try
+    /// once more.
+    pub fn enter(self: &Arc<Self>, client: Arc<ClientEntry>, keys: Vec<WaitKey>) -> Places {
+        // It tries once more, whatever happens.
+        let waiter = Arc::new(Waiter { client, is_called: AtomicBool::new(true) });
+        let mut queues = self.queues.lock().expect("no holder panics");
+        for key in &keys {
+            queues.entry(key.clone()).or_default().push_back(waiter.clone());
+        }
+        self.places.fetch_add(keys.len(), Ordering::Relaxed);
+        self.clients.fetch_add(1, Ordering::Relaxed);
+        drop(queues);
+        fence(Ordering::SeqCst);
+        Places { queues: self.clone(), waiter, keys }
+    }
+
+    /// Whether there are clients that wait. After a commit, [`fence`] first.
+    fn is_empty(&self) -> bool {
+        self.places.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether a transaction that begins now has to say which keys it fills. One that did not, and
+    /// has filled some, calls [`WaitQueues::call_all`].
+    pub fn wants_keys(&self) -> bool {
+        !self.is_empty()
+    }
+
+    /// Elements are there under these keys, which had none: committed before.
+    pub fn call<'a>(&self, keys: impl Iterator<Item = &'a WaitKey>) {
+        fence(Ordering::SeqCst);
+        if self.is_empty() {
+            return;
+        }
+        let queues = self.queues.lock().expect("no holder panics");
+        for waiter in keys.filter_map(|key| queues.get(key)?.front()) {
+            waiter.call();
+        }
+    }
+
+    /// Elements are there under keys that had none, committed before; which is not known.
+    pub fn call_all(&self) {
+        self.call_where(|_| true);
+    }
+
+    /// As [`WaitQueues::call_all`] for the keys of a database.
+    pub fn call_database(&self, database: u32) {
+        self.call_where(|key| key.database == database);
+    }
+
+    fn call_where(&self, is_wanted: impl Fn(&WaitKey) -> bool) {
+        fence(Ordering::SeqCst);
+        if self.is_empty() {
+            return;
+        }
+        let queues = self.queues.lock().expect("no holder panics");
+        for (_, queue) in queues.iter().filter(|(key, _)| is_wanted(key)) {
+            queue.front().into_iter().for_each(|waiter| waiter.call());
+        }
+    }
+
+    /// The number of clients that wait.
+    pub fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+}
+
+impl Places {
+    /// Whether it was called since it was last asked: it has to try once more.
+    pub fn take_call(&self) -> bool {
+        self.waiter.is_called.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether it was called.
+    pub fn is_called(&self) -> bool {
+        self.waiter.is_called.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        let mut queues = self.queues.queues.lock().expect("no holder panics");
+        for key in &self.keys {
+            let queue = queues.get_mut(key).expect("it has a place there");
+            let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.waiter));
+            queue.retain(|other| !Arc::ptr_eq(other, &self.waiter));
+            match queue.front() {
+                None => drop(queues.remove(key)),
+                // It may have been called for an element that it has not taken.
+                Some(next) if was_first => next.call(),
+                Some(_) => {}
+            }
+        }
+        self.queues.places.fetch_sub(self.keys.len(), Ordering::Relaxed);
+        self.queues.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::Calls;
+    use std::task::Waker;
+
+    fn key(name: &str) -> WaitKey {
+        WaitKey { database: 0, kind: Kind::List, key: name.into() }
+    }
+
+    fn enter(queues: &Arc<WaitQueues>, keys: &[&str]) -> Places {
+        let addresses = (String::new(), String::new());
+        let calls = Calls::new(Waker::noop().clone());
+        let client = Arc::new(ClientEntry::new(1, addresses, 0, calls));
+        let places = queues.enter(client, keys.iter().map(|name| key(name)).collect());
+        assert!(places.take_call());
+        places
+    }
+
+    fn calls(of: &[&Places]) -> Vec<bool> {
+        of.iter().map(|places| places.take_call()).collect()
+    }
+
+    #[test]
+    fn the_first_is_called_and_the_next_once_it_has_left() {
+        let queues = Arc::new(WaitQueues::default());
+        assert!(!queues.wants_keys());
+        let (a, b, c) =
+            (enter(&queues, &["x"]), enter(&queues, &["y", "x"]), enter(&queues, &["y"]));
+        assert_eq!((queues.clients(), queues.wants_keys()), (3, true));
+        queues.call([key("x"), key("z")].iter());
+        assert_eq!(calls(&[&a, &b, &c]), [true, false, false]);
+        queues.call([WaitKey { kind: Kind::SortedSet, ..key("x") }].iter());
+        queues.call_database(1);
+        assert_eq!(calls(&[&a, &b, &c]), [false, false, false]);
+        drop(a);
+        assert_eq!(calls(&[&b, &c]), [true, false]);
+        queues.call_database(0);
+        assert_eq!(calls(&[&b, &c]), [true, false]);
+        queues.call_all();
+        drop(b);
+        assert_eq!(calls(&[&c]), [true]);
+        drop(c);
+        assert_eq!((queues.clients(), queues.wants_keys()), (0, false));
+        assert!(queues.queues.lock().unwrap().is_empty());
+    }
+
+    /// One that leaves from the middle calls no other.
+    #[test]
+    fn one_that_was_not_first_calls_none() {
+        let queues = Arc::new(WaitQueues::default());
+        let (a, b, c) = (enter(&queues, &["x"]), enter(&queues, &["x"]), enter(&queues, &["x"]));
+        drop(b);
+        assert_eq!(calls(&[&a, &c]), [false, false]);
+    }
+}
