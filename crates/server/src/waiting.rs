@@ -1,10 +1,10 @@
 //! Clients that wait for an element: BLPOP and the like.
 //!
-//! A client enters the queues of its keys, *then* tries once more. A transaction that brings elements
-//! under a key that had none commits, *then* it is looked whether clients wait for that key. Between
-//! the two steps of each is a fence, so at least one sees the other: no client waits for an element
-//! that is there. (Dekker's pattern: the count of places is what the committing side reads, the keys
-//! what the waiting side reads.)
+//! A client enters the queues of its keys, *then* tries once more. A transaction that brings
+//! elements under a key that had none commits, *then* it is looked whether clients wait for that
+//! key. Between the two steps of each is a fence, so at least one sees the other: no client waits
+//! for an element that is there. (Dekker's pattern: the count of places is what the committing side
+//! reads, the keys what the waiting side reads.)
 //!
 //! The first client of a queue is called, and runs its whole command again. It leaves its queues
 //! only once it has a reply, or ends waiting, and then the next one of each is called: it may be
