@@ -63,12 +63,12 @@ fn two_in_both_queues() {
 
 #[test]
 fn one_in_both_beside_one_in_each() {
-    run(2, &[0b01, 0b10, 0b11], 0);
+    run(1, &[0b01, 0b10, 0b11], 0);
 }
 
 #[test]
 fn two_in_both_behind_one() {
-    run(2, &[0b11, 0b11, 0b01], 0);
+    run(1, &[0b11, 0b11, 0b01], 0);
 }
 
 #[test]
