@@ -370,6 +370,7 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         counts: &shared.counts,
         effects,
         names_filled: shared.waiting.wants_keys(),
+        has_waited: false,
         is_exec: false,
         is_patient: false,
     }
@@ -408,7 +409,8 @@ fn run_all(
 ) -> Result<usize, Ended> {
     let Commands { mut database, requests, input, exec } = *commands;
     let is_exec = exec.is_some();
-    let context = Context { is_exec, ..context };
+    let has_waited = requests.first().is_some_and(Request::has_waited);
+    let context = Context { is_exec, has_waited, ..context };
     let mut space = Keyspace::open(*tx, context, database)?;
     let begin = reply.position();
     if let Some(Exec { watched, others }) = exec {

@@ -55,10 +55,20 @@ fn nothing(
     Ok(())
 }
 
+/// Whether the key holds another type, for a command that has waited: that is no error then, and it
+/// goes on waiting.
+fn is_passed_over(space: &Keyspace<'_>, key: &[u8], kind: Kind) -> Result<bool, Stop> {
+    let holds_other = || Ok(space.find_head(key)?.head().is_some_and(|head| head.kind() != kind));
+    if space.context().has_waited { holds_other() } else { Ok(false) }
+}
+
 fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) -> Done {
     let (time, keys) = args[1..].split_last().ok_or(SYNTAX)?;
     let timeout = timeout(time)?;
     for key in keys {
+        if is_passed_over(space, key, Kind::List)? {
+            continue;
+        }
         let mut list = AnyList::of(space.find(key)?)?;
         if let Some(popped) = list.pop(end, 1)?.first() {
             list.store(space, key)?;
@@ -83,6 +93,9 @@ fn pop_scored(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, highe
     let (time, keys) = args[1..].split_last().ok_or(SYNTAX)?;
     let timeout = timeout(time)?;
     for key in keys {
+        if is_passed_over(space, key, Kind::SortedSet)? {
+            continue;
+        }
         if let Some((score, member)) = take(space, key, 1, highest)?.first() {
             reply.array(3);
             reply.bulk(key);
@@ -110,7 +123,8 @@ fn transfer(
     reply: &mut Reply<'_>,
 ) -> Done {
     let timeout = timeout(args[args.len() - 1])?;
-    if AnyList::of(space.find(args[1])?)?.exists() {
+    let passed_over = is_passed_over(space, args[1], Kind::List)?;
+    if !passed_over && AnyList::of(space.find(args[1])?)?.exists() {
         return move_one(space, (args[1], from_left), (args[2], to_left), reply);
     }
     let keys = &args[1..2];
@@ -133,14 +147,30 @@ fn pop_many(
     reply: &mut Reply<'_>,
 ) -> Done {
     let timeout = timeout(args[1])?;
-    let plain: Vec<&[u8]> =
-        std::iter::once(name.as_bytes()).chain(args[2..].iter().copied()).collect();
-    let position = reply.position();
-    run(space, &plain, reply)?;
-    if !reply.is_null_array_at(position) {
-        return Ok(());
+    let mut plain = vec![name.as_bytes()];
+    plain.extend(&args[2..]);
+    let count;
+    if space.context().has_waited {
+        let (keys, options) = numbered_keys(&args[2..], name)?;
+        plain.truncate(1);
+        for key in keys {
+            if !is_passed_over(space, key, kind)? {
+                plain.push(key);
+            }
+        }
+        count = (plain.len() - 1).to_string();
+        plain.insert(1, count.as_bytes());
+        plain.extend(options);
     }
-    reply.truncate(position);
+    let position = reply.position();
+    // Without keys it has nothing to look for.
+    if plain[1] != b"0" || !space.context().has_waited {
+        run(space, &plain, reply)?;
+        if !reply.is_null_array_at(position) {
+            return Ok(());
+        }
+        reply.truncate(position);
+    }
     let (keys, _) = numbered_keys(&args[2..], name)?;
     nothing(space, args, &WaitedFor { keys, kind, timeout, is_array: true }, reply)
 }

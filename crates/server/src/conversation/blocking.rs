@@ -51,7 +51,7 @@ impl Conversation {
         entry.unblock.clear();
         entry.is_blocked.store(true, Relaxed);
         self.blocked = Some(Blocked {
-            request: Request::owned(wait.request),
+            request: Request::waiting(wait.request),
             places: shared.waiting.enter(entry, wait.keys),
             // One beyond all time is none.
             deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),

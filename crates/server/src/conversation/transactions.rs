@@ -61,7 +61,8 @@ impl Conversation {
         if is_out_of_place {
             multi.is_refused = true;
             let name = if silences { "CLIENT REPLY".into() } else { name.to_uppercase() };
-            return Err(format!("ERR {name} inside MULTI is not allowed").into());
+            let text = "ERR Command not allowed inside a transaction";
+            return Err(format!("{text}: send {name} outside of MULTI").into());
         }
         if name == "select" {
             let number = database(args[1], turn.shared.settings.databases());

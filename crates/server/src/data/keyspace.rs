@@ -208,6 +208,8 @@ pub struct Context<'t> {
     pub effects: &'t RefCell<Effects>,
     /// Clients wait: the keys that they may wait for are noted.
     pub names_filled: bool,
+    /// The command has waited for an element, and runs again.
+    pub has_waited: bool,
     /// The transaction is that of MULTI and EXEC.
     pub is_exec: bool,
     /// The transaction may take its time: it holds up no event loop.

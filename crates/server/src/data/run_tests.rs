@@ -36,6 +36,7 @@ impl Stored {
             let effects = RefCell::new(Effects::default());
             let context = Context {
                 names_filled: false,
+                has_waited: false,
                 tables: self.tables,
                 now_ms: 1,
                 databases: 16,

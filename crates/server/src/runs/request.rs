@@ -27,6 +27,7 @@ pub struct Request {
     place: Option<usize>,
     /// Its database, if it need not be the client's: it follows SELECT in MULTI.
     database: Option<u32>,
+    has_waited: bool,
 }
 
 impl Request {
@@ -39,13 +40,18 @@ impl Request {
             }
             None => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
         };
-        Request { source, place, database: None }
+        Request { source, place, database: None, has_waited: false }
     }
 
-    /// A request by its arguments.
-    pub fn owned(arguments: Vec<Vec<u8>>) -> Request {
+    /// A request that waits for an element, by its arguments.
+    pub fn waiting(arguments: Vec<Vec<u8>>) -> Request {
         let place = arguments.first().and_then(|name| table::find(name));
-        Request { source: Source::Owned(arguments), place, database: None }
+        Request { source: Source::Owned(arguments), place, database: None, has_waited: true }
+    }
+
+    /// Whether it has waited for an element, and runs again.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// The place of its command in the table.

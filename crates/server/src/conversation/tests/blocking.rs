@@ -22,41 +22,63 @@ fn say_all(house: &mut House, all: &mut [Conversation], at: usize, text: &str) -
     }
 }
 
+/// A command that waits, what another client says, the first one's reply, and what it then sees.
+const SERVED: &[(&str, &str, &str, &str)] = &[
+    ("BLPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 1 ", "LRANGE a 0 -1 -> *1 $1 2 "),
+    ("BRPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 2 ", "LRANGE a 0 -1 -> *1 $1 1 "),
+    ("BLPOP b a 0", "LPUSH a 1", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
+    ("BLPOP a a 0", "LPUSH a 1", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
+    ("BLPOP a 0", "RPUSH b 1\r\nRENAME b a", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
+    ("BLPOP a 0", "RPUSH b 1\r\nCOPY b a", "*2 $1 a $1 1 ", "EXISTS b -> :1 "),
+    ("BLPOP a 0", "RPUSH b 1\r\nSORT b STORE a", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
+    ("BLPOP a 0", "RPUSH b 1\r\nLMOVE b a LEFT LEFT", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
+    ("BLPOP a 0", "SELECT 1\r\nRPUSH a 1\r\nSWAPDB 0 1", "*2 $1 a $1 1 ", "DBSIZE -> :0 "),
+    ("BLPOP a 0", "SELECT 1\r\nRPUSH a 1\r\nMOVE a 0", "*2 $1 a $1 1 ", "DBSIZE -> :0 "),
+    ("BLPOP a 0", "MULTI\r\nLPUSH a 1\r\nLPUSH a 2\r\nEXEC", "*2 $1 a $1 2 ", "LLEN a -> :1 "),
+    ("BLMOVE a b LEFT LEFT 0", "RPUSH a 1", "$1 1 ", "LRANGE b 0 -1 -> *1 $1 1 "),
+    ("BRPOPLPUSH a a 0", "RPUSH a 1 2", "$1 2 ", "LRANGE a 0 -1 -> *2 $1 2 $1 1 "),
+    ("BLMPOP 0 1 a LEFT COUNT 2", "RPUSH a 1 2 3", "*2 $1 a *2 $1 1 $1 2 ", "LLEN a -> :1 "),
+    ("BZPOPMIN a 0", "ZADD a 1 x 2 y", "*3 $1 a $1 x $1 1 ", "ZCARD a -> :1 "),
+    ("BZPOPMAX b a 0", "ZADD a 1 x 2 y", "*3 $1 a $1 y $1 2 ", "ZCARD a -> :1 "),
+    ("BZMPOP 0 1 a MAX", "ZADD a 1 x", "*2 $1 a *1 *2 $1 x $1 1 ", "EXISTS a -> :0 "),
+    ("BZPOPMIN a 0", "ZADD b 1 x\r\nZUNIONSTORE a 1 b", "*3 $1 a $1 x $1 1 ", "EXISTS a -> :0 "),
+    // Not what it waits for, then what it waits for.
+    (
+        "BLPOP a 0",
+        "SET a 1\r\nDEL a\r\nZADD a 1 x\r\nDEL a\r\nRPUSH a 1",
+        "*2 $1 a $1 1 ",
+        "EXISTS a -> :0 ",
+    ),
+    (
+        "BLMPOP 0 1 a LEFT",
+        "MULTI\r\nRPUSH a 1\r\nDEL a\r\nSET a x\r\nEXEC\r\nDEL a\r\nRPUSH a 2",
+        "*2 $1 a *1 $1 2 ",
+        "EXISTS a -> :0 ",
+    ),
+    (
+        "BLMPOP 0 2 a b LEFT",
+        "MULTI\r\nRPUSH a 1\r\nDEL a\r\nSET a x\r\nRPUSH b 2\r\nEXEC",
+        "*2 $1 b *1 $1 2 ",
+        "EXISTS b -> :0 ",
+    ),
+    (
+        "BZPOPMIN a b 0",
+        "MULTI\r\nZADD a 1 x\r\nDEL a\r\nSET a x\r\nZADD b 1 x\r\nEXEC",
+        "*3 $1 b $1 x $1 1 ",
+        "EXISTS b -> :0 ",
+    ),
+    (
+        "BLMOVE a b LEFT LEFT 0",
+        "MULTI\r\nRPUSH a 1\r\nDEL a\r\nSET a x\r\nEXEC\r\nDEL a\r\nRPUSH a 2",
+        "$1 2 ",
+        "LLEN b -> :1 ",
+    ),
+    ("BLPOP a 0", "RPUSH a 1\r\nDEL a\r\nRPUSH a 2", "*2 $1 a $1 2 ", "EXISTS a -> :0 "),
+];
+
 #[test]
 fn a_command_waits_and_is_served_by_what_fills_its_key() {
-    for (wait, fill, served, left) in [
-        ("BLPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 1 ", "LRANGE a 0 -1 -> *1 $1 2 "),
-        ("BRPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 2 ", "LRANGE a 0 -1 -> *1 $1 1 "),
-        ("BLPOP b a 0", "LPUSH a 1", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
-        ("BLPOP a a 0", "LPUSH a 1", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
-        ("BLPOP a 0", "RPUSH b 1\r\nRENAME b a", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
-        ("BLPOP a 0", "RPUSH b 1\r\nCOPY b a", "*2 $1 a $1 1 ", "EXISTS b -> :1 "),
-        ("BLPOP a 0", "RPUSH b 1\r\nSORT b STORE a", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
-        ("BLPOP a 0", "RPUSH b 1\r\nLMOVE b a LEFT LEFT", "*2 $1 a $1 1 ", "EXISTS a -> :0 "),
-        ("BLPOP a 0", "SELECT 1\r\nRPUSH a 1\r\nSWAPDB 0 1", "*2 $1 a $1 1 ", "DBSIZE -> :0 "),
-        ("BLPOP a 0", "SELECT 1\r\nRPUSH a 1\r\nMOVE a 0", "*2 $1 a $1 1 ", "DBSIZE -> :0 "),
-        ("BLPOP a 0", "MULTI\r\nLPUSH a 1\r\nLPUSH a 2\r\nEXEC", "*2 $1 a $1 2 ", "LLEN a -> :1 "),
-        ("BLMOVE a b LEFT LEFT 0", "RPUSH a 1", "$1 1 ", "LRANGE b 0 -1 -> *1 $1 1 "),
-        ("BRPOPLPUSH a a 0", "RPUSH a 1 2", "$1 2 ", "LRANGE a 0 -1 -> *2 $1 2 $1 1 "),
-        ("BLMPOP 0 1 a LEFT COUNT 2", "RPUSH a 1 2 3", "*2 $1 a *2 $1 1 $1 2 ", "LLEN a -> :1 "),
-        ("BZPOPMIN a 0", "ZADD a 1 x 2 y", "*3 $1 a $1 x $1 1 ", "ZCARD a -> :1 "),
-        ("BZPOPMAX b a 0", "ZADD a 1 x 2 y", "*3 $1 a $1 y $1 2 ", "ZCARD a -> :1 "),
-        ("BZMPOP 0 1 a MAX", "ZADD a 1 x", "*2 $1 a *1 *2 $1 x $1 1 ", "EXISTS a -> :0 "),
-        (
-            "BZPOPMIN a 0",
-            "ZADD b 1 x\r\nZUNIONSTORE a 1 b",
-            "*3 $1 a $1 x $1 1 ",
-            "EXISTS a -> :0 ",
-        ),
-        // Not what it waits for, then what it waits for.
-        (
-            "BLPOP a 0",
-            "SET a 1\r\nDEL a\r\nZADD a 1 x\r\nDEL a\r\nRPUSH a 1",
-            "*2 $1 a $1 1 ",
-            "EXISTS a -> :0 ",
-        ),
-        ("BLPOP a 0", "RPUSH a 1\r\nDEL a\r\nRPUSH a 2", "*2 $1 a $1 2 ", "EXISTS a -> :0 "),
-    ] {
+    for (wait, fill, served, left) in SERVED {
         let mut house = House::new(false);
         let mut all = [house.client(), house.client()];
         let said = say_all(&mut house, &mut all, 0, &format!("{wait}\r\nPING\r\n"));
