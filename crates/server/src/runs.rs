@@ -407,11 +407,10 @@ fn run_all(
     reply: &mut Reply<'_>,
     wrote: &mut Wrote,
 ) -> Result<usize, Ended> {
-    let Commands { mut database, requests, input, exec } = *commands;
+    let Commands { database, requests, input, exec } = *commands;
     let is_exec = exec.is_some();
     let has_waited = requests.first().is_some_and(Request::has_waited);
-    let context = Context { is_exec, has_waited, ..context };
-    let mut space = Keyspace::open(*tx, context, database)?;
+    let mut space = Keyspace::open(*tx, Context { is_exec, has_waited, ..context }, database)?;
     let begin = reply.position();
     if let Some(Exec { watched, others }) = exec {
         if !space.are_as_watched(watched)? {
@@ -431,9 +430,8 @@ fn run_all(
         }
         let place = request.place().expect("it is a command");
         let Run::Data(run) = table::all()[place].run else { continue };
-        if request.database().is_some_and(|own| own != database) {
-            database = request.database().expect("it was found");
-            space = Keyspace::open(*tx, context, database)?;
+        if let Some(own) = request.database().filter(|own| *own != space.database()) {
+            space = space.of_database(own)?;
         }
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
