@@ -242,9 +242,8 @@ fn write_to_stream_0(db: &Database) -> Option<Ticket> {
         if log.backlog(0) > 0 {
             return None;
         }
-        let before = log.next_lsn(0);
         let ticket = put(&mut db.session().unwrap(), 1, 7).unwrap();
-        if log.next_lsn(0) > before {
+        if ticket.transaction_id().is_some_and(|id| id.stream == 0) {
             return Some(ticket);
         }
         ticket.wait().unwrap();

@@ -90,7 +90,14 @@ fn the_values_add_up_after_known_work() {
     assert!(stats.log_bytes > 0 && stats.syncs > 0);
     let waited = total("hyades_acknowledgement_seconds");
     assert!((7.0..=11.0).contains(&waited), "{waited} waited");
-    assert_eq!((total("hyades_log_backlog_bytes"), total("hyades_log_stopped")), (0.0, 0.0));
+    assert_eq!(total("hyades_log_stopped"), 0.0);
+    // The log writes by itself now and then, also just now.
+    let backlog = || db.metrics().total("hyades_log_backlog_bytes").expect("a gauge");
+    let began = std::time::Instant::now();
+    while backlog() > 0.0 {
+        assert!(began.elapsed().as_secs() < 30, "the log falls idle");
+        std::thread::yield_now();
+    }
     assert_eq!(total("hyades_log_buffer_bytes"), (STREAMS * (8 << 20)) as f64);
     // A row whose vectors are those of one record takes no slot, so there may be none. The common
     // slot is always there.
