@@ -139,7 +139,12 @@ pub fn events(
     written: impl Iterator<Item = WrittenKey>,
     out: &mut Events,
 ) {
-    for written in written {
+    let mut all: Vec<WrittenKey> = written.collect();
+    if matches!(command.name, "rename" | "renamenx" | "move" | "smove") {
+        // The key that something is taken from is told first, whatever was written first.
+        all.sort_by_key(|of| of.now.is_some() && !(command.name == "smove" && of.key == args[1]));
+    }
+    for written in all {
         let key = (written.database, &written.key[..]);
         if written.is_miss {
             classes.publish('m', key, "keymiss", out);
