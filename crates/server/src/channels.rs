@@ -175,6 +175,12 @@ impl Channels {
         });
     }
 
+    /// Whether there are subscribers of any channel or pattern.
+    pub fn is_heard(&self) -> bool {
+        let listening = self.listening.read().expect("no holder panics");
+        !listening.channels.is_empty() || !listening.patterns.is_empty()
+    }
+
     /// The names of channels with subscribers, those that match a pattern if there is one.
     pub fn names(&self, topic: Topic, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let listening = self.listening.read().expect("no holder panics");

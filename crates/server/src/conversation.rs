@@ -240,6 +240,7 @@ impl Conversation {
         self.replies.buffer().extend_from_slice(&reply.bytes);
         self.run_locals(shared, from, &reply.end.exec_ends);
         self.settle_waiting(shared, reply.end.wait);
+        self.publish_events(shared, reply.end.events);
         let parked = match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
                 Some((ticket, self.replies.seal_parked(replies)))
@@ -320,6 +321,8 @@ impl Conversation {
             self.run_locals(turn.shared, from, &ends);
             let wait = self.run.take_wait();
             self.settle_waiting(turn.shared, wait);
+            let events = self.run.take_events();
+            self.publish_events(turn.shared, events);
             let (unwatched, watched) = self.run.take_watched();
             if unwatched {
                 self.client.watched.clear();

@@ -10,6 +10,7 @@ use crate::data::head::{Form, Head};
 use crate::data::keyspace::Effects;
 use crate::shared::{Opened, Reaping, Shared};
 use hyades::{Abort, Column, Columns, Error, Session};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,28 @@ const PAUSE: u32 = 19;
 const SHORTEST_PAUSE_MS: i64 = 100;
 
 type Found = Vec<(u64, Vec<u8>)>;
+
+/// Generations of keys.
+struct Generations {
+    /// Those of the databases, by number.
+    live: Vec<u64>,
+    /// The first that no database may have yet.
+    next: u64,
+}
+
+impl Generations {
+    /// Whether a database had it that was flushed since.
+    fn is_dead(&self, generation: u64) -> bool {
+        let is_given = (databases::FIRST_GIVEN..self.next).contains(&generation);
+        let may_be_live = is_given || generation < u64::from(MOST_DATABASES);
+        may_be_live && !self.live.contains(&generation)
+    }
+
+    /// The number of the database that has it.
+    fn database_of(&self, generation: u64) -> Option<u32> {
+        self.live.iter().position(|live| *live == generation).map(|at| at as u32)
+    }
+}
 
 /// Runs until the server stops.
 pub fn run(shared: &Shared) {
@@ -78,12 +101,10 @@ fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
     let now = shared.clock.now_ms();
     let snapshot = opened.database.open_snapshot();
     // Databases beyond the number of this run keep what they have, flushed ever before or not.
-    let number = MOST_DATABASES;
-    let (live, next) = snapshot.read(|tx| Ok(databases::live(tx, tables, number)?))?;
-    let is_dead = |generation: u64| {
-        let is_given = (databases::FIRST_GIVEN..next).contains(&generation);
-        (is_given || generation < u64::from(number)) && !live.contains(&generation)
-    };
+    let read = |tx: &hyades::Transaction<'_>| Ok(databases::live(tx, tables, MOST_DATABASES)?);
+    let (live, next) = snapshot.read(read)?;
+    let generations = Generations { live, next };
+    let is_dead = |generation: u64| generations.is_dead(generation);
     let (mut found, mut first): (Found, Option<i64>) = (Vec::new(), None);
     snapshot.for_each(tables.keys, WITHOUT_BODY, |row| {
         let (generation, head) = (row.get(GENERATION), Head::from_word(row.get(HEAD)));
@@ -100,7 +121,7 @@ fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
         if shared.stopping().is_some() {
             return Ok(None);
         }
-        remove(shared, opened, &mut session, batch, &is_dead)?;
+        remove(shared, opened, &mut session, batch, &generations)?;
     }
     shared.counts.forget(is_dead);
     Ok(first)
@@ -112,17 +133,19 @@ fn remove(
     opened: &Opened,
     session: &mut Session,
     batch: &[(u64, Vec<u8>)],
-    is_dead: &dyn Fn(u64) -> bool,
+    generations: &Generations,
 ) -> Result<(), Error> {
     let (tables, now) = (opened.tables, shared.clock.now_ms());
-    let mut effects = Effects::default();
+    let (mut effects, mut events) = (Effects::default(), Vec::new());
+    let classes = shared.settings.events();
     let (_, ticket) = session.submit(|tx| {
         effects.clear();
+        events.clear();
         for (generation, key) in batch {
             let place = (*generation, &key[..]);
             let row = tx.get_columns(tables.keys, place, HEAD.only())?;
             let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { continue };
-            let is_dead = is_dead(*generation);
+            let is_dead = generations.is_dead(*generation);
             if is_dead || head.is_expired(now) {
                 if head.form() == Form::Blocks {
                     let row = tx.get(tables.keys, place)?.ok_or(Abort::Conflict)?;
@@ -132,12 +155,19 @@ fn remove(
                 tx.delete(tables.keys, place)?;
                 effects.removed(*generation, head);
                 effects.expired += u64::from(!is_dead);
+                if !is_dead && let Some(database) = generations.database_of(*generation) {
+                    classes.publish_expired(database, key, &mut events);
+                }
             }
         }
         Ok(())
     })?;
-    // The removal tells no client anything: it may become durable when it likes.
-    drop(ticket);
+    // The removal tells no client anything, but for its events: it may become durable when it
+    // likes.
+    if !events.is_empty() && shared.channels.is_heard() {
+        ticket.wait()?;
+        events.into_iter().for_each(|event| shared.channels.deliver(&Arc::new(event)));
+    }
     effects.counts.iter().for_each(|change| shared.counts.apply(*change));
     if effects.discarded {
         shared.reap_garbage();

@@ -8,7 +8,7 @@ pub use request::Request;
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
-use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, Wait, WatchedKey};
+use crate::data::keyspace::{self, Context, Effects, Events, Keyspace, Stop, Wait, WatchedKey};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -76,14 +76,27 @@ pub struct RunQueue {
 struct Wrote {
     /// Commands that have failed, with their errors.
     failed: Vec<(usize, String)>,
-    /// See [`RunQueue::exec_ends`].
+    /// See [`RunQueue::take_exec_ends`].
     ends: Vec<usize>,
+    /// Messages of what was written.
+    events: Events,
 }
 
 impl Wrote {
     fn clear(&mut self) {
         self.failed.clear();
         self.ends.clear();
+        self.events.clear();
+    }
+
+    /// Makes messages of what a command has written.
+    #[inline]
+    fn note_events(&mut self, context: &Context<'_>, place: usize, args: &[&[u8]]) {
+        if context.events.is_on() {
+            let written = std::mem::take(&mut context.effects.borrow_mut().written_keys);
+            let (classes, command) = (context.events, &table::all()[place]);
+            keyspace::events(classes, command, args, written.into_iter(), &mut self.events);
+        }
     }
 
     /// A part of the reply ends there.
@@ -160,6 +173,11 @@ impl RunQueue {
     pub fn take_watched(&mut self) -> (bool, Vec<WatchedKey>) {
         let effects = self.effects.get_mut();
         (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
+    }
+
+    /// Messages of what was written by what was executed.
+    pub fn take_events(&mut self) -> Events {
+        std::mem::take(&mut self.wrote.events)
     }
 
     /// What the command waits for that was executed, if it has no reply yet.
@@ -303,6 +321,7 @@ impl RunQueue {
         (0..count).for_each(|_| reply.error(text));
         self.effects.get_mut().clear();
         self.wrote.ends.clear();
+        self.wrote.events.clear();
     }
 }
 
@@ -371,6 +390,7 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         effects,
         names_filled: shared.waiting.wants_keys(),
         has_waited: false,
+        events: shared.settings.events(),
         is_exec: false,
         is_patient: false,
     }
@@ -444,6 +464,7 @@ fn run_all(
             Ok(()) if reply.is_too_long() => (TOO_LONG.to_string(), true),
             Ok(()) => {
                 wrote.end_at(exec, reply.position() - begin);
+                wrote.note_events(&context, place, &args);
                 continue;
             }
             Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {

@@ -8,7 +8,7 @@ use crate::data::long_list::{End, LongList};
 
 enum ListForm<'t, 'a> {
     Packed(Vec<&'a [u8]>),
-    Long(LongList<'t, 'a>),
+    Long(Box<LongList<'t, 'a>>),
 }
 
 /// A list that is read, and perhaps changed and stored.
@@ -22,7 +22,7 @@ impl<'t: 'a, 'a> AnyList<'t, 'a> {
     pub fn of(entry: Entry<'t>) -> Result<AnyList<'t, 'a>, Stop> {
         let body = entry.body_of(Kind::List)?.unwrap_or_default();
         let form = match entry.lies_in_blocks() {
-            true => ListForm::Long(LongList::from_body(entry.blocks(), body)?),
+            true => ListForm::Long(Box::new(LongList::from_body(entry.blocks(), body)?)),
             false => ListForm::Packed(elements(&entry, Kind::List)?),
         };
         Ok(AnyList { entry, form })

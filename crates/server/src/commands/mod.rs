@@ -36,7 +36,7 @@ mod watching;
 pub use unsupported::error as unsupported_error;
 
 use crate::conversation::Client;
-use crate::data::keyspace::{Keyspace, Stop, Wait};
+use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -61,6 +61,8 @@ pub struct JobEnd {
     pub exec_ends: Vec<usize>,
     /// What the command waits for, if it has no reply yet.
     pub wait: Option<Wait>,
+    /// Messages of what was written.
+    pub events: Events,
 }
 
 /// Work that would hold up an event loop. It appends the reply.

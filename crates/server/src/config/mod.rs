@@ -8,6 +8,7 @@ pub use parse::{ConfigError, memory};
 pub(crate) use table::MOST_DATABASES;
 
 use crate::data::collections::PackedLimits;
+use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, RwLock};
@@ -35,6 +36,7 @@ pub struct Settings {
     databases: AtomicU64,
     longest_argument: AtomicU64,
     packed: [AtomicU64; 4],
+    events: AtomicU64,
 }
 
 impl Default for Settings {
@@ -48,6 +50,7 @@ impl Default for Settings {
             databases: AtomicU64::new(0),
             longest_argument: AtomicU64::new(0),
             packed: Default::default(),
+            events: AtomicU64::new(0),
         };
         settings.refresh();
         settings
@@ -103,6 +106,8 @@ impl Settings {
     fn refresh(&self) {
         self.databases.store(self.number("databases"), Relaxed);
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
+        let events = EventClasses::read(&self.text("notify-keyspace-events"));
+        self.events.store(events.expect("it is checked when it is set").bits().into(), Relaxed);
         let names = [
             "hash-max-listpack-entries",
             "set-max-intset-entries",
@@ -212,6 +217,11 @@ impl Settings {
         PackedLimits { hash, set, sorted_set, list }
     }
 
+    /// The keyspace events that are wanted.
+    pub(crate) fn events(&self) -> EventClasses {
+        EventClasses::from_bits(self.events.load(Relaxed) as u16)
+    }
+
     pub(crate) fn debug_is_enabled(&self) -> bool {
         self.text("enable-debug-command") != "no"
     }
@@ -267,6 +277,10 @@ impl Value {
                     None => wrong(&format!("one of {}", words.join(", "))),
                 }
             }
+            Value::Events => match EventClasses::read(text) {
+                Some(classes) => Ok(classes.to_string()),
+                None => wrong("letters of Ag$lshzxeKEtmdn"),
+            },
             Value::Text => Ok(text.to_string()),
         }
     }

@@ -13,6 +13,8 @@ pub enum Value {
     MemoryIn(u64, u64),
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// Letters of classes of keyspace events.
+    Events,
     /// Any text.
     Text,
 }
@@ -176,7 +178,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("min-slaves-max-lag", "10", ANY, Stored),
     setting("min-slaves-to-write", "0", ANY, Stored),
     setting("no-appendfsync-on-rewrite", "no", YesNo, Stored),
-    setting("notify-keyspace-events", "", Text, Refused("keyspace events are not built yet")),
+    setting("notify-keyspace-events", "", Value::Events, Live),
     setting("oom-score-adj", "no", Text, Stored),
     setting("oom-score-adj-values", "0 200 800", Text, Stored),
     setting("pidfile", "", Text, Stored),

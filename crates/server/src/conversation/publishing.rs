@@ -2,7 +2,9 @@
 
 use super::{Conversation, MOST_UNSENT};
 use crate::channels::{Channels, Publication};
+use crate::data::keyspace::Events;
 use crate::resp::reply::Reply;
+use crate::shared::Shared;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,6 +26,14 @@ impl Conversation {
         for publication in self.client.published.drain(..) {
             let mark = self.replies.next_mark();
             self.outbox.messages.push_back((mark, channels.clone(), Arc::new(publication)));
+        }
+    }
+
+    /// Takes the messages of keys that a transaction has written, as [`Conversation::publish`].
+    pub(super) fn publish_events(&mut self, shared: &Shared, events: Events) {
+        if !events.is_empty() && shared.channels.is_heard() {
+            self.client.published.extend(events);
+            self.publish(&shared.channels);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod blocking;
 mod collections;
+mod events;
 mod large;
 mod limits;
 mod multi;

@@ -1,20 +1,23 @@
 //! The keys of a database, as a transaction sees them at a moment: a key that has expired is
 //! absent, and is overwritten or removed by whichever command writes there next.
 
+mod effects;
+mod notices;
 mod waiting;
 mod watched;
 
+pub use effects::Effects;
+pub use notices::{EventClasses, Events, WrittenKey, events};
 pub use waiting::{Fills, Wait};
 pub use watched::WatchedKey;
 
 use super::Tables;
 use super::blocks::BlockTable;
 use super::collections::{self, PackedLimits};
-use super::counts::{CountChange, KeyCounts};
+use super::counts::KeyCounts;
 use super::databases;
 use super::head::{Form, Head, Kind};
 use hyades::{Abort, Column, Transaction};
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
@@ -76,63 +79,6 @@ impl From<String> for Stop {
 /// The error of a command on a value of another type.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// What a transaction does beside its rows, applied once it has committed.
-#[derive(Clone, Debug, Default)]
-pub struct Effects {
-    /// Changes of the numbers of keys.
-    pub counts: SmallVec<[CountChange; 2]>,
-    /// The earliest time at which a key that was written expires.
-    pub expiry: Option<i64>,
-    /// A database was flushed: there are keys to remove.
-    pub flushed: bool,
-    /// A collection that lay in blocks is no value any more: there are blocks to remove.
-    pub discarded: bool,
-    /// Keys found and missed by reading commands.
-    pub hits: u64,
-    /// See [`Effects::hits`].
-    pub misses: u64,
-    /// Expired keys that were removed or overwritten.
-    pub expired: u64,
-    /// Bytes that the transaction logs, about.
-    pub written: usize,
-    /// Bytes that it has copied, about, those for commands included that were taken back.
-    pub copied: usize,
-    /// Values written, changed or removed.
-    pub changes: u64,
-    /// What WATCH has seen.
-    pub watched: Vec<WatchedKey>,
-    /// WATCH has marked the heads of large collections, and has seen nothing yet.
-    pub marked: bool,
-    /// UNWATCH was run.
-    pub unwatched: bool,
-    /// What clients may wait for.
-    pub fills: Fills,
-    /// The last command waits.
-    pub wait: Option<Wait>,
-}
-
-impl Effects {
-    /// Forgets everything: the transaction runs again.
-    pub fn clear(&mut self) {
-        *self = Effects::default();
-    }
-
-    /// A key of this head was removed.
-    pub fn removed(&mut self, generation: u64, head: Head) {
-        self.count(generation, -1, -i64::from(head.expires().is_some()));
-    }
-
-    fn count(&mut self, generation: u64, keys: i64, expiring: i64) {
-        match self.counts.iter_mut().find(|change| change.generation == generation) {
-            Some(change) => {
-                change.keys += keys;
-                change.expiring += expiring;
-            }
-            None => self.counts.push(CountChange { generation, keys, expiring }),
-        }
-    }
-}
-
 /// What was found under a key. Writers show it to [`Keyspace::put`] and [`Keyspace::remove`].
 #[derive(Clone, Copy)]
 pub struct Entry<'t> {
@@ -148,6 +94,11 @@ impl<'t> Entry<'t> {
     /// Whether the key exists.
     pub fn exists(&self) -> bool {
         self.live.is_some()
+    }
+
+    /// Whether there is a value that has expired.
+    fn has_expired(&self) -> bool {
+        self.stored.is_some() && self.live.is_none()
     }
 
     /// The head, if the key exists.
@@ -208,6 +159,8 @@ pub struct Context<'t> {
     pub effects: &'t RefCell<Effects>,
     /// Clients wait: the keys that they may wait for are noted.
     pub names_filled: bool,
+    /// Classes of keyspace events that are wanted.
+    pub events: EventClasses,
     /// The command has waited for an element, and runs again.
     pub has_waited: bool,
     /// The transaction is that of MULTI and EXEC.
@@ -346,27 +299,29 @@ impl<'t> Keyspace<'t> {
     /// Looks a key up for a command that reads, and counts whether it exists.
     pub fn read(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
         let entry = self.find(key)?;
-        self.count_read(&entry);
+        self.count_read(key, &entry);
         Ok(entry)
     }
 
     /// As [`Keyspace::read`], without the body.
     pub fn read_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
         let entry = self.find_head(key)?;
-        self.count_read(&entry);
+        self.count_read(key, &entry);
         Ok(entry)
     }
 
-    fn count_read(&self, entry: &Entry<'_>) {
-        let mut effects = self.context.effects.borrow_mut();
+    fn count_read(&self, key: &[u8], entry: &Entry<'_>) {
         match entry.exists() {
-            true => effects.hits += 1,
-            false => effects.misses += 1,
+            true => self.context.effects.borrow_mut().hits += 1,
+            false => {
+                self.context.effects.borrow_mut().misses += 1;
+                self.note_miss(key);
+            }
         }
     }
 
     /// Counts the change from what was stored to what is stored now.
-    fn count(&self, entry: &Entry<'_>, now: Option<Head>) {
+    fn count(&self, key: &[u8], entry: &Entry<'_>, now: Option<Head>) {
         let number = |head: Option<Head>| {
             let expires = head.is_some_and(|head| head.expires().is_some());
             (i64::from(head.is_some()), i64::from(expires))
@@ -376,10 +331,15 @@ impl<'t> Keyspace<'t> {
         if (keys, expiring) != (keys_now, expiring_now) {
             effects.count(self.generation.get(), keys_now - keys, expiring_now - expiring);
         }
-        effects.expired += u64::from(entry.stored.is_some() && entry.live.is_none());
+        effects.expired += u64::from(entry.has_expired());
         effects.changes += 1;
         if let Some(at) = now.and_then(Head::expires) {
             effects.expiry = Some(effects.expiry.map_or(at, |known| known.min(at)));
+        }
+        drop(effects);
+        self.note_written(key, entry, now);
+        if let Some(head) = now {
+            self.note_filled(key, entry, head);
         }
     }
 
@@ -394,8 +354,7 @@ impl<'t> Keyspace<'t> {
         }
         check_lengths(key, body)?;
         self.free(key, entry)?;
-        self.count(entry, Some(head));
-        self.note_filled(key, entry, head);
+        self.count(key, entry, Some(head));
         self.context.count_written_bytes(key.len(), body.len(), 1);
         let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
         Ok(self.tx.put(self.context.tables.keys, &row)?)
@@ -422,8 +381,7 @@ impl<'t> Keyspace<'t> {
         if head.form() != Form::Blocks {
             self.free(key, entry)?;
         }
-        self.count(entry, Some(head));
-        self.note_filled(key, entry, head);
+        self.count(key, entry, Some(head));
         let key_values = (self.generation.get(), key);
         let is_same_head = entry.stored == Some(head);
         match body {
@@ -458,7 +416,7 @@ impl<'t> Keyspace<'t> {
     /// Removes a key whose value another key has now; whether it existed.
     pub fn remove_moved(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
         if entry.stored.is_some() {
-            self.count(entry, None);
+            self.count(key, entry, None);
             self.context.count_written_bytes(key.len(), 0, 1);
             self.tx.delete(self.context.tables.keys, (self.generation.get(), key))?;
         }

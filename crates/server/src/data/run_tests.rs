@@ -37,6 +37,7 @@ impl Stored {
             let context = Context {
                 names_filled: false,
                 has_waited: false,
+                events: Default::default(),
                 tables: self.tables,
                 now_ms: 1,
                 databases: 16,

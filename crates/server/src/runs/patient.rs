@@ -55,11 +55,12 @@ impl PatientRun {
             reply.truncate(position);
             reply.error(&text);
             wrote.ends.clear();
+            wrote.events.clear();
         }
         if self.is_silent {
             reply.truncate(position);
         }
-        JobEnd { ticket, exec_ends: wrote.ends, wait }
+        JobEnd { ticket, exec_ends: wrote.ends, wait, events: wrote.events }
     }
 
     fn submit(

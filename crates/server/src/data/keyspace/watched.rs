@@ -87,6 +87,7 @@ impl Keyspace<'_> {
     /// The blocks of a value were changed, and its row was not: it is written if it is marked.
     pub fn touch(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
         self.context.effects.borrow_mut().changes += 1;
+        self.note_written(key, entry, entry.head());
         match entry.head().filter(|head| head.is_watched()) {
             Some(head) => self.write_head(key, head.unwatched()),
             None => Ok(()),

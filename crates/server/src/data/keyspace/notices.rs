@@ -1,0 +1,280 @@
+//! Keyspace events: what is told to subscribers of keys that commands have written.
+//!
+//! A command notes the keys that it writes. Once it has ended, its name tells which events these
+//! are, as in Redis. They are delivered when the transaction is on disk.
+
+use super::{Entry, Keyspace};
+use crate::channels::{Publication, Topic};
+use crate::commands::table::Command;
+use crate::data::head::Head;
+
+/// Classes of events, by their letters in `notify-keyspace-events`, and where they go (`K`, `E`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventClasses(u16);
+
+/// Each letter is a bit, by its place. Those before `K` are what `A` stands for.
+const LETTERS: &str = "g$lshzxetdKEmn";
+
+/// The number of letters that `A` stands for.
+const IN_ALL: usize = 10;
+
+impl EventClasses {
+    /// Reads letters in any order; `None` if one is unknown.
+    pub fn read(text: &str) -> Option<EventClasses> {
+        let bit = |letter| match letter {
+            'A' => Some((1 << IN_ALL) - 1),
+            letter => LETTERS.find(letter).map(|at| 1 << at),
+        };
+        let classes = text.chars().try_fold(0, |all, letter| Some(all | bit(letter)?))?;
+        Some(EventClasses(classes))
+    }
+
+    /// As a number.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// From [`EventClasses::bits`].
+    pub fn from_bits(bits: u16) -> EventClasses {
+        EventClasses(bits)
+    }
+
+    fn has(self, letter: char) -> bool {
+        LETTERS.find(letter).is_some_and(|at| self.0 >> at & 1 == 1)
+    }
+
+    /// Whether there can be any event: of a class, to a kind of channels.
+    pub fn is_on(self) -> bool {
+        self.has('K') || self.has('E')
+    }
+
+    /// The messages of an event.
+    fn publish(self, class: char, (database, key): (u32, &[u8]), event: &str, out: &mut Events) {
+        if !self.has(class) {
+            return;
+        }
+        let publication =
+            |channel, payload| Publication { topic: Topic::Channel, channel, payload };
+        if self.has('K') {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            out.push(publication(channel, event.into()));
+        }
+        if self.has('E') {
+            let channel = format!("__keyevent@{database}__:{event}").into_bytes();
+            out.push(publication(channel, key.into()));
+        }
+    }
+
+    /// The messages of a key that has expired.
+    pub fn publish_expired(self, database: u32, key: &[u8], out: &mut Events) {
+        self.publish('x', (database, key), "expired", out);
+    }
+}
+
+impl std::fmt::Display for EventClasses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = (1 << IN_ALL) - 1;
+        let has_all = self.0 & all == all;
+        if has_all {
+            f.write_str("A")?;
+        }
+        let shown = LETTERS.chars().skip(if has_all { IN_ALL } else { 0 });
+        shown.filter(|letter| self.has(*letter)).try_for_each(|letter| write!(f, "{letter}"))
+    }
+}
+
+/// Messages of events.
+pub type Events = Vec<Publication>;
+
+/// A key that a command has written, or has missed.
+#[derive(Clone, Debug)]
+pub struct WrittenKey {
+    database: u32,
+    key: Vec<u8>,
+    /// What was there, if it had not expired.
+    before: Option<Head>,
+    /// What was there had expired.
+    had_expired: bool,
+    /// What is there now.
+    now: Option<Head>,
+    /// It was read, and not there.
+    is_miss: bool,
+}
+
+impl<'t> Keyspace<'t> {
+    /// Notes a key that is written, if events are on.
+    pub(super) fn note_written(&self, key: &[u8], entry: &Entry<'_>, now: Option<Head>) {
+        if self.context.events.is_on() {
+            self.context.effects.borrow_mut().written_keys.push(WrittenKey {
+                database: self.database,
+                key: key.to_vec(),
+                before: entry.head(),
+                had_expired: entry.has_expired(),
+                now,
+                is_miss: false,
+            });
+        }
+    }
+
+    /// Notes a key that was read and is not there, if that is an event.
+    pub(super) fn note_miss(&self, key: &[u8]) {
+        if self.context.events.has('m') {
+            self.context.effects.borrow_mut().written_keys.push(WrittenKey {
+                database: self.database,
+                key: key.to_vec(),
+                before: None,
+                had_expired: false,
+                now: None,
+                is_miss: true,
+            });
+        }
+    }
+}
+
+/// The messages of what a command has written.
+pub fn events(
+    classes: EventClasses,
+    command: &Command,
+    args: &[&[u8]],
+    written: impl Iterator<Item = WrittenKey>,
+    out: &mut Events,
+) {
+    let mut all: Vec<WrittenKey> = written.collect();
+    if matches!(command.name, "rename" | "renamenx" | "move" | "smove") {
+        // The key that something is taken from is told first, whatever was written first.
+        all.sort_by_key(|of| of.now.is_some() && !(command.name == "smove" && of.key == args[1]));
+    }
+    for written in all {
+        let key = (written.database, &written.key[..]);
+        if written.is_miss {
+            classes.publish('m', key, "keymiss", out);
+            continue;
+        }
+        if written.had_expired {
+            classes.publish_expired(written.database, &written.key, out);
+        }
+        if written.before.is_none() && written.now.is_none() {
+            continue;
+        }
+        if written.before.is_none() && written.now.is_some() {
+            classes.publish('n', key, "new", out);
+        }
+        let mut removal_is_told = false;
+        for event in names(command, args, &written) {
+            removal_is_told |= matches!(event, "del" | "rename_from" | "move_from");
+            classes.publish(class(command, event), key, event, out);
+        }
+        if written.now.is_none() && !removal_is_told {
+            classes.publish('g', key, "del", out);
+        }
+    }
+}
+
+/// The class of an event.
+fn class(command: &Command, event: &str) -> char {
+    match event {
+        "del" | "expire" | "persist" | "rename_from" | "rename_to" | "move_from" | "move_to"
+        | "copy_to" => 'g',
+        "sortstore" => 'l',
+        _ => match command.group {
+            "list" => 'l',
+            "set" => 's',
+            "hash" => 'h',
+            "sorted-set" => 'z',
+            _ => '$',
+        },
+    }
+}
+
+/// The events of a key that a command has written, but for its removal where that follows.
+fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str> {
+    let is = |at: usize, word: &str| {
+        args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let is_key = |at: usize| args.get(at).is_some_and(|arg| *arg == of.key);
+    let is_removed = of.now.is_none();
+    let expires = of.now.is_some_and(|now| now.expires().is_some());
+    let end = |is_left: bool, left: &'static str, right: &'static str| {
+        if is_left { left } else { right }
+    };
+    match command.name {
+        // What a store leaves nothing in, it has removed.
+        _ if is_removed && (command.name.ends_with("store") || command.name == "sort") => vec![],
+        "set" | "setex" | "psetex" if expires && !is_removed => vec!["set", "expire"],
+        "set" | "setnx" | "mset" | "msetnx" | "getset" | "setex" | "psetex" | "bitop"
+            if !is_removed =>
+        {
+            vec!["set"]
+        }
+        "incr" | "incrby" => vec!["incrby"],
+        "decr" | "decrby" => vec!["decrby"],
+        "setbit" | "bitfield" => vec!["setbit"],
+        "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" if !is_removed => {
+            vec![if expires { "expire" } else { "persist" }]
+        }
+        "rename" | "renamenx" => vec![if is_removed { "rename_from" } else { "rename_to" }],
+        "move" => vec![if is_removed { "move_from" } else { "move_to" }],
+        "copy" => vec!["copy_to"],
+        "sort" => vec!["sortstore"],
+        "lpush" | "lpushx" => vec!["lpush"],
+        "rpush" | "rpushx" => vec!["rpush"],
+        "lpop" | "blpop" => vec!["lpop"],
+        "rpop" | "brpop" => vec!["rpop"],
+        "lmpop" | "blmpop" => {
+            vec![end(args.iter().any(|arg| is_word(arg, "LEFT")), "lpop", "rpop")]
+        }
+        "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
+            let by_words = command.name.ends_with("lmove");
+            let (from_left, to_left) =
+                if by_words { (is(3, "LEFT"), is(4, "LEFT")) } else { (false, true) };
+            let pushed = is_key(2).then(|| end(to_left, "lpush", "rpush"));
+            let popped = is_key(1).then(|| end(from_left, "lpop", "rpop"));
+            pushed.into_iter().chain(popped).collect()
+        }
+        "smove" => vec![if is_key(1) { "srem" } else { "sadd" }],
+        "hset" | "hsetnx" | "hmset" => vec!["hset"],
+        "zadd" if args.iter().skip(2).any(|arg| is_word(arg, "INCR")) => vec!["zincr"],
+        "zincrby" => vec!["zincr"],
+        "zpopmin" | "bzpopmin" => vec!["zpopmin"],
+        "zpopmax" | "bzpopmax" => vec!["zpopmax"],
+        "zmpop" | "bzmpop" => {
+            vec![end(args.iter().any(|arg| is_word(arg, "MIN")), "zpopmin", "zpopmax")]
+        }
+        "append" | "setrange" | "incrbyfloat" | "linsert" | "lset" | "lrem" | "ltrim" | "sadd"
+        | "srem" | "spop" | "sinterstore" | "sunionstore" | "sdiffstore" | "hincrby"
+        | "hincrbyfloat" | "hdel" | "zadd" | "zrem" | "zremrangebyscore" | "zremrangebyrank"
+        | "zremrangebylex" | "zunionstore" | "zinterstore" | "zdiffstore" | "zrangestore" => {
+            vec![command.name]
+        }
+        // DEL, UNLINK, GETDEL, and times of expiry that have passed.
+        _ => vec![],
+    }
+}
+
+fn is_word(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_read_back() {
+        for (text, shown) in [
+            ("", ""),
+            ("KEA", "AKE"),
+            ("g$lshzxetdE", "AE"),
+            ("Kz$l", "$lzK"),
+            ("Emn", "Emn"),
+            ("nKA", "AKn"),
+        ] {
+            let classes = EventClasses::read(text).unwrap();
+            assert_eq!(classes.to_string(), shown);
+            assert_eq!(EventClasses::from_bits(classes.bits()), classes);
+            assert_eq!(EventClasses::read(shown), Some(classes));
+        }
+        assert_eq!(EventClasses::read("Kq"), None);
+        assert!(!EventClasses::read("A").unwrap().is_on());
+    }
+}
