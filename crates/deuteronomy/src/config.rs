@@ -18,6 +18,9 @@ pub struct Options {
     /// The entries of the transaction table: a power of two from 16 to 2^24. More of them than
     /// transactions begin while one is made durable. Default: 131,072.
     pub transactions: usize,
+    /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
+    /// ordered index of the keys in memory. Default: true.
+    pub ranges: bool,
     /// How long a transaction waits for an older one whose version it should read, before it is
     /// aborted. Default: 1 ms.
     pub patience: Duration,
@@ -41,6 +44,7 @@ impl Options {
             memory_bytes: 64 << 20,
             sessions,
             transactions: 1 << 17,
+            ranges: true,
             patience: Duration::from_millis(1),
             attempts: 10_000,
             lag_bytes: 16 << 20,

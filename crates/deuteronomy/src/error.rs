@@ -53,6 +53,8 @@ pub enum Error {
     /// The record of the transaction is longer than a frame of the log can be: its length and the
     /// limit, in bytes. The limit follows from the log's buffer.
     TransactionTooLarge(usize, usize),
+    /// The database was opened without [`ranges`](crate::Options::ranges).
+    NoRanges,
     /// As many sessions exist as [`Options::sessions`](crate::Options::sessions) says.
     Sessions(usize),
     /// The options, or the log and the data component that were opened together, do not fit.
@@ -84,6 +86,9 @@ impl fmt::Display for Error {
                 "a transaction of {len} bytes: a frame of the log holds {limit}, a quarter of its \
                  buffer"
             ),
+            Self::NoRanges => {
+                f.write_str("the database was opened without ranges: set Options::ranges to scan")
+            }
             Self::Sessions(sessions) => {
                 write!(f, "all {sessions} sessions are in use: drop one, or allow more")
             }

@@ -37,13 +37,13 @@
 //!
 //! # What is not there yet
 //!
-//! Ranges (there is no `scan`), transactions larger than a frame of the log, and data components at
+//! Transactions larger than a frame of the log, and data components at
 //! the other end of a connection. Values are kept on the heap, not in the buffers of the log.
 //!
 //! # The steps
 //!
 //! B1 to B4 begin, R1 to R6 read, W1 to W5 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
-//! E1 to E4 evict, X1 to X7 the proxy, P1 to P4 a checkpoint, Q1 to Q5 a restart. The letters stand
+//! M1 and M2 of a write and N1 to N4 are for scans, E1 to E4 evict, X1 to X7 the proxy, P1 to P4 a checkpoint, Q1 to Q5 a restart. The letters stand
 //! in the code where the step is.
 
 #![forbid(unsafe_code)]
@@ -64,7 +64,7 @@ pub use config::Options;
 pub use data::MemoryData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
-pub use data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+pub use data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
 pub use database::Database;
 pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;

@@ -5,6 +5,7 @@ use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
 use crate::transaction_component::transaction::Work;
 use hyades_wal::Writer;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,6 +187,20 @@ impl Transaction<'_> {
     /// [`Error::Aborted`], [`Error::KeyTooLong`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         self.session.component.put(&mut self.session.work, key, None)
+    }
+
+    /// The first `limit` keys between two bounds that have values, in their order, with these.
+    /// Serializable: no key is missed that an older transaction inserts later.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::DataComponent`]; [`Error::NoRanges`].
+    pub fn scan(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Arc<[u8]>, Arc<[u8]>)>, Error> {
+        self.session.component.scan(&mut self.session.work, (from, to), limit)
     }
 
     /// The timestamp: transactions are serializable in the order of their timestamps.

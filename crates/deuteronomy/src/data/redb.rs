@@ -7,12 +7,13 @@
 //! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
 //! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
 
-use crate::data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
 use crate::error::Error;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
     TableDefinition, WriteTransaction,
 };
+use std::ops::ControlFlow;
 use std::path::Path;
 
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
@@ -122,6 +123,23 @@ impl DataComponent for RedbData {
         let Some(item) = table.get(key).map_err(failed)? else { return Ok(Found::default()) };
         let (ts, value) = read_item(item.value())?;
         Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let table = transaction.open_table(DATA).map_err(failed)?;
+        for entry in table.range::<&[u8]>(range).map_err(failed)? {
+            let (key, item) = entry.map_err(failed)?;
+            let (ts, value) = read_item(item.value())?;
+            if each(Operation { key: key.value(), ts, value }).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! The transaction component: all that is known of transactions.
 
 pub(crate) mod place;
+pub(crate) mod ranges;
 pub(crate) mod record;
 pub(crate) mod timestamp;
 pub(crate) mod transaction;
@@ -45,7 +46,7 @@ impl TransactionComponent {
         Self {
             timestamps: Timestamps::new(first_ts, options.sessions),
             transactions: TransactionTable::new(options.transactions, starts.len()),
-            versions: VersionTable::new(buckets.clamp(16, 1 << 24)),
+            versions: VersionTable::new(buckets.clamp(16, 1 << 24), options.ranges),
             proxy: Proxy::new(&log),
             log,
             data,

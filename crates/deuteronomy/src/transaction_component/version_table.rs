@@ -13,6 +13,7 @@
 //! - A key without a record has not been read, and has no version, above its bucket's `floor`.
 //! - Each version that a transaction may read is in its record, or in the data component.
 
+use super::ranges::Ranges;
 use super::transaction_table::{Standing, TransactionTable};
 use crate::error::Abort;
 use hyades_platform::mutation::{self, Mutation};
@@ -95,6 +96,8 @@ struct KeyRecord {
     last_read: u64,
     /// By ascending timestamp.
     versions: Vec<Arc<Version>>,
+    /// Whether it has had versions of writers, and is among the keys of [`Ranges`].
+    entered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +125,8 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct VersionTable {
     buckets: Box<[Mutex<Bucket>]>,
+    /// If there are scans.
+    pub ranges: Option<Ranges>,
     /// About how many bytes records, keys and versions take. Wraps below 0 for moments in which a
     /// version is taken out before its value is counted.
     bytes: AtomicUsize,
@@ -145,10 +150,11 @@ impl Bucket {
 
 impl VersionTable {
     /// A table of this many buckets, a power of two.
-    pub fn new(buckets: usize) -> Self {
+    pub fn new(buckets: usize, has_ranges: bool) -> Self {
         debug_assert!(buckets.is_power_of_two(), "{buckets} buckets");
         Self {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            ranges: has_ranges.then(Ranges::default),
             bytes: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
         }
@@ -187,7 +193,9 @@ impl VersionTable {
         let at = bucket.position(key).unwrap_or_else(|| {
             self.add(RECORD_BYTES + key.len());
             let last_read = bucket.floor;
-            bucket.records.push(KeyRecord { key: key.into(), last_read, versions: Vec::new() });
+            let record =
+                KeyRecord { key: key.into(), last_read, versions: Vec::new(), entered: false };
+            bucket.records.push(record);
             bucket.records.len() - 1
         });
         &mut bucket.records[at]
@@ -220,8 +228,8 @@ impl VersionTable {
     /// # Errors
     /// A younger transaction has read or written the key.
     pub fn write(&self, key: &[u8], hash: u64, version: &Arc<Version>) -> Result<(), Abort> {
-        let bucket = &mut *self.bucket(hash);
-        let record = self.find_or_make(bucket, key);
+        let mut bucket = self.bucket(hash);
+        let record = self.find_or_make(&mut bucket, key);
         if record.last_read > version.ts && !mutation::is(Mutation::WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
@@ -229,8 +237,21 @@ impl VersionTable {
         if record.versions.last().is_some_and(|newest| newest.ts > version.ts) {
             return Err(Abort::TooLate);
         }
+        if let Some(ranges) = &self.ranges
+            && !record.entered
+        {
+            ranges.enter(&record.key);
+            record.entered = true;
+        }
         record.versions.push(version.clone());
         self.add(version.bytes());
+        drop(bucket);
+        // M2, W5 for scans.
+        if self.ranges.as_ref().is_some_and(|ranges| ranges.is_scanned_by_younger(key, version.ts))
+        {
+            self.remove(key, hash, version.ts);
+            return Err(Abort::ReadByYounger);
+        }
         Ok(())
     }
 
@@ -305,6 +326,11 @@ impl VersionTable {
             let is_needed = record.last_read >= oldest_active;
             if is_needed && !mutation::is(Mutation::EvictWithoutFloor) {
                 *floor = (*floor).max(record.last_read);
+            }
+            if record.entered
+                && let Some(ranges) = &self.ranges
+            {
+                ranges.leave(&record.key);
             }
             let versions: usize = record.versions.iter().map(|v| v.bytes()).sum();
             self.subtract(RECORD_BYTES + record.key.len() + versions);

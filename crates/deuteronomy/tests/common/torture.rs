@@ -9,6 +9,7 @@ use hyades_deuteronomy::{
 };
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -261,6 +262,25 @@ fn begun(tx: Transaction<'_>) -> Running<'_> {
     Running { tx, executed }
 }
 
+/// Notes what a scan has read: keys without values as well, up to where it has ended.
+pub fn note_scan(
+    executed: &mut Executed,
+    range: Range<Key>,
+    limit: usize,
+    rows: &[(Arc<[u8]>, Arc<[u8]>)],
+) {
+    let end = rows.last().filter(|_| rows.len() == limit).map_or(range.end, |last| last.0[0] + 1);
+    let rows: BTreeMap<Key, u64> = rows.iter().map(|(k, value)| (k[0], number(value))).collect();
+    assert!(rows.keys().all(|key| range.contains(key)), "a scan returns keys of its range");
+    for key in range.start..end {
+        let read = rows.get(&key).copied();
+        match executed.writes.get(&key) {
+            Some(own) => assert_eq!(read, *own, "a scan sees its own writes"),
+            None => executed.reads.push((key, read)),
+        }
+    }
+}
+
 fn note(met: &mut Met, error: &Error) {
     *met.aborted.entry(error.to_string()).or_default() += 1;
 }
@@ -295,7 +315,14 @@ fn go_on<'s>(
                 executed.writes.insert(key, Some(written));
             })
         }
-        13..15 => tx.delete(&[key]).map(|()| {
+        13 => {
+            let (from, to) = (key, KEYS[rng.usize(0..KEYS.len())]);
+            let limit = [2, usize::MAX][rng.usize(0..2)];
+            tx.scan(Bound::Included(&[from]), Bound::Excluded(&[to]), limit).map(|rows| {
+                note_scan(executed, from..to, limit, &rows);
+            })
+        }
+        14 => tx.delete(&[key]).map(|()| {
             executed.writes.insert(key, None);
         }),
         15 => {

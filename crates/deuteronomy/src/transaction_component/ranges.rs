@@ -1,0 +1,155 @@
+//! Ranges: which keys writers have put into the version table, and which ranges were scanned.
+//!
+//! A scan N1 notes its range, N2 takes the keys of the table in it, N3 those of the data component,
+//! N4 reads each key of the table by the rule for single keys, and takes what only the data
+//! component has. A writer M1 has its key in the table's index before its version is there, and M2
+//! looks for noted scans of younger transactions afterwards. So of a scan and an older writer one
+//! finds the other: if the note comes after M2, it comes after M1, and N2 finds the key, or the key
+//! has left the table since, and N3 finds what was applied before that. Each of these orders is
+//! needed (`docs/protocols.md`, D15).
+
+use crate::data_component::KeyRange;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// With more scans than this noted, the whole key space counts as scanned.
+const MOST_NOTES: usize = 1024;
+
+type OwnedRange = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
+
+#[derive(Debug)]
+struct Note {
+    range: OwnedRange,
+    ts: u64,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    notes: Vec<Note>,
+    /// The whole key space was scanned at this timestamp.
+    everything: u64,
+}
+
+/// The keys of the version table in order, and the scans.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges {
+    keys: RwLock<BTreeSet<Arc<[u8]>>>,
+    notes: Mutex<Notes>,
+    /// At least the timestamp of every noted scan: writers at or above it need not look. Raised
+    /// before a scan goes on, read by writers after their version is in place. SeqCst: the one or
+    /// the other finds the other.
+    last_scan: AtomicU64,
+}
+
+fn to_owned(bound: Bound<&[u8]>) -> Bound<Box<[u8]>> {
+    bound.map(Box::from)
+}
+
+fn is_in((from, to): &OwnedRange, key: &[u8]) -> bool {
+    let is_behind = match from {
+        Bound::Included(from) => **from <= *key,
+        Bound::Excluded(from) => **from < *key,
+        Bound::Unbounded => true,
+    };
+    is_behind
+        && match to {
+            Bound::Included(to) => *key <= **to,
+            Bound::Excluded(to) => *key < **to,
+            Bound::Unbounded => true,
+        }
+}
+
+impl Ranges {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// M1: the key has, or is about to have, versions in the table. Under its bucket's latch.
+    pub fn enter(&self, key: &Arc<[u8]>) {
+        self.keys.write().unwrap_or_else(|e| e.into_inner()).insert(key.clone());
+    }
+
+    /// E4: the key leaves the table. Under its bucket's latch.
+    pub fn leave(&self, key: &[u8]) {
+        let was_there = self.keys.write().unwrap_or_else(|e| e.into_inner()).remove(key);
+        debug_assert!(was_there, "a key leaves that never entered");
+    }
+
+    /// M2: whether a transaction younger than this has scanned over the key.
+    pub fn is_scanned_by_younger(&self, key: &[u8], ts: u64) -> bool {
+        if self.last_scan.load(Ordering::SeqCst) <= ts || mutation::is(Mutation::WriteBelowScan) {
+            return false;
+        }
+        let notes = self.notes();
+        let over = |note: &Note| note.ts > ts && is_in(&note.range, key);
+        notes.everything > ts || notes.notes.iter().any(over)
+    }
+
+    /// N1: notes a scan. Notes below `oldest_active` mean nothing any more: no writer is older.
+    pub fn note(&self, range: KeyRange<'_>, ts: u64, oldest_active: u64) {
+        let mut notes = self.notes();
+        notes.notes.retain(|note| note.ts >= oldest_active);
+        if notes.notes.len() >= MOST_NOTES {
+            let highest = notes.notes.drain(..).map(|note| note.ts).max();
+            notes.everything = notes.everything.max(highest.unwrap_or(0));
+        }
+        notes.notes.push(Note { range: (to_owned(range.0), to_owned(range.1)), ts });
+        drop(notes);
+        self.last_scan.fetch_max(ts, Ordering::SeqCst);
+    }
+
+    /// N2: the keys of the table in the range.
+    pub fn keys(&self, range: KeyRange<'_>) -> BTreeSet<Arc<[u8]>> {
+        let keys = self.keys.read().unwrap_or_else(|e| e.into_inner());
+        keys.range::<[u8], _>(range).cloned().collect()
+    }
+}
+
+/// Whether the range holds no key for its bounds alone; such ranges make ordered maps panic.
+pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
+    match range {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_counts_for_its_range_and_those_older() {
+        let ranges = Ranges::default();
+        ranges.note((Bound::Included(b"b"), Bound::Excluded(b"d")), 7, 1);
+        let scanned = |key: &[u8], ts| ranges.is_scanned_by_younger(key, ts);
+        assert!(scanned(b"b", 6) && scanned(b"c", 1));
+        assert!(!scanned(b"b", 7) && !scanned(b"b", 8) && !scanned(b"a", 6) && !scanned(b"d", 6));
+        ranges.note((Bound::Unbounded, Bound::Excluded(b"a")), 9, 8);
+        assert!(!scanned(b"b", 6), "no writer is that old");
+        for ts in 10..20 + MOST_NOTES as u64 {
+            ranges.note((Bound::Excluded(b"x"), Bound::Unbounded), ts, 8);
+        }
+        assert!(scanned(b"b", 8), "everything counts as scanned");
+    }
+
+    #[test]
+    fn empty_ranges_are_told() {
+        let (a, b) = (&b"a"[..], &b"b"[..]);
+        use Bound::{Excluded, Included, Unbounded};
+        for range in [(Included(b), Included(a)), (Excluded(a), Excluded(a))] {
+            assert!(is_empty(range));
+        }
+        assert!(is_empty((Included(a), Excluded(a))) && is_empty((Excluded(a), Included(a))));
+        for range in [(Included(a), Included(a)), (Excluded(a), Unbounded), (Unbounded, Unbounded)]
+        {
+            assert!(!is_empty(range));
+        }
+    }
+}
