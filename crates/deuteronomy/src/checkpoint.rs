@@ -5,38 +5,57 @@ use crate::transaction_component::TransactionComponent;
 use hyades_platform::clock;
 use hyades_wal::{Checkpoint, Covered, Log, Lsn};
 
+/// A checkpoint that is due is taken once the resume point can move by this part of what may be
+/// redone.
+const PART_TO_MOVE: u64 = 4;
+
 impl TransactionComponent {
     /// P1 to P4. Returns how many bytes of the log were truncated; does nothing where the data
     /// component does not outlive the process.
     pub fn checkpoint(&self) -> Result<u64, Error> {
+        self.checkpoint_from(0)
+    }
+
+    /// Takes a checkpoint if more of the log than the options allow would be applied again, and a
+    /// good part of that would not be afterwards: an active transaction may hold the resume point
+    /// back.
+    pub fn checkpoint_if_due(&self) -> Result<(), Error> {
+        let mut durable = vec![0; self.log.streams()];
+        self.log.frontier().load_into(&mut durable);
+        let redo_bytes = self.options.redo_bytes;
+        if self.behind_resume_point(&durable) > redo_bytes {
+            self.checkpoint_from((redo_bytes / PART_TO_MOVE).max(1))?;
+        }
+        Ok(())
+    }
+
+    /// The bytes between the last resume point and these positions.
+    fn behind_resume_point(&self, positions: &[Lsn]) -> u64 {
+        let resume_at = self.resume_at.lock().unwrap_or_else(|e| e.into_inner());
+        let lanes = positions.iter().zip(&*resume_at);
+        lanes.map(|(at, from)| at.saturating_sub(*from)).sum()
+    }
+
+    /// Takes a checkpoint if the resume point moves by this many bytes.
+    fn checkpoint_from(&self, least_bytes: u64) -> Result<u64, Error> {
         if !self.data.limits().is_durable {
             return Ok(0);
         }
+        if let Some(poisoned) = self.log.poisoned() {
+            return Err(hyades_wal::Error::from(poisoned).into());
+        }
         self.run_proxy()?;
-        let taken = self.proxy.at_resume_point(&self.log, &self.timestamps, |point, lowest| {
+        self.proxy.at_resume_point(&self.log, &self.timestamps, |point, lowest| {
+            if self.behind_resume_point(&point.positions) < least_bytes {
+                return Ok(0);
+            }
             self.data.checkpoint(&point)?;
             let truncated = truncate(&self.log, &point.positions)?;
             // Last: until the log is truncated, recovery may begin at the point before.
             self.data.forget_below(lowest)?;
             *self.resume_at.lock().unwrap_or_else(|e| e.into_inner()) = point.positions;
             Ok(truncated)
-        });
-        self.stop_on_error(taken)
-    }
-
-    /// Takes a checkpoint if more of the log than the options allow would be applied again.
-    pub fn checkpoint_if_due(&self) -> Result<(), Error> {
-        let frontier = self.log.frontier();
-        let is_due = {
-            let resume_at = self.resume_at.lock().unwrap_or_else(|e| e.into_inner());
-            let lanes = resume_at.iter().enumerate();
-            let bytes = lanes.map(|(lane, from)| frontier.durable(lane).saturating_sub(*from));
-            bytes.sum::<u64>() > self.options.redo_bytes
-        };
-        if is_due {
-            self.checkpoint()?;
-        }
-        Ok(())
+        })
     }
 }
 

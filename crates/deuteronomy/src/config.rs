@@ -11,12 +11,14 @@ pub struct Options {
     /// The log: its directories, streams, buffers, and the device.
     pub log: LogOptions,
     /// The budget for versions kept in memory, in bytes: 4 KiB to 1 TiB. Values are counted
-    /// without the allocator's overhead. Default: 64 MiB.
+    /// without the allocator's overhead, from when they are handed to a transaction. Each session
+    /// may exceed it by one key and value. Default: 64 MiB.
     pub memory_bytes: usize,
     /// The most sessions at a time: 1 to 65,536. Default: 256.
     pub sessions: usize,
-    /// The entries of the transaction table: a power of two from 16 to 2^24. More of them than
-    /// transactions begin while one is made durable. Default: 131,072.
+    /// The entries of the transaction table: a power of two from 16 to 2^24, above the number of
+    /// sessions. It is best above the number of transactions that begin while one is made durable:
+    /// with fewer entries they wait for that. Default: 131,072.
     pub transactions: usize,
     /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
     /// ordered index of the keys in memory. Default: true.
@@ -31,7 +33,9 @@ pub struct Options {
     /// that it finds there what it has to read, until records of this many bytes wait. Beyond that
     /// it may end with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
     pub lag_bytes: usize,
-    /// A checkpoint is taken when redo would read more bytes of the log than this. Default: 64 MiB.
+    /// A checkpoint is taken when redo would read more bytes of the log than this, unless active
+    /// transactions hold the resume point back, so that it cannot move by a quarter of this.
+    /// Default: 64 MiB.
     pub redo_bytes: u64,
 }
 
@@ -68,6 +72,14 @@ impl Options {
             return wrong(format!(
                 "a transaction table of {} entries: choose a power of two from 16 to 2^24",
                 self.transactions
+            ));
+        }
+        // An active transaction keeps its entry, and each session may have one.
+        if self.transactions <= self.sessions {
+            return wrong(format!(
+                "a transaction table of {} entries for {} sessions: choose more entries than \
+                 sessions",
+                self.transactions, self.sessions
             ));
         }
         if self.attempts == 0 {

@@ -3,6 +3,10 @@
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
 
+/// The highest timestamp that a record or a resume point may state. The clock goes on above it, and
+/// the transaction table has two bits of a word beside a timestamp: 2^61 are left.
+pub(crate) const MAX_TS: u64 = 1 << 61;
+
 /// What a data component holds of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
@@ -34,7 +38,7 @@ pub struct ResumePoint {
     pub uuid: [u8; 16],
     /// The incarnation of the positions. All operations of earlier ones are held.
     pub incarnation: u32,
-    /// No transaction up to now has a higher timestamp.
+    /// No transaction up to now has a higher timestamp. At most 2^61.
     pub highest_ts: u64,
     /// By stream of the incarnation, the end of the last frame up to which every operation is held.
     pub positions: Vec<u64>,
@@ -127,10 +131,14 @@ impl ResumePoint {
         if lanes.is_empty() || lanes.len() > hyades_wal::MAX_LANES {
             return None;
         }
+        let highest_ts = u64::from_le_bytes(*highest_ts);
+        if highest_ts > MAX_TS {
+            return None;
+        }
         Some(Self {
             uuid: *uuid,
             incarnation: u32::from_le_bytes(*incarnation),
-            highest_ts: u64::from_le_bytes(*highest_ts),
+            highest_ts,
             positions: lanes.iter().map(|lsn| u64::from_le_bytes(*lsn)).collect(),
         })
     }
@@ -145,7 +153,7 @@ mod tests {
         let point = ResumePoint {
             uuid: [7; 16],
             incarnation: 3,
-            highest_ts: u64::MAX,
+            highest_ts: MAX_TS,
             positions: vec![1, 1 << 60, 0],
         };
         let bytes = point.encode();
@@ -153,5 +161,8 @@ mod tests {
         for len in (0..bytes.len()).filter(|len| *len < 36 || (len - 28) % 8 != 0) {
             assert_eq!(ResumePoint::decode(&bytes[..len]), None);
         }
+        let mut bytes = bytes;
+        bytes[20] += 1;
+        assert_eq!(ResumePoint::decode(&bytes), None, "its timestamp is too high");
     }
 }

@@ -3,6 +3,7 @@
 use crate::config::Options;
 use crate::data_component::DataComponent;
 use crate::error::Error;
+use crate::proxy::StopOnPanic;
 use crate::recovery::{Recovered, restart};
 use crate::session::Session;
 use crate::transaction_component::TransactionComponent;
@@ -42,13 +43,15 @@ impl Database {
         let component = Arc::clone(&self.component);
         let has_redone = self.recovered.keys > 0;
         let run = move || {
-            // Q6: what was redone is not redone again, and earlier incarnations are not needed.
+            let _guard = StopOnPanic(&component.log);
+            // Q5: what was redone is not redone again, and earlier incarnations are not needed.
             let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
-            while ran.is_ok() && component.proxy.wait() {
+            while ran.is_ok() && component.proxy.wait(&component.log) {
                 ran = component.run_proxy().and_then(|_| component.checkpoint_if_due());
             }
-            if ran.is_err() && component.log.poisoned().is_none() {
-                component.log.stop("the proxy failed");
+            // Without it the log would grow without end. The first cause is kept.
+            if let Err(error) = ran {
+                component.log.stop(&error.to_string());
             }
         };
         let thread = std::thread::Builder::new().name("hyades-proxy".into()).spawn(run);
@@ -76,7 +79,7 @@ impl Database {
     /// of the log were truncated; 0 where the data component does not outlive the process.
     ///
     /// # Errors
-    /// The data component or the log failed.
+    /// The data component or the log failed, now or before.
     pub fn checkpoint(&self) -> Result<u64, Error> {
         self.component.checkpoint()
     }
@@ -104,7 +107,7 @@ impl Database {
         self.component.proxy.close();
         let thread = self.proxy.lock().unwrap_or_else(|e| e.into_inner()).take();
         if let Some(thread) = thread {
-            // A panic of the proxy was reported when it happened.
+            // A panic of it was reported when it happened, and has stopped the log.
             let _ = thread.join();
         }
     }
@@ -112,10 +115,15 @@ impl Database {
     /// Makes everything durable and stable, and closes the log. Sessions are useless afterwards.
     ///
     /// # Errors
-    /// The log or the data component failed, now or before.
+    /// The log or the data component failed, now or before. Then what is not stable is applied from
+    /// the log when the database is opened again.
     pub fn close(self) -> Result<(), Error> {
         self.stop_proxy();
         self.component.log.flush().map_err(hyades_wal::Error::from)?;
+        // A log that was stopped when all was durable can be flushed, and is not sound.
+        if let Some(poisoned) = self.component.log.poisoned() {
+            return Err(hyades_wal::Error::from(poisoned).into());
+        }
         self.component.checkpoint()?;
         self.component.log.clone().close()?;
         Ok(())

@@ -50,8 +50,8 @@ pub enum Error {
     KeyTooLong(usize, usize),
     /// A value is longer than the data component takes: its length and the limit, in bytes.
     ValueTooLong(usize, usize),
-    /// The record of the transaction is longer than a frame of the log can be: its length and the
-    /// limit, in bytes. The limit follows from the log's buffer.
+    /// The transaction writes more than a frame of the log, or the memory budget, can hold: its
+    /// length and the limit, in bytes.
     TransactionTooLarge(usize, usize),
     /// The database was opened without [`ranges`](crate::Options::ranges).
     NoRanges,
@@ -83,8 +83,8 @@ impl fmt::Display for Error {
             }
             Self::TransactionTooLarge(len, limit) => write!(
                 f,
-                "a transaction of {len} bytes: a frame of the log holds {limit}, a quarter of its \
-                 buffer"
+                "a transaction that writes {len} bytes: the limit is {limit}, by the log's buffer \
+                 (a quarter of it) and the memory budget"
             ),
             Self::NoRanges => {
                 f.write_str("the database was opened without ranges: set Options::ranges to scan")

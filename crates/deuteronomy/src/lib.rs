@@ -43,8 +43,9 @@
 //! # The steps
 //!
 //! B1 to B4 begin, R1 to R6 read, W1 to W5 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
-//! M1 and M2 of a write and N1 to N4 are for scans, E1 to E4 evict, X1 to X7 the proxy, P1 to P4 a checkpoint, Q1 to Q5 a restart. The letters stand
-//! in the code where the step is.
+//! E1 to E4 evict, M1 and M2 of a write and N1 to N4 are for scans, X1 to X7 the proxy, P1 to P4 a
+//! checkpoint, Q1 to Q5 a restart; O1 and O2 find the oldest active transaction, S1 and S2 how a
+//! transaction stands. The letters stand in the code where the step is.
 
 #![forbid(unsafe_code)]
 

@@ -6,6 +6,9 @@
 //! - Nothing is applied that a crash may still take back: each record is admitted by the frontier.
 //! - Nothing is applied that is younger than an active transaction, which may need the version
 //!   before it (D4), unless too much waits: then such a transaction is aborted if it does.
+//! - Every record handed over is in the inbox, or waits, or is applied. A failure in between ends
+//!   the scans for good, and stops the log before another thread sees them: no resume point is
+//!   taken behind a record that was lost on its way.
 
 use crate::data_component::{DataComponent, Operation, ResumePoint};
 use crate::error::Error;
@@ -51,6 +54,8 @@ struct Scans {
     handed_over: Vec<Lsn>,
     /// The bytes of the records that wait.
     bytes: usize,
+    /// An act under the lock has failed. Set after the log was stopped.
+    failed: bool,
 }
 
 /// The proxy of a database.
@@ -59,6 +64,17 @@ pub(crate) struct Proxy {
     arrived: Condvar,
     /// Held while operations are applied and while a checkpoint is taken.
     scans: Mutex<Scans>,
+}
+
+/// Stops the log when its thread panics: what the panic has left undone is unknown.
+pub(crate) struct StopOnPanic<'l>(pub &'l Log);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("the data component or the proxy panicked");
+        }
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,7 +86,7 @@ impl Proxy {
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         let waiting = starts.iter().map(|_| BTreeMap::new()).collect();
-        let scans = Scans { waiting, handed_over: starts, bytes: 0 };
+        let scans = Scans { waiting, handed_over: starts, bytes: 0, failed: false };
         Self { inbox: Mutex::default(), arrived: Condvar::new(), scans: Mutex::new(scans) }
     }
 
@@ -90,23 +106,58 @@ impl Proxy {
         self.arrived.notify_all();
     }
 
-    /// Waits until there may be something to apply; false if the proxy is closed. A proxy for which
-    /// nothing waits sleeps until a record arrives.
-    pub fn wait(&self) -> bool {
-        let is_empty = locked(&self.scans).waiting.iter().all(BTreeMap::is_empty);
-        let mut inbox = locked(&self.inbox);
-        if is_empty {
-            while inbox.records.is_empty() && !inbox.closed {
-                inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
+    /// The scans, unless an act on them has failed or panicked.
+    fn scans(&self, log: &Log) -> Result<MutexGuard<'_, Scans>, Error> {
+        match self.scans.lock() {
+            Ok(scans) if !scans.failed => Ok(scans),
+            _ => {
+                let poisoned =
+                    log.poisoned().expect("the log is stopped before the scans are left");
+                Err(hyades_wal::Error::from(poisoned).into())
             }
-        } else if !inbox.closed {
+        }
+    }
+
+    /// Acts on the scans under their lock. An error or a panic ends them, and stops the log while
+    /// they are still held.
+    fn with_scans<R>(
+        &self,
+        log: &Log,
+        act: impl FnOnce(&mut Scans) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut scans = self.scans(log)?;
+        // Dropped before the lock is.
+        let _guard = StopOnPanic(log);
+        let result = act(&mut scans);
+        if let Err(error) = &result {
+            log.stop(&error.to_string());
+            scans.failed = true;
+        }
+        result
+    }
+
+    /// Waits until there may be something to apply; false if the proxy is closed, or has failed. A
+    /// proxy for which nothing waits sleeps until a record arrives.
+    pub fn wait(&self, log: &Log) -> bool {
+        let Ok(scans) = self.scans(log) else { return false };
+        let is_empty = scans.waiting.iter().all(BTreeMap::is_empty);
+        // Before the scans are left. A record gets there by the inbox only, so one that gets there
+        // from now on wakes the proxy.
+        let mut inbox = locked(&self.inbox);
+        drop(scans);
+        // After a wake the scans have to be looked at again: another thread may have taken the
+        // record in. So there is no loop here, but in the caller.
+        if !is_empty && !inbox.closed {
             let waited = self.arrived.wait_timeout(inbox, PAUSE);
             inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
+        } else if inbox.records.is_empty() && !inbox.closed {
+            inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
         }
         !inbox.closed
     }
 
-    /// Applies what may be applied; returns whether anything was.
+    /// Applies what may be applied; returns whether anything was. If the data component fails, the
+    /// log is stopped: it would grow without end.
     pub fn run(
         &self,
         log: &Log,
@@ -114,19 +165,20 @@ impl Proxy {
         data: &dyn DataComponent,
         lag_limit: usize,
     ) -> Result<bool, Error> {
-        let mut scans = locked(&self.scans);
-        let horizon = timestamps.oldest_active();
-        self.receive(&mut scans, log, timestamps);
-        let mut ran = false;
-        loop {
-            let horizon = if scans.bytes > lag_limit { u64::MAX } else { horizon };
-            let ready = scans.take_ready(log, horizon);
-            if ready.is_empty() {
-                return Ok(ran);
+        self.with_scans(log, |scans| {
+            let horizon = timestamps.oldest_active();
+            self.receive(scans, log, timestamps);
+            let mut ran = false;
+            loop {
+                let horizon = if scans.bytes > lag_limit { u64::MAX } else { horizon };
+                let ready = scans.take_ready(log, horizon);
+                if ready.is_empty() {
+                    return Ok(ran);
+                }
+                ran = true;
+                apply(data, &ready)?;
             }
-            ran = true;
-            apply(data, &ready)?;
-        }
+        })
     }
 
     /// Takes the records handed over, and finds up to where these are complete.
@@ -155,39 +207,48 @@ impl Proxy {
 
     /// X7: the point from which redo has to begin, with a timestamp below which the data component
     /// sees no operation any more. `with` takes a checkpoint there; nothing is applied meanwhile.
+    ///
+    /// # Errors
+    /// That of `with`, or an earlier one. Then the log is stopped.
     pub fn at_resume_point<R>(
         &self,
         log: &Log,
         timestamps: &Timestamps,
-        with: impl FnOnce(ResumePoint, u64) -> R,
-    ) -> R {
-        let mut scans = locked(&self.scans);
-        // First: a transaction that ends before this has handed its record over before `receive`.
-        let oldest_active = timestamps.oldest_active();
-        self.receive(&mut scans, log, timestamps);
-        let first = |waiting: &BTreeMap<Lsn, Handed>| {
-            let first = waiting.values().next().map(|r| r.place.0);
-            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
-        };
-        let ends = scans.handed_over.iter().zip(&scans.waiting);
-        let positions = ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end)));
-        let point = ResumePoint {
-            uuid: log.manifest().uuid(),
-            incarnation: log.incarnation(),
-            highest_ts: timestamps.next() - 1,
-            positions: positions.collect(),
-        };
-        let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
-        let lowest = waiting.map(|record| record.ts).min().unwrap_or(u64::MAX);
-        let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
-            true => u64::MAX,
-            false => lowest,
-        };
-        with(point, lowest.min(oldest_active))
+        with: impl FnOnce(ResumePoint, u64) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.with_scans(log, |scans| {
+            // First: a transaction that ends before this has handed its record over before
+            // `receive`.
+            let oldest_active = timestamps.oldest_active();
+            self.receive(scans, log, timestamps);
+            let point = ResumePoint {
+                uuid: log.manifest().uuid(),
+                incarnation: log.incarnation(),
+                highest_ts: timestamps.next() - 1,
+                positions: scans.resume_at(),
+            };
+            let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
+            let lowest = waiting.map(|record| record.ts).min().unwrap_or(u64::MAX);
+            let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
+                true => u64::MAX,
+                false => lowest,
+            };
+            with(point, lowest.min(oldest_active))
+        })
     }
 }
 
 impl Scans {
+    /// By stream, the end of the last frame up to which all records are applied.
+    fn resume_at(&self) -> Vec<Lsn> {
+        let first = |waiting: &BTreeMap<Lsn, Handed>| {
+            let first = waiting.values().next().map(|r| r.place.0);
+            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
+        };
+        let ends = self.handed_over.iter().zip(&self.waiting);
+        ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end))).collect()
+    }
+
     /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
     /// and below the horizon.
     fn take_ready(&mut self, log: &Log, horizon: u64) -> Vec<Handed> {
@@ -228,4 +289,50 @@ fn apply(data: &dyn DataComponent, ready: &[Handed]) -> Result<(), Error> {
     data.apply(&batch)?;
     operations.iter().for_each(|(_, version)| version.set_applied());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::MemoryData;
+    use crate::recovery::restart;
+    use hyades_platform::device::MemoryDevice;
+    use hyades_wal::LogOptions;
+    use std::sync::mpsc::channel;
+
+    fn handed(start: Lsn) -> Handed {
+        let (needs, operations) = (Needs::default(), Vec::new());
+        Handed { ts: 1, stream: 0, place: (start, start + 8), needs, operations, bytes: 8 }
+    }
+
+    #[test]
+    fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
+        options.device = MemoryDevice::shared();
+        options.stepped = true;
+        let (log, ..) = restart(options, &MemoryData::new()).unwrap();
+        let proxy = Proxy::new(&log);
+        let (done, is_done) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_open = proxy.wait(&log);
+                done.send(is_open).unwrap();
+            });
+            // It sleeps, or it has not begun to: both are right.
+            std::thread::sleep(Duration::from_millis(50));
+            // As a session does that makes room, or a checkpoint, before the proxy is awake.
+            let mut scans = locked(&proxy.scans);
+            let mut inbox = locked(&proxy.inbox);
+            inbox.records.push(handed(0));
+            proxy.arrived.notify_one();
+            std::thread::sleep(Duration::from_millis(50));
+            let record = inbox.records.pop().unwrap();
+            scans.waiting[0].insert(record.place.1, record);
+            drop((scans, inbox));
+            let woken = is_done.recv_timeout(Duration::from_secs(10));
+            proxy.close();
+            assert_eq!(woken, Ok(true), "it sleeps, and a record waits");
+        });
+    }
 }

@@ -6,7 +6,7 @@
 //! given, and fed from a tail that only the page cache holds it could keep a part of a transaction
 //! that the next crash takes back. A crash anywhere leaves a state from which this begins again.
 
-use crate::data_component::{DataComponent, Operation, ResumePoint};
+use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint};
 use crate::error::Error;
 use crate::transaction_component::record;
 use hyades_platform::mutation::{self, Mutation};
@@ -103,6 +103,11 @@ fn check(
             ),
         };
     };
+    if point.highest_ts > MAX_TS {
+        return wrong(
+            "the resume point of the data component has a timestamp above all: it is damaged",
+        );
+    }
     if is_fresh {
         return wrong("the data component belongs to a log, and the log is new: open its own");
     }

@@ -25,9 +25,11 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(component: Arc<TransactionComponent>) -> Result<Self, Error> {
-        let writer = component.log.writer()?;
         let sessions = component.options.sessions;
+        // First: there may be as few writers as sessions, and the error of these says more.
         let at = component.timestamps.enter().ok_or(Error::Sessions(sessions))?;
+        let writer = component.log.writer();
+        let writer = writer.inspect_err(|_| component.timestamps.leave(at))?;
         let (stream, work) = (writer.first_stream(), Work::new(at, component.log.streams()));
         Ok(Self { component, writer, stream, records: 0, at, work })
     }
@@ -155,7 +157,9 @@ impl Transaction<'_> {
     /// Gives a key a value, whether or not it has one.
     ///
     /// # Errors
-    /// [`Error::Aborted`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`] and
+    /// [`Error::TransactionTooLarge`], after which the transaction can go on without this write;
+    /// [`Error::DataComponent`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.session.component.put(&mut self.session.work, key, Some(value))
     }
@@ -184,7 +188,7 @@ impl Transaction<'_> {
     /// Deletes a key, whether or not it has a value.
     ///
     /// # Errors
-    /// [`Error::Aborted`], [`Error::KeyTooLong`].
+    /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         self.session.component.put(&mut self.session.work, key, None)
     }
@@ -215,7 +219,9 @@ impl Transaction<'_> {
     /// [`Error::OutcomeUnknown`] if the log failed.
     pub fn commit(self) -> Result<Ticket, Error> {
         let session = &mut *self.session;
-        session.make_room();
+        if session.work.has_writes() {
+            session.make_room();
+        }
         let needs =
             session.component.commit(&mut session.work, &mut session.writer, session.stream);
         Ok(Ticket::new(&session.component.log, needs?))
@@ -233,5 +239,27 @@ impl Drop for Transaction<'_> {
         if self.session.work.is_active() {
             drop(self.session.component.abort(&mut self.session.work));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Database, LogOptions, MemoryData, Options};
+    use hyades_platform::device::MemoryDevice;
+    use std::sync::Arc;
+
+    #[test]
+    fn only_transactions_that_write_look_for_a_stream() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = LogOptions::new(vec![dir.path().to_owned()], 2);
+        log.device = MemoryDevice::shared();
+        let database = Database::open(Options::new(log), Arc::new(MemoryData::new())).unwrap();
+        let mut session = database.session().unwrap();
+        for _ in 0..10 {
+            session.execute(|tx| tx.get(b"a")).unwrap();
+        }
+        assert_eq!(session.records, 0);
+        session.execute(|tx| tx.put(b"a", b"1")).unwrap();
+        assert_eq!(session.records, 1);
     }
 }

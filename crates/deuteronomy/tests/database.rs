@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 fn options(dir: &Path, streams: usize) -> Options {
     let mut log = LogOptions::new(vec![dir.to_owned()], streams);
@@ -72,6 +73,7 @@ fn threads_are_serializable_and_what_they_leave_is_there_again() {
     let data = Arc::new(MemoryData::outliving());
     let mut settings = options(dir.path(), 2);
     settings.memory_bytes = 32 << 10;
+    settings.sessions = 128;
     settings.transactions = 256;
     settings.redo_bytes = 200_000;
     let next_write = AtomicU64::new(1);
@@ -251,11 +253,89 @@ fn a_log_and_a_data_component_that_do_not_belong_together_are_refused() {
     };
     let ahead = with(ResumePoint { incarnation: 9, ..point.clone() });
     assert!(ahead.contains("ahead"), "{ahead}");
+    let high = with(ResumePoint { highest_ts: u64::MAX, ..point.clone() });
+    assert!(high.contains("damaged"), "{high}");
     let behind = with(ResumePoint { positions: vec![0, 0], ..point.clone() });
     assert!(behind.contains("truncated beyond"), "{behind}");
     // They still belong together.
     assert_eq!(first.resume_point().unwrap(), Some(point));
     write(one.path(), &first);
+}
+
+#[test]
+fn a_leaked_transaction_is_aborted() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path(), &Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    let mut leaked = session.begin().unwrap();
+    leaked.put(b"a", b"1").unwrap();
+    std::mem::forget(leaked);
+    session.execute(|tx| tx.put(b"b", b"2")).unwrap();
+    let mut leaked = session.begin().unwrap();
+    leaked.put(b"a", b"3").unwrap();
+    std::mem::forget(leaked);
+    drop(session);
+    let mut session = database.session().unwrap();
+    assert_eq!(session.execute(|tx| tx.get(b"a")).unwrap(), None);
+    assert_eq!(session.execute(|tx| tx.get(b"b")).unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    let refused = |change: fn(&mut Options), word: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = options(dir.path(), 1);
+        change(&mut settings);
+        let opened = Database::open(settings, Arc::new(MemoryData::new()));
+        let message = opened.map(drop).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a file was made");
+    };
+    let few_entries = |settings: &mut Options| {
+        settings.sessions = 16;
+        settings.transactions = 16;
+    };
+    refused(few_entries, "more entries than sessions");
+    refused(|settings| settings.transactions = 24, "a power of two");
+    refused(|settings| settings.memory_bytes = 4095, "memory");
+    refused(|settings| settings.sessions = 257, "writers");
+    refused(|settings| settings.attempts = 0, "attempt");
+}
+
+#[test]
+fn a_session_too_many_is_an_error_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 1);
+    settings.log.max_writers = 2;
+    let settings = Options::new(settings.log);
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let sessions = [database.session().unwrap(), database.session().unwrap()];
+    for _ in 0..3 {
+        let third = database.session().map(drop);
+        assert!(matches!(third, Err(Error::Sessions(2))), "{third:?}");
+    }
+    drop(sessions);
+    let _sessions = [database.session().unwrap(), database.session().unwrap()];
+}
+
+#[test]
+fn patience_has_no_end_if_it_is_so_long() {
+    for patience in [Duration::MAX, Duration::from_nanos(u64::MAX)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = options(dir.path(), 1);
+        settings.patience = patience;
+        let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+        let mut sessions = [database.session().unwrap(), database.session().unwrap()];
+        let [one, two] = &mut sessions;
+        let (mut older, mut younger) = (one.begin().unwrap(), two.begin().unwrap());
+        older.put(b"a", b"1").unwrap();
+        std::thread::scope(|scope| {
+            let read = scope.spawn(move || younger.get(b"a"));
+            std::thread::sleep(Duration::from_millis(100));
+            drop(older.commit().unwrap());
+            assert_eq!(read.join().unwrap().unwrap().as_deref(), Some(&b"1"[..]));
+        });
+    }
 }
 
 struct Unpark(std::thread::Thread);

@@ -69,6 +69,7 @@ fn builder(
     builder.procedure("take_back", 1, take_back);
     builder.procedure("bulk", 1, bulk);
     builder.procedure("hot", 1, hot);
+    builder.procedure("blind", 1, blind);
     builder
 }
 
@@ -317,6 +318,13 @@ fn hot(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
     Ok(())
 }
 
+/// Overwrites row 0, which all calls do.
+fn blind(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
+    let row = tx.get(PLAIN, cold)?.ok_or(Abort::User(cold))?;
+    let text = format!("{} {}", row.get(Column::<i64>::at(1)), "z".repeat(100));
+    tx.put(PLAIN, &[0i64.into(), cold.into(), text[..].into()])
+}
+
 /// Counts the records in a closed log: (data, command).
 fn kinds(dir: &Path) -> (u64, u64) {
     let options = hyades_wal::LogOptions::new(vec![dir.to_owned()], 4);
@@ -332,37 +340,56 @@ fn kinds(dir: &Path) -> (u64, u64) {
     (data, commands)
 }
 
+/// Has two threads call a procedure 600 times in all, after 201 rows were inserted. Returns the
+/// numbers of data and command records.
+fn calls_of(procedure: &str, protocol: Protocol, concurrency: Concurrency) -> (u64, u64) {
+    let layout = (protocol, 4);
+    let dir = directory();
+    let db = builder(layout, concurrency, RecordKind::Adaptive, None).open(dir.path()).unwrap();
+    let id = db.prepare(procedure).unwrap();
+    let mut rows = db.session().unwrap();
+    for id in 0..=200i64 {
+        let row = [id.into(), 0i64.into(), ""[..].into()];
+        let (result, _ticket) = rows.try_submit(|tx| tx.insert(PLAIN, &row)).unwrap();
+        result.unwrap();
+    }
+    on_two_threads(&db, |session, thread| {
+        for n in 0..300 {
+            let cold = 1 + thread as i64 + 2 * (n % 100);
+            let (result, ticket) = session.call(id, &cold).unwrap();
+            result.unwrap();
+            drop(ticket);
+        }
+    });
+    let digest = db.digest();
+    db.close().unwrap();
+    let (data, commands) = kinds(dir.path());
+    assert_eq!(data + commands, 201 + 600);
+    same_after_reopening(dir.path(), layout, concurrency, RecordKind::Adaptive, digest);
+    (data, commands)
+}
+
 #[test]
 fn adaptive_breaks_the_chain_of_a_hot_row() {
     for concurrency in controls(Protocol::Taurus) {
-        let layout = (Protocol::Taurus, 4);
-        let dir = directory();
-        let db = builder(layout, concurrency, RecordKind::Adaptive, None).open(dir.path()).unwrap();
-        let id = db.prepare("hot").unwrap();
-        let mut rows = db.session().unwrap();
-        for id in 0..=200i64 {
-            let row = [id.into(), 0i64.into(), ""[..].into()];
-            let (result, _ticket) = rows.try_submit(|tx| tx.insert(PLAIN, &row)).unwrap();
-            result.unwrap();
-        }
-        on_two_threads(&db, |session, thread| {
-            for n in 0..300 {
-                let cold = 1 + thread as i64 + 2 * (n % 100);
-                let (result, ticket) = session.call(id, &cold).unwrap();
-                result.unwrap();
-                drop(ticket);
-            }
-        });
-        let digest = db.digest();
-        db.close().unwrap();
-        let (data, commands) = kinds(dir.path());
-        assert_eq!(data + commands, 201 + 600);
+        let (data, commands) = calls_of("hot", Protocol::Taurus, concurrency);
         // All commands form one chain through row 0. Replay by one thread never waits for a chain.
         // With more threads it would, so the adaptive mode soon logs data records.
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         assert!(commands >= 48, "{data} data records, {commands} commands");
         assert_eq!(data > 201 + 300, threads > 1, "{data} data records, {commands} commands");
-        same_after_reopening(dir.path(), layout, concurrency, RecordKind::Adaptive, digest);
+    }
+}
+
+/// Under Taurus of 2016 the length of a chain counts: a data record is the first of the next one.
+#[test]
+fn adaptive_breaks_chains_of_reads_and_of_blind_writes() {
+    for concurrency in controls(Protocol::Taurus2016) {
+        for procedure in ["hot", "blind"] {
+            let (data, commands) = calls_of(procedure, Protocol::Taurus2016, concurrency);
+            assert!(commands >= 48, "{procedure}: {data} data records, {commands} commands");
+            assert!(data > 201, "{procedure}: {data} data records, {commands} commands");
+        }
     }
 }
 

@@ -9,11 +9,18 @@ use hyades::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const ROWS: Table = Table::nth(0);
 const VALUE: Column<i64> = Column::at(1);
 const COUNT: i64 = 20_000;
+
+/// One test at a time: one breaks a rule, and a broken rule is global to the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn builder(concurrency: Concurrency) -> hyades::Builder {
     let mut builder = Database::builder().protocol(Protocol::Taurus).concurrency(concurrency);
@@ -58,6 +65,12 @@ fn write_and_sum(tx: &Transaction<'_>, commits: &Commits) -> Result<i64, Abort> 
     sum(tx, commits, FOR_EVER)
 }
 
+/// Reads all rows like `sum`, then writes.
+fn sum_up(tx: &Transaction<'_>, commits: &Commits) -> Result<(), Abort> {
+    let sum = sum(tx, commits, A_WHILE)?;
+    tx.update(ROWS, 1i64, &[VALUE.set(sum)]).map(drop)
+}
+
 /// Runs `body` while another thread updates one row continually.
 fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
     let (over, commits) = (AtomicBool::new(false), Commits::new(0));
@@ -85,6 +98,7 @@ fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
 
 #[test]
 fn a_long_reader_beside_a_quick_writer_gets_through() {
+    let _alone = alone();
     for concurrency in Concurrency::all() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
@@ -102,22 +116,40 @@ fn a_long_reader_beside_a_quick_writer_gets_through() {
 
 #[test]
 fn a_long_writer_beside_a_quick_writer_gets_through() {
+    let _alone = alone();
     for concurrency in Concurrency::all() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
         beside_a_writer(&db, |commits| {
-            let sum_up = |tx: &Transaction<'_>| {
-                let sum = sum(tx, commits, A_WHILE)?;
-                tx.update(ROWS, 1i64, &[VALUE.set(sum)])
-            };
-            db.try_transact(sum_up).unwrap().unwrap()
+            db.try_transact(|tx| sum_up(tx, commits)).unwrap().unwrap();
         });
+    }
+}
+
+/// The same under the broken rule: without it the time limit ends the transaction.
+#[cfg(feature = "mutations")]
+#[test]
+fn without_running_alone_a_long_writer_starves() {
+    use hyades_platform::mutation::{self, Mutation};
+
+    let _alone = alone();
+    for (broken, starves) in [(None, false), (Some(Mutation::NoExclusiveRetry), true)] {
+        let limited = builder(Concurrency::Silo)
+            .retries(|retries| retries.deadline = Some(Duration::from_secs(2)));
+        let dir = directory();
+        let db = limited.open(dir.path()).unwrap();
+        fill(&db);
+        mutation::set(broken);
+        let ended = beside_a_writer(&db, |commits| db.try_transact(|tx| sum_up(tx, commits)));
+        mutation::set(None);
+        assert_eq!(matches!(ended, Err(Error::Starved { .. })), starves, "{broken:?}: {ended:?}");
     }
 }
 
 #[test]
 fn attempts_and_time_are_limited_if_that_is_wanted() {
+    let _alone = alone();
     let dir = directory();
     let limited = builder(Concurrency::Silo).retries(|retries| {
         retries.alone_after = None;
@@ -162,6 +194,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
 
 #[test]
 fn a_transaction_inside_another_is_an_error() {
+    let _alone = alone();
     for concurrency in Concurrency::all() {
         let (dir, other_dir) = (directory(), directory());
         let db = builder(concurrency).open(dir.path()).unwrap();
@@ -189,6 +222,7 @@ fn a_transaction_inside_another_is_an_error() {
 
 #[test]
 fn a_closure_that_waits_for_a_thread_at_the_gate_goes_on() {
+    let _alone = alone();
     let dir = directory();
     let alone_at_once =
         builder(Concurrency::Silo).retries(|retries| retries.alone_after = Some(Duration::ZERO));

@@ -127,15 +127,17 @@ impl Clients {
 
     /// Removes a client that has disconnected.
     pub fn remove(&self, id: u64) {
-        let entry = self.entries.lock().expect("no holder panics").remove(&id);
-        if entry.is_some_and(|entry| entry.is_killed.load(Relaxed)) {
+        let mut entries = self.entries.lock().expect("no holder panics");
+        if entries.remove(&id).is_some_and(|entry| entry.is_killed.load(Relaxed)) {
             self.killed.fetch_sub(1, Relaxed);
         }
     }
 
     /// Has a client disconnected by its loop.
     pub fn kill(&self, entry: &ClientEntry) {
-        if !entry.is_killed.swap(true, Relaxed) {
+        // Under the lock: one that has gone already is not counted, since it is not removed again.
+        let entries = self.entries.lock().expect("no holder panics");
+        if entries.contains_key(&entry.id) && !entry.is_killed.swap(true, Relaxed) {
             self.killed.fetch_add(1, Relaxed);
             entry.waker.wake_by_ref();
         }
@@ -154,5 +156,29 @@ impl Clients {
     /// Their number.
     pub fn len(&self) -> usize {
         self.entries.lock().expect("no holder panics").len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_has_gone_is_not_to_be_disconnected() {
+        let clients = Clients::default();
+        let entry = |id| {
+            let addresses = (String::new(), String::new());
+            Arc::new(ClientEntry::new(id, addresses, 0, Waker::noop().clone()))
+        };
+        let (stays, goes) = (entry(1), entry(2));
+        [&stays, &goes].iter().for_each(|entry| clients.add((*entry).clone()));
+        clients.remove(2);
+        clients.kill(&goes);
+        assert!(!clients.has_killed());
+        clients.kill(&stays);
+        clients.kill(&stays);
+        assert!(clients.has_killed());
+        clients.remove(1);
+        assert!(!clients.has_killed());
     }
 }

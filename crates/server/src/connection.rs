@@ -3,6 +3,7 @@
 use crate::clients::ClientEntry;
 use crate::conversation::Conversation;
 use crate::shared::Shared;
+use mio::event::Event;
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -17,7 +18,10 @@ pub struct Connection {
     /// What others see of it.
     pub entry: Arc<ClientEntry>,
     /// The socket may have something to read. Events come once, so this is kept.
-    pub is_readable: bool,
+    is_readable: bool,
+    /// The client has closed its side; what it sent before may still be in the socket, and its end
+    /// is no event of its own.
+    is_half_closed: bool,
     /// The socket takes no more for now.
     is_blocked: bool,
     /// The client sends nothing more: the connection is closed behind its replies.
@@ -37,6 +41,7 @@ impl Connection {
             conversation: Conversation::new(entry.clone()),
             entry,
             is_readable: true,
+            is_half_closed: false,
             is_blocked: false,
             has_ended: false,
             is_over: false,
@@ -44,14 +49,30 @@ impl Connection {
         }
     }
 
-    /// The socket takes more.
-    pub fn unblock(&mut self) {
-        self.is_blocked = false;
+    /// Something has happened to the socket.
+    pub fn note(&mut self, event: &Event) {
+        // After its end there is nothing to read, whatever the socket reports beside it.
+        if !self.has_ended {
+            self.is_half_closed |= event.is_read_closed();
+            self.is_readable |= event.is_readable() || event.is_read_closed();
+        }
+        if event.is_writable() {
+            self.is_blocked = false;
+        }
+    }
+
+    /// Whether it is to be served without waiting for an event: what was held back is in the
+    /// socket, or in the conversation already.
+    pub fn goes_on(&self) -> bool {
+        (self.is_readable || self.conversation.has_work()) && !self.conversation.is_full()
     }
 
     /// Reads once, unless the client has to read its replies first.
     pub fn read(&mut self, shared: &Shared, buffer: &mut [u8], now_ms: i64) {
-        if !self.is_readable || self.has_ended || self.is_over || self.conversation.is_full() {
+        if !self.is_readable || self.has_ended || self.is_over {
+            return;
+        }
+        if self.conversation.is_full() || self.conversation.is_ahead() {
             return;
         }
         match self.socket.read(buffer) {
@@ -62,7 +83,7 @@ impl Connection {
                 self.conversation.feed(&buffer[..read]);
                 // A read that did not fill the buffer has emptied the socket; what comes later is
                 // an event of its own.
-                self.is_readable = read == buffer.len();
+                self.is_readable = read == buffer.len() || self.is_half_closed;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -91,6 +112,11 @@ impl Connection {
     pub fn is_done(&self) -> bool {
         let is_ending = self.conversation.is_closing() || self.has_ended;
         let is_said = self.conversation.output_bytes() == 0 && self.conversation.is_idle();
-        is_ending && is_said || self.is_over || self.entry.is_killed.load(Relaxed)
+        is_ending && is_said || self.is_cut_off()
+    }
+
+    /// Whether it is closed at once: its socket has failed, or CLIENT KILL has named it.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_over || self.entry.is_killed.load(Relaxed)
     }
 }

@@ -7,12 +7,13 @@
 mod answering;
 
 use crate::clients::ClientEntry;
-use crate::commands::Job;
 use crate::commands::table::{self, Run};
+use crate::commands::{Job, JobReply};
+use crate::data::keyspace::WatchedKey;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
-use crate::runs::{Execution, Request, RunQueue};
+use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
 use hyades::{Session, Ticket};
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Client {
     pub silence: Silence,
     /// The connection is closed behind its last reply.
     pub is_closing: bool,
+    /// What WATCH has seen.
+    pub watched: Vec<WatchedKey>,
     /// Commands since MULTI, if there was one.
     pub multi: Option<Multi>,
 }
@@ -52,6 +55,8 @@ pub struct Client {
 pub struct Multi {
     /// The commands with their arguments.
     pub queued: Vec<Request>,
+    /// Their bytes.
+    pub bytes: usize,
     /// One was refused: EXEC runs none.
     pub is_refused: bool,
 }
@@ -65,6 +70,7 @@ impl Client {
             is_resp3: false,
             silence: Silence::None,
             is_closing: false,
+            watched: Vec::new(),
             multi: None,
         }
     }
@@ -108,6 +114,8 @@ pub struct Conversation {
     /// Bytes of `input` that were taken.
     taken: usize,
     parser: Parser,
+    /// The parser has found no complete request in the rest of the input.
+    is_incomplete: bool,
     /// A request that was parsed and belongs to the next run.
     stash: Option<Request>,
     run: RunQueue,
@@ -139,6 +147,7 @@ impl Conversation {
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
+            is_incomplete: false,
             stash: None,
             run: RunQueue::default(),
             replies: Replies::default(),
@@ -158,9 +167,11 @@ impl Conversation {
         // A large argument grows the buffer as it arrives, not as it is announced.
         self.input.reserve(bytes.len().max(wanted.min(self.input.len())));
         self.input.extend_from_slice(bytes);
+        self.is_incomplete = false;
     }
 
-    /// Frees the input that was taken. Not while a run refers to it.
+    /// Frees the input that was taken. Not while a run refers to it, and not before it is the
+    /// greater part: then no byte is moved more than twice.
     fn compact(&mut self) {
         if self.taken == 0 || !self.run.is_empty() || self.stash.is_some() {
             return;
@@ -170,8 +181,10 @@ impl Conversation {
                 true => self.input = Vec::new(),
                 false => self.input.clear(),
             }
-        } else {
+        } else if self.taken > self.input.len() / 2 {
             self.input.drain(..self.taken);
+        } else {
+            return;
         }
         self.taken = 0;
     }
@@ -188,12 +201,29 @@ impl Conversation {
         self.client.is_closing
     }
 
-    /// Whether no command is under way.
+    /// Whether there is something to run that needs no more input: a request that was set aside,
+    /// the rest of a run, or input that was not looked through. A loop that stops serving such
+    /// a conversation has to list it again: no event will.
+    pub fn has_work(&self) -> bool {
+        let has_input = self.input.len() > self.taken && !self.is_incomplete;
+        let is_broken = self.protocol_error.is_some();
+        let has_next = self.stash.is_some() || has_input || is_broken;
+        !self.run.is_empty() || has_next && !self.client.is_closing
+    }
+
+    /// Whether more is to be run than a turn can: the client is not read for now.
+    pub fn is_ahead(&self) -> bool {
+        self.has_work() && self.input_bytes() >= MOST_RUN_BYTES
+    }
+
+    /// Whether no command is under way, and none is to be run.
     pub fn is_idle(&self) -> bool {
-        self.run.is_empty()
-            && self.stash.is_none()
-            && self.job.is_none()
-            && !self.is_waiting_for_job
+        !self.has_work() && self.job.is_none() && !self.is_waiting_for_job
+    }
+
+    /// Whether another thread makes the next reply.
+    pub fn is_waiting_for_job(&self) -> bool {
+        self.is_waiting_for_job
     }
 
     /// Bytes received that were not run.
@@ -223,10 +253,7 @@ impl Conversation {
 
     /// The log has failed: replies that wait for an acknowledgement become errors.
     pub fn fail(&mut self) {
-        self.replies.fail(
-            "OUTCOMEUNKNOWN the log failed before this was durable: after the restart it is there \
-             whole or not at all",
-        );
+        self.replies.fail(OUTCOME_UNKNOWN);
         self.client.is_closing = true;
     }
 
@@ -242,12 +269,27 @@ impl Conversation {
         self.client.is_resp3
     }
 
-    /// Takes the reply of a job.
-    pub fn job_done(&mut self, reply: &[u8]) {
+    /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
+    /// mark to pass to [`Conversation::acknowledged`].
+    pub fn job_done(&mut self, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
-        self.replies.buffer().extend_from_slice(reply);
-        self.seal_local(from);
+        self.replies.buffer().extend_from_slice(&reply.bytes);
+        match reply.ticket {
+            Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
+                let replies = usize::from(!reply.bytes.is_empty());
+                Some((ticket, self.replies.seal_parked(replies)))
+            }
+            // The transaction of a silent client has no reply already.
+            Some(_) => {
+                self.replies.seal_free();
+                None
+            }
+            None => {
+                self.seal_local(from);
+                None
+            }
+        }
     }
 
     /// Runs what the client has sent, a turn's worth.
@@ -271,6 +313,10 @@ impl Conversation {
             }
             match self.execute(turn) {
                 Execution::Done => {}
+                // It may take a while: the loop goes on without it.
+                Execution::Patience => {
+                    self.job = Some(self.run.take_job(&self.client, &self.input))
+                }
                 Execution::Conflict => return Next::Again,
                 Execution::NoRoom => return Next::NoRoom,
             }
@@ -284,6 +330,13 @@ impl Conversation {
         };
         let done =
             self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
+        if done == Execution::Done {
+            let (unwatched, watched) = self.run.take_watched();
+            if unwatched {
+                self.client.watched.clear();
+            }
+            self.client.watched.extend(watched);
+        }
         if let Some((ticket, replies)) = self.run.take_ticket() {
             // What it depends on may be on disk already.
             if ticket.is_acknowledged().unwrap_or(false) {
@@ -317,7 +370,9 @@ impl Conversation {
                 && self.client.multi.is_none()
                 && turn.session.is_some();
             // Reads in front of a run do not wait for the writes behind them.
-            let joins = is_data && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+            let is_alone = place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0);
+            let joins =
+                is_data && !is_alone && place.is_none_or(|at| self.run.takes(&table::all()[at]));
             if joins {
                 self.run.push(request);
                 taken += 1;
@@ -345,7 +400,10 @@ impl Conversation {
                     let text = "ERR Protocol error: the request is larger than 1 GiB";
                     self.protocol_error = Some(text.to_string());
                 }
-                Ok(Parsed::Incomplete) => return None,
+                Ok(Parsed::Incomplete) => {
+                    self.is_incomplete = true;
+                    return None;
+                }
                 Ok(Parsed::Nothing(length)) => self.taken += length,
                 Ok(Parsed::Request(length)) => {
                     let request = Request::new(self.parser.arguments(input), self.taken);
@@ -362,8 +420,10 @@ impl Conversation {
     fn end_broken(&mut self, shared: &Shared) {
         if let Some(text) = self.protocol_error.take() {
             shared.count_error(&text);
-            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
-            self.replies.seal_free();
+            if self.client.silence == Silence::None {
+                Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+                self.replies.seal_free();
+            }
             self.client.is_closing = true;
         }
     }

@@ -5,6 +5,7 @@
 //! transaction is acknowledged, or another thread has something for it.
 
 use crate::clients::ClientEntry;
+use crate::commands::JobReply;
 use crate::connection::Connection;
 use crate::conversation::{Next, Turn};
 use crate::executors::Executors;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 /// What other threads have for a loop.
 enum Message {
     Accepted(TcpStream, (String, String)),
-    JobDone(u64, Vec<u8>),
+    JobDone(u64, JobReply),
 }
 
 /// A loop, as other threads see it.
@@ -146,10 +147,7 @@ impl EventLoop {
             }
             let id = event.token().0 as u64;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            connection.is_readable |= event.is_readable() || event.is_read_closed();
-            if event.is_writable() {
-                connection.unblock();
-            }
+            connection.note(event);
             self.list(id);
         }
         // What is sent from here on wakes the loop again.
@@ -158,12 +156,7 @@ impl EventLoop {
         for message in messages {
             match message {
                 Message::Accepted(socket, addresses) => self.accept(socket, addresses),
-                Message::JobDone(id, reply) => {
-                    if let Some(connection) = self.connections.get_mut(&id) {
-                        connection.conversation.job_done(&reply);
-                        self.list(id);
-                    }
-                }
+                Message::JobDone(id, reply) => self.job_done(id, reply),
             }
         }
         if self.shared.clients.has_killed() {
@@ -171,6 +164,18 @@ impl EventLoop {
             let killed: Vec<u64> = self.connections.iter().filter_map(killed).collect();
             killed.into_iter().for_each(|id| self.list(id));
         }
+    }
+
+    fn job_done(&mut self, id: u64, reply: JobReply) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let parked = connection.conversation.job_done(reply);
+        match (&mut self.queue, parked) {
+            (_, None) => {}
+            (Some(queue), Some((ticket, mark))) => queue.push(ticket, (id, mark)),
+            // The log has failed meanwhile.
+            (None, Some(_)) => connection.conversation.fail(),
+        }
+        self.list(id);
     }
 
     /// Serves a connection in the next turn.
@@ -220,8 +225,11 @@ impl EventLoop {
         }
         match self.ends {
             Some(ends) => {
+                let is_said = |of: &Connection| {
+                    of.conversation.output_bytes() == 0 && !of.conversation.is_waiting_for_job()
+                };
                 let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
-                    && self.connections.values().all(|of| of.conversation.output_bytes() == 0);
+                    && self.connections.values().all(is_said);
                 !is_idle && Instant::now() < ends
             }
             None => true,
@@ -256,6 +264,10 @@ impl EventLoop {
     fn serve(&mut self, id: u64, now: i64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_listed = false;
+        // Whatever it still has to run.
+        if connection.is_cut_off() {
+            return self.close(id);
+        }
         let is_running = self.ends.is_none();
         let mut next = Next::Wait;
         if is_running {
@@ -273,19 +285,14 @@ impl EventLoop {
             let done = move |reply| mailbox.send(Message::JobDone(id, reply));
             self.executors.submit(job, connection.conversation.is_resp3(), done);
         }
-        let was_full = connection.conversation.is_full();
         connection.write(&self.shared);
         if connection.is_done() && next == Next::Wait {
             return self.close(id);
         }
-        // What was held back may be in the socket, or in the conversation already.
-        let has_more =
-            connection.is_readable || was_full && connection.conversation.input_bytes() > 0;
-        let reads_on = has_more && !connection.conversation.is_full();
         match next {
             Next::Again => self.list(id),
             Next::NoRoom => self.waiting.push(id),
-            Next::Wait if reads_on && is_running => self.list(id),
+            Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
         }
     }
@@ -320,7 +327,7 @@ impl EventLoop {
             // It may have been too far behind to be read, and may be done.
             if connection.is_done() {
                 self.close(id);
-            } else if connection.is_readable || connection.conversation.input_bytes() > 0 {
+            } else if connection.goes_on() {
                 self.list(id);
             }
         }

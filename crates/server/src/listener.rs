@@ -5,6 +5,7 @@ use crate::shared::{Shared, Stopping};
 use crate::waker::LoopWaker;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use rustix::net::sockopt;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -109,6 +110,20 @@ impl Listener {
         }
     }
 
+    /// Has the system look whether a silent client is still there, as `tcp-keepalive` says: after
+    /// its time, and three times at a third of it.
+    fn keep_alive(&self, stream: &TcpStream) {
+        let seconds = self.shared.settings.keepalive_seconds();
+        if seconds == 0 {
+            return;
+        }
+        // A system that cannot do it closes the connection with its own, longer times.
+        let _ = sockopt::set_socket_keepalive(stream, true);
+        let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(seconds));
+        let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs((seconds / 3).max(1)));
+        let _ = sockopt::set_tcp_keepcnt(stream, 3);
+    }
+
     fn take(&self, mut stream: TcpStream, from: SocketAddr, loops: &[Arc<Mailbox>]) {
         let shared = &self.shared;
         let refusal = if shared.clients.len() >= shared.settings.max_clients() {
@@ -128,6 +143,7 @@ impl Listener {
         }
         shared.counters.connections.fetch_add(1, Relaxed);
         let _ = stream.set_nodelay(true);
+        self.keep_alive(&stream);
         let local = stream.local_addr().map(|local| local.to_string()).unwrap_or_default();
         let fewest = loops.iter().min_by_key(|mailbox| mailbox.connections.load(Relaxed));
         let fewest = fewest.expect("there is a loop");

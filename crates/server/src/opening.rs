@@ -28,6 +28,9 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     count_keys(shared, &database, tables)?;
     let opened = Opened { database, tables };
     assert!(shared.opened.set(opened).is_ok(), "a server opens its database once");
+    // What has expired meanwhile, and what was flushed before, is removed at once: not before the
+    // reaper finds the database, or it would forget.
+    shared.reap_no_later_than(0);
     shared.wake_all();
     Ok(())
 }
@@ -40,7 +43,5 @@ fn count_keys(shared: &Shared, database: &Database, tables: Tables) -> Result<()
         let (generation, expiring) = (row.get(GENERATION), i64::from(expires.is_some()));
         shared.counts.apply(CountChange { generation, keys: 1, expiring });
     })?;
-    // What has expired meanwhile, and what was flushed before, is removed at once.
-    shared.reap_no_later_than(0);
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! such keys are absent already. It walks over all keys, in a snapshot, when there is something to
 //! remove, and takes a small share of one core.
 
+use crate::config::MOST_DATABASES;
 use crate::data::databases;
 use crate::data::head::Head;
 use crate::data::keyspace::Effects;
@@ -30,28 +31,31 @@ pub fn run(shared: &Shared) {
         let Some(opened) = shared.opened.get() else { continue };
         let began = Instant::now();
         match reap(shared, opened) {
-            Ok(Some(next)) => {
+            Ok(next) => {
                 let pause = (began.elapsed() * PAUSE).as_millis() as i64;
-                let earliest = shared.clock.now_ms() + pause.max(SHORTEST_PAUSE_MS);
-                shared.reap_no_later_than(next.max(earliest));
+                shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(SHORTEST_PAUSE_MS));
+                shared.reap_no_later_than(next.unwrap_or(i64::MAX));
             }
-            Ok(None) => {}
             Err(Error::Poisoned(cause)) => {
                 return shared.stop_for_log(&cause);
             }
             // Out of memory for the snapshot, say: what is not removed now is removed later.
-            Err(_) => shared.reap_no_later_than(shared.clock.now_ms() + 1_000),
+            Err(_) => {
+                shared.reap_no_earlier_than(shared.clock.now_ms() + 1_000);
+                shared.reap_no_later_than(0);
+            }
         }
     }
 }
 
 /// Removes what there is to remove. Returns when there is more.
 fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
-    let (tables, number) = (opened.tables, shared.settings.databases());
+    let tables = opened.tables;
     let now = shared.clock.now_ms();
     let snapshot = opened.database.open_snapshot();
+    // Databases beyond the number of this run keep what they have, flushed ever before or not.
+    let number = MOST_DATABASES;
     let (live, next) = snapshot.read(|tx| Ok(databases::live(tx, tables, number)?))?;
-    // Databases beyond the number of this run keep what they have.
     let is_dead = |generation: u64| {
         let is_given = (databases::FIRST_GIVEN..next).contains(&generation);
         (is_given || generation < u64::from(number)) && !live.contains(&generation)
@@ -108,4 +112,63 @@ fn remove(
     effects.counts.iter().for_each(|change| shared.counts.apply(*change));
     shared.counters.expired.fetch_add(effects.expired, Relaxed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::data::Tables;
+    use std::sync::Arc;
+
+    fn served(database: &hyades::Database, tables: Tables, databases: &str) -> Arc<Shared> {
+        let settings = Settings::from_arguments(&["--databases", databases]).unwrap();
+        let shared = Shared::new(settings);
+        assert!(shared.opened.set(Opened { database: database.clone(), tables }).is_ok());
+        shared
+    }
+
+    /// The keys of a database beyond `databases` are there again when that is raised again.
+    #[test]
+    fn hidden_databases_keep_their_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut builder = hyades::Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        let put = |tx: &hyades::Transaction<'_>, generation: u64, key: &str| {
+            let row = [generation.into(), key.as_bytes().into(), 0u64.into(), b"1"[..].into()];
+            tx.put(tables.keys, &row)
+        };
+        database
+            .transact(|tx| {
+                put(tx, 9, "flushed")?;
+                put(tx, 8, "kept")?;
+                databases::flush(tx, tables, std::iter::once(9))?;
+                let now = databases::generation(tx, tables, 9)?;
+                Ok(put(tx, now, "kept as well")?)
+            })
+            .unwrap();
+        let shared = served(&database, tables, "2");
+        reap(&shared, shared.opened.get().unwrap()).unwrap();
+        let mut left = Vec::new();
+        let snapshot = database.open_snapshot();
+        snapshot
+            .for_each(tables.keys, WITHOUT_BODY, |row| left.push(row.get(KEY).to_vec()))
+            .unwrap();
+        left.sort();
+        assert_eq!(left, [&b"kept"[..], b"kept as well"]);
+    }
+
+    /// New keys that expire soon do not have it walk without a pause.
+    #[test]
+    fn it_pauses_whatever_there_is_to_remove() {
+        let shared = Shared::new(Settings::default());
+        shared.reap_no_later_than(0);
+        assert!(shared.wait_to_reap());
+        let earliest = shared.clock.now_ms() + 50;
+        shared.reap_no_earlier_than(earliest);
+        shared.reap_no_later_than(0);
+        assert!(shared.wait_to_reap());
+        assert!(shared.clock.now_ms() >= earliest);
+    }
 }

@@ -13,6 +13,13 @@ struct Segment {
     is_free: bool,
 }
 
+impl Segment {
+    /// What it counts for while it waits: a transaction without replies waits as well.
+    fn parked(&self) -> usize {
+        self.replies.max(1)
+    }
+}
+
 /// The output of a connection.
 #[derive(Default)]
 pub struct Replies {
@@ -45,6 +52,8 @@ impl Replies {
     pub fn seal_free(&mut self) {
         let end = self.end();
         match self.segments.back_mut() {
+            Some(last) if last.end == end => {}
+            None if end == self.begin + self.sent as u64 => {}
             Some(last) if last.is_free => {
                 last.end = end;
                 last.replies += 1;
@@ -56,8 +65,9 @@ impl Replies {
     /// What was written since the last seal, this many replies, is not sent before the mark that is
     /// returned is acknowledged.
     pub fn seal_parked(&mut self, replies: usize) -> u64 {
-        self.segments.push_back(Segment { end: self.end(), replies, is_free: false });
-        self.parked += replies;
+        let segment = Segment { end: self.end(), replies, is_free: false };
+        self.parked += segment.parked();
+        self.segments.push_back(segment);
         self.first_mark + self.segments.len() as u64 - 1
     }
 
@@ -67,7 +77,18 @@ impl Replies {
         let segment = at.and_then(|at| self.segments.get_mut(at));
         if let Some(segment) = segment.filter(|segment| !segment.is_free) {
             segment.is_free = true;
-            self.parked -= segment.replies;
+            self.parked -= segment.parked();
+        }
+        self.forget_sent();
+    }
+
+    /// Forgets the segments at the front of which nothing is left to send: a client that hears
+    /// nothing has no others.
+    fn forget_sent(&mut self) {
+        let position = self.begin + self.sent as u64;
+        while self.segments.front().is_some_and(|of| of.is_free && of.end <= position) {
+            self.segments.pop_front();
+            self.first_mark += 1;
         }
     }
 
@@ -107,15 +128,8 @@ impl Replies {
     /// A number of bytes of [`Replies::ready`] was sent.
     pub fn consume(&mut self, sent: usize) {
         self.sent += sent;
+        self.forget_sent();
         let position = self.begin + self.sent as u64;
-        while let Some(first) = self.segments.front() {
-            // The last segment stays while it may grow.
-            if !first.is_free || first.end > position {
-                break;
-            }
-            self.segments.pop_front();
-            self.first_mark += 1;
-        }
         if self.sent == self.bytes.len() {
             self.begin = position;
             self.sent = 0;
@@ -172,6 +186,26 @@ mod tests {
         replies.acknowledge(third);
         replies.consume(8);
         assert_eq!((replies.ready(), replies.unsent(), replies.parked()), (&b""[..], 0, 0));
+    }
+
+    /// A client that wants no replies is held back by what waits, and leaves nothing behind.
+    #[test]
+    fn silent_transactions_leave_nothing_behind() {
+        let mut replies = Replies::default();
+        for _ in 0..1_000 {
+            let marks = [0; 3].map(|_| replies.seal_parked(0));
+            assert_eq!(replies.parked(), 3);
+            replies.seal_free();
+            [1, 0, 2].into_iter().for_each(|at| replies.acknowledge(marks[at]));
+            replies.seal_free();
+            assert_eq!((replies.segments.len(), replies.parked()), (0, 0));
+        }
+        let silent = replies.seal_parked(0);
+        write(&mut replies, "a");
+        replies.seal_free();
+        assert_eq!(replies.ready(), b"");
+        replies.acknowledge(silent);
+        assert_eq!(replies.ready(), b"a");
     }
 
     /// The log fails when a part has been sent: the rest is whole replies.

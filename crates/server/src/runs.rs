@@ -1,13 +1,17 @@
 //! Runs: consecutive commands of a client as one transaction.
 
+mod patient;
+
 use crate::commands::table::{self, Command, Run};
+use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
-use crate::data::keyspace::{Context, Effects, Keyspace, Stop};
+use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, WatchedKey};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::Arguments;
 use crate::shared::Shared;
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
+use patient::PatientRun;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,6 +24,12 @@ enum Source {
     /// By themselves.
     Owned(Vec<Vec<u8>>),
 }
+
+/// What a request takes beside its arguments, in bytes.
+const REQUEST_BYTES: usize = 128;
+
+/// What an argument takes beside its bytes.
+const ARGUMENT_BYTES: usize = 32;
 
 /// A request that waits to be run.
 pub struct Request {
@@ -66,6 +76,12 @@ impl Request {
         }
     }
 
+    /// Bytes of memory that it takes by itself, about.
+    pub fn memory(&self, input: &[u8]) -> usize {
+        let argument = |argument: &&[u8]| argument.len() + ARGUMENT_BYTES;
+        REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
+    }
+
     /// The same without the input.
     pub fn into_owned(self, input: &[u8]) -> Request {
         let owned = self.arguments(input).iter().map(|arg| arg.to_vec()).collect();
@@ -80,6 +96,8 @@ pub enum Execution {
     Done,
     /// It met a conflict: try again.
     Conflict,
+    /// It has starved, or is too much for a loop: [`RunQueue::take_job`].
+    Patience,
     /// The log has no room.
     NoRoom,
 }
@@ -89,6 +107,13 @@ const CONFLICTS_TOGETHER: u32 = 4;
 
 /// After this many it is run with patience, if need be while no other transaction runs.
 const CONFLICTS: u32 = 8;
+
+/// What writes more bytes may have to wait for room in the log, and is run with patience as well.
+const MOST_WRITTEN: usize = 512 << 10;
+
+/// A run whose replies reach this many bytes ends there: the client reads them before the rest is
+/// run.
+const MOST_REPLIED: usize = 1 << 20;
 
 /// The run of a conversation, while it is collected and until it is executed.
 #[derive(Default)]
@@ -101,6 +126,8 @@ pub struct RunQueue {
     pub is_silent: bool,
     /// It is the commands of MULTI, whose replies are an array.
     is_exec: bool,
+    /// EXEC compares them.
+    watched: Vec<WatchedKey>,
     writes: bool,
     effects: RefCell<Effects>,
     ticket: Option<(Ticket, usize)>,
@@ -111,7 +138,7 @@ pub struct RunQueue {
 impl RunQueue {
     /// Whether there is nothing to execute.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.requests.is_empty() && !self.is_exec
     }
 
     /// Whether a command may join: writes do not join reads.
@@ -125,10 +152,50 @@ impl RunQueue {
         self.requests.push(request);
     }
 
-    /// The run is the commands of MULTI.
-    pub fn set_exec(&mut self, requests: Vec<Request>) {
+    /// The run is the commands of MULTI, if what was watched has not changed.
+    pub fn set_exec(&mut self, requests: Vec<Request>, watched: Vec<WatchedKey>) {
         self.requests = requests;
+        self.watched = watched;
         self.is_exec = true;
+    }
+
+    /// The commands of the next transaction: all that are left, or one of a run that was taken
+    /// apart.
+    fn part(&self) -> std::ops::Range<usize> {
+        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && !self.is_exec;
+        self.first..if is_apart { self.first + 1 } else { self.requests.len() }
+    }
+
+    /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
+    /// The commands behind it are run once it has its reply.
+    pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
+        let part = self.first..if self.is_exec { self.requests.len() } else { self.first + 1 };
+        let taken = std::mem::take(&mut self.requests);
+        let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
+        for (at, request) in taken.into_iter().enumerate() {
+            match at {
+                at if part.contains(&at) => own.push(request.into_owned(input)),
+                at if at >= part.end => rest.push(request),
+                _ => {}
+            }
+        }
+        let run = PatientRun {
+            requests: own,
+            is_exec: self.is_exec,
+            watched: std::mem::take(&mut self.watched),
+            is_silent: self.is_silent,
+            has_starved: self.conflicts >= CONFLICTS,
+            database: client.database,
+        };
+        (self.requests, self.first) = (rest, 0);
+        self.finish(0);
+        Job::transaction(move |shared, reply| run.run(shared, reply))
+    }
+
+    /// Whether what was executed has ended watching, and what it has begun to watch.
+    pub fn take_watched(&mut self) -> (bool, Vec<WatchedKey>) {
+        let effects = self.effects.get_mut();
+        (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
     }
 
     /// The ticket of what was executed, and how many replies depend on it.
@@ -141,6 +208,7 @@ impl RunQueue {
         self.conflicts = 0;
         if self.first >= self.requests.len() {
             self.requests.clear();
+            self.watched.clear();
             (self.first, self.writes) = (0, false);
             (self.is_exec, self.is_silent) = (false, false);
         }
@@ -155,64 +223,71 @@ impl RunQueue {
         input: &[u8],
         replies: &mut Replies,
     ) -> Execution {
+        if self.conflicts >= CONFLICTS {
+            return Execution::Patience;
+        }
         let from = replies.buffer().len();
-        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && !self.is_exec;
-        let last = if is_apart { self.first + 1 } else { self.requests.len() };
-        let part = self.first..last;
+        let part = self.part();
         let requests = &self.requests[part.clone()];
         let (is_exec, failed) = (self.is_exec, RefCell::new(&mut self.failed));
         let context = context(shared, &self.effects);
         let out = RefCell::new(replies.buffer());
-        let body = |tx: &Transaction<'_>| {
+        let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
             out.truncate(from);
             context.effects.borrow_mut().clear();
             let mut reply = Reply::new(&mut out, client.is_resp3);
-            if is_exec {
-                reply.array(requests.len());
-            }
             let mut failed = failed.borrow_mut();
             failed.clear();
-            run_all(tx, context, (client.database, requests, input), &mut reply, *failed)
-        };
-        let outcome = match self.conflicts >= CONFLICTS {
-            false => session.attempt(body),
-            true => {
-                shared.counters.alone.fetch_add(1, Relaxed);
-                session.try_submit(body).map(|(result, ticket)| match result {
-                    Ok(()) => Attempt::Committed((), ticket),
-                    Err(abort) => Attempt::Abandoned(abort, ticket),
-                })
+            let (database, watched) = (client.database, &self.watched[..]);
+            let commands = Commands { database, requests, input, is_exec, watched };
+            run_all(tx, context, &commands, &mut reply, *failed)
+        });
+        let (done, ticket) = match outcome {
+            Ok(Attempt::Committed(done, ticket)) => (done, ticket),
+            Ok(Attempt::Abandoned(Ended::TooMuch, _)) => {
+                replies.buffer().truncate(from);
+                return Execution::Patience;
             }
-        };
-        let count = if is_exec { 1 } else { part.len() };
-        let ticket = match outcome {
-            Ok(Attempt::Committed((), ticket)) => ticket,
             Ok(Attempt::Conflict) => {
                 replies.buffer().truncate(from);
-                self.conflicts += 1;
+                // While another one runs alone, that one is met, and no rival.
+                if shared.patient.load(Relaxed) == 0 && !self.is_alone() {
+                    self.conflicts += 1;
+                }
                 shared.counters.conflicts.fetch_add(1, Relaxed);
                 return Execution::Conflict;
             }
             Ok(Attempt::NoRoom) => return Execution::NoRoom,
-            Ok(Attempt::Abandoned(abort, ticket)) => {
-                self.refuse(replies, from, count, client, &format!("ERR {abort}"));
-                ticket
+            Ok(Attempt::Abandoned(ended, ticket)) => {
+                self.refuse(replies, from, part.len(), client, &ended.text());
+                (part.len(), ticket)
             }
             Err(error) => {
-                self.refuse(replies, from, count, client, &failure(shared, error));
+                self.refuse(replies, from, part.len(), client, &failure(shared, error));
+                if self.is_silent {
+                    replies.buffer().truncate(from);
+                }
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
             }
         };
+        let (all, part) = (part.len(), part.start..part.start + done);
         self.committed(shared, client, part.clone());
         if self.is_silent {
             replies.buffer().truncate(from);
         }
+        let count = if is_exec { 1 } else { done };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        self.finish(part.len());
+        self.finish(if is_exec { all } else { done });
         Execution::Done
+    }
+
+    /// WATCH and UNWATCH read a few heads, and are not handed on: what they have seen stays here.
+    fn is_alone(&self) -> bool {
+        let is_alone = |at: usize| table::all()[at].flags & table::ALONE != 0;
+        !self.is_exec && self.requests.first().and_then(|first| first.place).is_some_and(is_alone)
     }
 
     /// Replies an error to each request.
@@ -226,28 +301,70 @@ impl RunQueue {
     ) {
         replies.buffer().truncate(from);
         let mut reply = Reply::new(replies.buffer(), client.is_resp3);
+        let count = if self.is_exec { 1 } else { count };
         (0..count).for_each(|_| reply.error(text));
         self.effects.borrow_mut().clear();
     }
 
     /// Counts what was committed.
     fn committed(&mut self, shared: &Shared, client: &Client, part: std::ops::Range<usize>) {
-        shared.apply(&self.effects.borrow());
         let requests = &self.requests[part];
-        shared.counters.commands.fetch_add(requests.len() as u64, Relaxed);
-        for place in requests.iter().filter_map(Request::place) {
-            shared.calls[place].0.fetch_add(1, Relaxed);
-        }
-        for (place, error) in self.failed.drain(..) {
-            shared.calls[place].1.fetch_add(1, Relaxed);
-            shared.count_error(&error);
-        }
+        count(shared, requests, &self.effects.borrow(), &mut self.failed);
         if let Some(last) = requests.last().and_then(Request::place) {
             let mut names = client.entry.names.lock().expect("no holder panics");
             names.command = table::all()[last].name;
         }
     }
 }
+
+/// Applies and counts what was committed.
+fn count(
+    shared: &Shared,
+    requests: &[Request],
+    effects: &Effects,
+    failed: &mut Vec<(usize, String)>,
+) {
+    shared.apply(effects);
+    shared.counters.commands.fetch_add(requests.len() as u64, Relaxed);
+    for place in requests.iter().filter_map(Request::place) {
+        shared.calls[place].0.fetch_add(1, Relaxed);
+    }
+    for (place, error) in failed.drain(..) {
+        shared.calls[place].1.fetch_add(1, Relaxed);
+        shared.count_error(&error);
+    }
+}
+
+/// Why the body of a run ends without its replies.
+enum Ended {
+    Abort(Abort),
+    /// It reads or writes more than a loop should wait for.
+    TooMuch,
+}
+
+impl Ended {
+    /// What the client is told.
+    fn text(&self) -> String {
+        match self {
+            Ended::Abort(keyspace::TOO_MUCH) => {
+                let most = keyspace::MOST_COPIED >> 20;
+                format!("ERR the transaction reads and writes more than {most} MiB")
+            }
+            Ended::Abort(abort) => format!("ERR {abort}"),
+            Ended::TooMuch => unreachable!("no loop waits for a patient run"),
+        }
+    }
+}
+
+impl From<Abort> for Ended {
+    fn from(abort: Abort) -> Ended {
+        Ended::Abort(abort)
+    }
+}
+
+/// What is replied for a transaction whose record may be on disk or not.
+pub const OUTCOME_UNKNOWN: &str = "OUTCOMEUNKNOWN the log failed before this was durable: after \
+                                   the restart it is there whole or not at all";
 
 /// What a transaction of commands is given now.
 fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
@@ -259,6 +376,8 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         longest: shared.settings.longest_argument(),
         counts: &shared.counts,
         effects,
+        is_exec: false,
+        is_patient: false,
     }
 }
 
@@ -274,40 +393,90 @@ fn failure(shared: &Shared, error: Error) -> String {
     }
 }
 
-/// Runs requests one after the other. An error takes back its own command alone.
+/// The commands of a transaction.
+struct Commands<'a> {
+    database: u32,
+    requests: &'a [Request],
+    input: &'a [u8],
+    is_exec: bool,
+    watched: &'a [WatchedKey],
+}
+
+/// Runs requests one after the other, and returns how many. Requests that do not belong together
+/// end where there is no room for replies, or where the loop would be held up; if that is at the
+/// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
+/// command alone.
 fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,
-    (database, requests, input): (u32, &[Request], &[u8]),
+    commands: &Commands<'_>,
     reply: &mut Reply<'_>,
     failed: &mut Vec<(usize, String)>,
-) -> Result<(), Abort> {
-    let space = Keyspace::open(*tx, context, database)?;
-    if requests.len() > 1 {
-        for request in requests {
-            let command = &table::all()[request.place.expect("it is a command")];
-            if let Some(at) = command.key_places(request.len()).next() {
-                space.prefetch(request.arguments(input)[at]);
-            }
+) -> Result<usize, Ended> {
+    let Commands { database, requests, input, is_exec, watched } = *commands;
+    let space = Keyspace::open(*tx, Context { is_exec, ..context }, database)?;
+    let begin = reply.position();
+    for watched in watched {
+        if !space.is_as_watched(watched)? {
+            // That another was first is a reply as well: it waits for what was read.
+            reply.null_array();
+            return Ok(0);
         }
     }
-    for request in requests {
+    if is_exec {
+        reply.array(requests.len());
+    }
+    prefetch(&space, requests, input);
+    let effects = context.effects;
+    for (done, request) in requests.iter().enumerate() {
+        let may_end = done > 0 && !is_exec;
+        if may_end && reply.position() - begin > MOST_REPLIED {
+            return Ok(done);
+        }
         let place = request.place.expect("it is a command");
         let Run::Data(run) = table::all()[place].run else { continue };
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
-        let effects = context.effects.borrow().clone();
-        let text = match run(&space, &args, reply) {
+        let before = effects.borrow().clone();
+        let result = run(&space, &args, reply);
+        let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
+        let (text, goes_on) = match result {
+            Ok(()) if is_large => (String::new(), false),
+            Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
+            Ok(()) if reply.is_too_long() => (TOO_LONG.to_string(), true),
             Ok(()) => continue,
-            Err(Stop::Abort(Abort::Conflict)) => return Err(Abort::Conflict),
-            Err(Stop::Abort(abort)) => format!("ERR {abort}"),
-            Err(Stop::Error(text)) => text.into_owned(),
+            Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
+                return Err(abort.into());
+            }
+            Err(Stop::Abort(abort)) => (format!("ERR {abort}"), true),
+            Err(Stop::Error(text)) => (text.into_owned(), true),
         };
         tx.rollback_to(savepoint)?;
-        *context.effects.borrow_mut() = effects;
+        // What it has copied is kept until the transaction ends.
+        let copied = effects.borrow().copied;
+        *effects.borrow_mut() = Effects { copied, ..before };
         reply.truncate(position);
-        reply.error(&text);
-        failed.push((place, text));
+        match goes_on {
+            true => {
+                reply.error(&text);
+                failed.push((place, text));
+            }
+            false if may_end => return Ok(done),
+            false => return Err(Ended::TooMuch),
+        }
     }
-    Ok(())
+    Ok(requests.len())
+}
+
+/// Announces the first key of each request.
+fn prefetch(space: &Keyspace<'_>, requests: &[Request], input: &[u8]) {
+    if requests.len() < 2 {
+        return;
+    }
+    for request in requests {
+        let command = &table::all()[request.place.expect("it is a command")];
+        if let Some(at) = command.key_places(request.len()).next() {
+            space.prefetch(request.arguments(input)[at]);
+        }
+    }
 }

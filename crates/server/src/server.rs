@@ -6,6 +6,7 @@ use crate::executors::Executors;
 use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
 use crate::{opening, reaper, signals};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,6 +57,29 @@ fn loops_for(cores: usize) -> usize {
     if cores <= 4 { cores } else { (cores * 7 / 8).max(4) }
 }
 
+/// File descriptors that are not clients': of the log, of checkpoints, of the loops.
+const OWN_FILES: u64 = 512;
+
+/// Raises the limit of open files as far as `maxclients` needs it. What the system does not grant
+/// is taken off `maxclients`: clients beyond it are told so, which is better than a connection that
+/// is not accepted.
+fn fit_clients(settings: &Settings) -> std::io::Result<()> {
+    let wanted = settings.max_clients() as u64 + OWN_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let granted = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let Some(current) = current.filter(|current| *current < wanted) else { return Ok(()) };
+    let current = match setrlimit(Resource::Nofile, Rlimit { current: Some(granted), maximum }) {
+        Ok(()) => granted,
+        Err(_) => current,
+    };
+    if current < wanted {
+        let left = current.saturating_sub(OWN_FILES).max(1).to_string();
+        let fitting = [("maxclients".to_string(), left)];
+        settings.set(&fitting).map_err(|error| std::io::Error::other(error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Stops the server if its thread panics: without one of its threads it would serve some clients
 /// and leave others waiting for ever.
 pub(crate) struct StopOnPanic(pub Arc<Shared>);
@@ -92,6 +116,7 @@ impl Server {
             loops => loops,
         };
         let shared = Shared::new(settings);
+        fit_clients(&shared.settings)?;
         let listener = Listener::bind(&shared)?;
         let address = listener.address()?;
         let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
@@ -137,31 +162,39 @@ impl Server {
         signals::stop_on_signals(self.handle())
     }
 
-    /// Waits until the database is open. Returns what was recovered, in words.
+    /// Waits until the database is open. Returns what was recovered, in words; `None` if the server
+    /// was asked to stop before.
     ///
     /// # Errors
-    /// The database could not be opened, or the server was stopped before.
-    pub fn wait_until_open(&self) -> Result<String, ServerError> {
-        while !self.opener.is_finished() {
+    /// The database could not be opened.
+    pub fn wait_until_open(&self) -> Result<Option<String>, ServerError> {
+        while !self.opener.is_finished() && self.shared.stopping().is_none() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let Some(opened) = self.shared.opened.get() else {
-            return Err(match self.shared.stopping() {
-                Some(Stopping::Failed(cause)) => ServerError::Failed(cause),
-                _ => ServerError::Failed("the server was stopped before it was open".to_string()),
-            });
-        };
+        match (self.shared.opened.get(), self.shared.stopping()) {
+            (_, Some(Stopping::Failed(cause))) => Err(ServerError::Failed(cause)),
+            (Some(opened), _) => Ok(Some(self.recovered(opened))),
+            (None, Some(Stopping::Asked)) => Ok(None),
+            (None, None) => {
+                let cause = "the thread that opens the database has panicked";
+                Err(ServerError::Failed(cause.to_string()))
+            }
+        }
+    }
+
+    /// What was recovered, in words.
+    fn recovered(&self, opened: &Opened) -> String {
         let found = opened.database.recovery();
         let (dir, streams) = (self.shared.settings.dir(), opened.database.streams());
         let dir = dir.display();
-        Ok(match found.found {
+        match found.found {
             false => format!("created a database in {dir}, with {streams} log streams"),
             true => format!(
                 "recovered the database in {dir} in {:.2} s on {} threads: {} rows of a \
                  checkpoint, {} transactions of the log; {streams} log streams",
                 found.seconds, found.threads, found.image_rows, found.records
             ),
-        })
+        }
     }
 
     /// Waits until the server has stopped and its database is closed.
@@ -172,7 +205,10 @@ impl Server {
         let cause = self.shared.wait_for_stop();
         // While it is being opened, a database cannot be closed; nothing is lost without it.
         if self.shared.opened.get().is_none() && !self.opener.is_finished() {
-            return Ok(());
+            return match cause {
+                Stopping::Asked => Ok(()),
+                Stopping::Failed(cause) => Err(ServerError::Failed(cause)),
+            };
         }
         for thread in self.threads {
             let _ = thread.join();
@@ -182,5 +218,26 @@ impl Server {
         }
         let Some(Opened { database, .. }) = self.shared.opened.get() else { return Ok(()) };
         database.clone().close().map_err(|error| ServerError::Failed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recovery may take long: a stop does not wait for its end.
+    #[test]
+    fn a_stop_does_not_wait_for_recovery() {
+        let (done, until_done) = std::sync::mpsc::channel::<()>();
+        let server = Server {
+            shared: Shared::new(Settings::default()),
+            address: ([127, 0, 0, 1], 1).into(),
+            threads: Vec::new(),
+            opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),
+        };
+        server.handle().stop();
+        assert_eq!(server.wait_until_open(), Ok(None));
+        assert_eq!(server.wait(), Ok(()));
+        drop(done);
     }
 }

@@ -50,10 +50,14 @@ pub struct Counters {
     pub misses: AtomicU64,
     /// Expired keys removed.
     pub expired: AtomicU64,
+    /// Values written, changed or removed.
+    pub changes: AtomicU64,
     /// Runs that met a conflict.
     pub conflicts: AtomicU64,
     /// Runs that were run with patience, since they had starved.
     pub alone: AtomicU64,
+    /// Transactions that were run on a thread of their own since they read or write much.
+    pub large: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
     /// Times that an event loop woke up.
@@ -90,9 +94,18 @@ pub struct Shared {
     stopped: Condvar,
     /// Wakers of the event loops and of the listener.
     wakers: Mutex<Vec<Waker>>,
-    /// For the reaper: when it is to look for expired keys next; 0: at once, `i64::MAX`: never.
-    reap_at: Mutex<i64>,
+    reap_at: Mutex<ReapTimes>,
     reap: Condvar,
+    /// Transactions that have starved and are being run: others may find the gate closed.
+    pub patient: AtomicU64,
+}
+
+/// When the reaper looks for expired keys, in milliseconds since 1970.
+struct ReapTimes {
+    /// There is something to remove then; 0: now, `i64::MAX`: never.
+    next: i64,
+    /// It pauses until then, whatever there is to remove.
+    earliest: i64,
 }
 
 impl Shared {
@@ -115,7 +128,8 @@ impl Shared {
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),
-            reap_at: Mutex::new(i64::MAX),
+            reap_at: Mutex::new(ReapTimes { next: i64::MAX, earliest: 0 }),
+            patient: AtomicU64::new(0),
             reap: Condvar::new(),
         })
     }
@@ -134,6 +148,8 @@ impl Shared {
     pub fn stop(&self, cause: Stopping) {
         self.stopping.lock().expect("no holder panics").get_or_insert(cause);
         self.stopped.notify_all();
+        // The reaper looks for the cause, then waits, under this lock: it does not sleep between.
+        drop(self.reap_at.lock().expect("no holder panics"));
         self.reap.notify_all();
         self.wake_all();
     }
@@ -159,6 +175,13 @@ impl Shared {
         }
     }
 
+    /// Waits until the server stops, or until this time has passed.
+    pub fn wait_for_stop_at_most(&self, time: Duration) {
+        let stopping = self.stopping.lock().expect("no holder panics");
+        let goes_on = |stopping: &mut Option<Stopping>| stopping.is_none();
+        let _ended = self.stopped.wait_timeout_while(stopping, time, goes_on);
+    }
+
     /// Why the log has failed, if it has.
     pub fn log_failure(&self) -> Option<String> {
         let log = self.opened.get()?.database.log()?;
@@ -176,6 +199,7 @@ impl Shared {
         add(&self.counters.hits, effects.hits);
         add(&self.counters.misses, effects.misses);
         add(&self.counters.expired, effects.expired);
+        add(&self.counters.changes, effects.changes);
         if effects.flushed {
             self.reap_no_later_than(0);
         } else if let Some(at) = effects.expiry {
@@ -193,10 +217,15 @@ impl Shared {
     /// Has the reaper look for keys to remove at this time, or earlier.
     pub fn reap_no_later_than(&self, at_ms: i64) {
         let mut reap_at = self.reap_at.lock().expect("no holder panics");
-        if at_ms < *reap_at {
-            *reap_at = at_ms;
+        if at_ms < reap_at.next {
+            reap_at.next = at_ms;
             self.reap.notify_all();
         }
+    }
+
+    /// For the reaper: it pauses until then.
+    pub fn reap_no_earlier_than(&self, at_ms: i64) {
+        self.reap_at.lock().expect("no holder panics").earliest = at_ms;
     }
 
     /// For the reaper: waits until it is to look for keys, and forgets when that was. False if the
@@ -208,11 +237,12 @@ impl Shared {
                 return false;
             }
             let now = self.clock.now_ms();
-            if *reap_at <= now {
-                *reap_at = i64::MAX;
+            let next = reap_at.next.max(reap_at.earliest);
+            if next <= now {
+                reap_at.next = i64::MAX;
                 return true;
             }
-            reap_at = match *reap_at {
+            reap_at = match next {
                 i64::MAX => self.reap.wait(reap_at).expect("no holder panics"),
                 at => {
                     let left = Duration::from_millis((at - now).clamp(1, 60_000) as u64);

@@ -19,7 +19,8 @@ impl LoopWaker {
 
     /// The loop looks now: what is done from here on wakes it again.
     pub fn reset(&self) {
-        self.is_woken.store(false, Ordering::SeqCst);
+        // A swap reads what the last one to wake has written, and so sees what it did before.
+        self.is_woken.swap(false, Ordering::SeqCst);
     }
 
     /// As a waker for tickets.

@@ -20,7 +20,7 @@ const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const DELETED: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("deleted");
 const RESUME: TableDefinition<'_, (), &[u8]> = TableDefinition::new("resume");
 
-/// The most deleted keys that a call removes: the others wait for the next.
+/// The most deleted keys that a transaction of redb removes.
 const REMOVED_AT_ONCE: usize = 4096;
 
 /// Keys and values in a redb database.
@@ -82,6 +82,27 @@ impl RedbData {
         let mut transaction = self.database.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::None).map_err(failed)?;
         Ok(transaction)
+    }
+
+    /// Removes deleted keys below a timestamp, the oldest first; returns how many.
+    fn forget_some_below(&self, ts: u64) -> Result<usize, Error> {
+        let transaction = self.begin()?;
+        let mut old = Vec::new();
+        {
+            let mut data = transaction.open_table(DATA).map_err(failed)?;
+            let mut deleted = transaction.open_table(DELETED).map_err(failed)?;
+            for item in deleted.range(..(ts, &[][..])).map_err(failed)?.take(REMOVED_AT_ONCE) {
+                let (key, _) = item.map_err(failed)?;
+                let (ts, key) = key.value();
+                old.push((ts, key.to_vec()));
+            }
+            for (ts, key) in &old {
+                deleted.remove((*ts, &**key)).map_err(failed)?;
+                data.remove(&**key).map_err(failed)?;
+            }
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(old.len())
     }
 }
 
@@ -173,26 +194,36 @@ impl DataComponent for RedbData {
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        let transaction = self.begin()?;
-        {
-            let mut data = transaction.open_table(DATA).map_err(failed)?;
-            let mut deleted = transaction.open_table(DELETED).map_err(failed)?;
-            let mut old = Vec::new();
-            for item in deleted.range(..(ts, &[][..])).map_err(failed)?.take(REMOVED_AT_ONCE) {
-                let (key, _) = item.map_err(failed)?;
-                let (ts, key) = key.value();
-                old.push((ts, key.to_vec()));
-            }
-            for (ts, key) in &old {
-                deleted.remove((*ts, &**key)).map_err(failed)?;
-                data.remove(&**key).map_err(failed)?;
-            }
-        }
-        transaction.commit().map_err(failed)
+        while self.forget_some_below(ts)? == REMOVED_AT_ONCE {}
+        Ok(())
     }
 
     fn limits(&self) -> Limits {
         // What redb takes is far above what a record of the log can hold.
         Limits { key_bytes: 1 << 20, value_bytes: 1 << 30, is_durable: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redb::ReadableTableMetadata;
+    use redb::backends::InMemoryBackend;
+
+    #[test]
+    fn all_deleted_keys_below_are_forgotten_at_once() {
+        let data = RedbData::open_in(InMemoryBackend::new(), 1 << 20).unwrap();
+        let keys: Vec<[u8; 4]> = (0..10_000u32).map(u32::to_be_bytes).collect();
+        let batch = (1..).zip(&keys).map(|(ts, key)| Operation { key, ts, value: None });
+        let batch: Vec<_> = batch.collect();
+        data.apply(&batch).unwrap();
+        data.apply(&[Operation { key: b"value", ts: 1, value: Some(b"1") }]).unwrap();
+        data.forget_below(9_991).unwrap();
+        let read = data.database.begin_read().unwrap();
+        assert_eq!(read.open_table(DELETED).unwrap().len().unwrap(), 10);
+        assert_eq!(read.open_table(DATA).unwrap().len().unwrap(), 11);
+        assert_eq!(data.get(&keys[9_989]).unwrap(), Found::default());
+        assert_eq!(data.get(&keys[9_990]).unwrap().ts, 9_991);
+        assert_eq!(data.get(b"value").unwrap().value.as_deref(), Some(&b"1"[..]));
     }
 }

@@ -55,7 +55,8 @@ impl TransactionComponent {
         }
     }
 
-    /// Keeps the version table within its budget. Called between transactions.
+    /// Keeps the version table within its budget. Called where a transaction begins, and before it
+    /// puts something into the table; no latch is held.
     ///
     /// # Errors
     /// It could not be: [`Abort::Shed`].
@@ -79,20 +80,13 @@ impl TransactionComponent {
         }
     }
 
-    /// Applies what may be applied; returns whether anything was. If the data component fails, the
-    /// log is stopped: it would grow without end.
+    /// Applies what may be applied; returns whether anything was.
+    ///
+    /// # Errors
+    /// The data component failed, now or before. The log is stopped.
     pub fn run_proxy(&self) -> Result<bool, Error> {
         // What waits is in memory, too.
         let lag_limit = self.options.lag_bytes.min(self.options.memory_bytes / 2);
-        let run = self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit);
-        self.stop_on_error(run)
-    }
-
-    /// Passes the result on; stops the log if it is an error of the data component.
-    pub fn stop_on_error<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        if let Err(Error::DataComponent(message)) = &result {
-            self.log.stop(&format!("the data component failed: {message}"));
-        }
-        result
+        self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit)
     }
 }

@@ -1,9 +1,9 @@
 //! The record of a transaction (`docs/format.md`, section 13).
 
-use crate::data_component::Operation;
+use crate::data_component::{MAX_TS, Operation};
 use hyades_wal::{compress, varint};
 
-/// Appends timestamp and vector. `vector` leaves out what is durable, by 0.
+/// Appends timestamp and vector, without the lanes that the anchor covers.
 pub(crate) fn put_head<A>(
     out: &mut Vec<u8>,
     ts: u64,
@@ -35,6 +35,9 @@ pub(crate) fn read<'r>(
     vector: &mut [u64],
 ) -> Result<(u64, Vec<Operation<'r>>), &'static str> {
     let (ts, used) = varint::get(record).ok_or("the timestamp is not a number")?;
+    if !(1..=MAX_TS).contains(&ts) {
+        return Err("no transaction has this timestamp");
+    }
     let rest = &record[used..];
     let used = compress::decode(rest, anchor, vector)?;
     let (mut rest, mut operations) = (&rest[used..], Vec::<Operation<'_>>::new());
@@ -83,6 +86,15 @@ mod tests {
         let long = [1; 200];
         let expected = [of(b"", Some(&b""[..])), of(b"a", None), of(b"b", Some(&long[..]))];
         assert_eq!(operations, expected);
+    }
+
+    #[test]
+    fn a_timestamp_that_no_transaction_has_is_refused() {
+        for (ts, is_one) in [(0, false), (1, true), (MAX_TS, true), (MAX_TS + 1, false)] {
+            let mut bytes = Vec::new();
+            put_head(&mut bytes, ts, &[0], &[0], |lsn| *lsn);
+            assert_eq!(read(&bytes, &[0], &mut [0]).is_ok(), is_one, "{ts}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Work {
     vector: Vec<u64>,
     /// By key.
     writes: BTreeMap<Arc<[u8]>, PendingWrite>,
+    /// The bytes of the keys and values in `writes`.
+    write_bytes: usize,
     /// Why it has to abort, if it has.
     failed: Option<Abort>,
     /// The record, while it is put together.
@@ -44,7 +46,8 @@ pub(crate) struct Work {
 impl Work {
     pub fn new(at: usize, streams: usize) -> Self {
         let (writes, record) = (BTreeMap::new(), Vec::new());
-        Self { at, ts: 0, vector: vec![0; streams], writes, failed: None, record }
+        let vector = vec![0; streams];
+        Self { at, ts: 0, vector, writes, write_bytes: 0, failed: None, record }
     }
 
     pub fn is_active(&self) -> bool {
@@ -53,6 +56,10 @@ impl Work {
 
     pub fn ts(&self) -> u64 {
         self.ts
+    }
+
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
     }
 
     pub fn failed(&self) -> Option<Abort> {
@@ -74,12 +81,16 @@ impl Work {
 impl TransactionComponent {
     /// B1 to B4.
     pub fn begin(&self, work: &mut Work) -> Result<(), Error> {
-        debug_assert!(!work.is_active(), "the transaction of the session has not ended");
+        if work.is_active() {
+            // Its `Transaction` was leaked.
+            drop(self.abort(work));
+        }
         if let Some(poisoned) = self.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
         self.make_room()?;
         work.failed = None;
+        work.write_bytes = 0;
         work.vector.fill(0);
         self.timestamps.announce(work.at);
         for draws in 1.. {
@@ -88,7 +99,8 @@ impl TransactionComponent {
                 work.ts = ts;
                 break;
             }
-            // Every entry may be of a transaction that waits for the device.
+            // There are more entries than sessions, so one is not active. But all of these may be
+            // of transactions that wait for the device.
             if draws % self.options.transactions == 0
                 && let Err(poisoned) = self.log.flush()
             {
@@ -111,8 +123,9 @@ impl TransactionComponent {
             match self.versions.read(key, hash, work.ts, &self.transactions) {
                 Seen::Version(version) => {
                     // One from the data component is durable, and maybe of an earlier incarnation.
-                    if !version.is_fetched() {
-                        self.transactions.join(version.ts, &mut work.vector);
+                    if version.is_fetched() || !self.transactions.join(version.ts, &mut work.vector)
+                    {
+                        self.join_durable(work);
                     }
                     return Ok(version.value().clone());
                 }
@@ -122,15 +135,37 @@ impl TransactionComponent {
                         return Err(work.fail(Abort::Unfinished));
                     }
                 }
-                Seen::Missing(number) => return self.fetch(work, key, hash, number),
+                Seen::Missing(number) => {
+                    self.make_room_for(work)?;
+                    return self.fetch(work, key, hash, number);
+                }
             }
+        }
+    }
+
+    /// Keeps the version table within its budget while a transaction runs, which is aborted if it
+    /// could not be.
+    fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
+        match self.make_room() {
+            Err(Error::Aborted(abort)) => Err(work.fail(abort)),
+            made => made,
+        }
+    }
+
+    /// V states all that is durable, for a dependency that is durable at a position that is not
+    /// known any more. A record states what it depends on even where that is durable: so no vector
+    /// of durable positions, however it was loaded, admits it without its dependencies.
+    fn join_durable(&self, work: &mut Work) {
+        let frontier = self.log.frontier();
+        for (lane, lsn) in work.vector.iter_mut().enumerate() {
+            *lsn = frontier.durable(lane).max(*lsn);
         }
     }
 
     /// Waits until a transaction has ended; false if that takes longer than the options allow.
     fn wait_for_end(&self, writer: u64, until: &mut Option<u64>) -> bool {
-        let patience = self.options.patience.as_nanos() as u64;
-        let until = *until.get_or_insert_with(|| clock::monotonic_ns() + patience);
+        let patience = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
+        let until = *until.get_or_insert_with(|| clock::monotonic_ns().saturating_add(patience));
         while self.transactions.is_active(writer) {
             // Where one thread does all work, it would wait for itself.
             if self.options.log.stepped || clock::monotonic_ns() >= until {
@@ -147,6 +182,7 @@ impl TransactionComponent {
         if found.ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
+        self.join_durable(work);
         let value: Value = found.value.as_deref().map(Arc::from);
         self.versions.insert_fetched(key, hash, number, found.ts, value.clone());
         Ok(value)
@@ -215,15 +251,28 @@ impl TransactionComponent {
         if value_len > limits.value_bytes {
             return Err(Error::ValueTooLong(value_len, limits.value_bytes));
         }
+        let before = work.writes.get(key);
+        let before = before.map_or(0, |w| key.len() + w.value.as_ref().map_or(0, |v| v.len()));
+        // A lower bound of the record's length.
+        let write_bytes = work.write_bytes - before + key.len() + value_len;
+        let limit = self.log.max_payload().min(self.options.memory_bytes);
+        if write_bytes > limit {
+            return Err(Error::TransactionTooLarge(write_bytes, limit));
+        }
+        self.make_room_for(work)?;
         let value: Value = value.map(Arc::from);
         if let Some(write) = work.writes.get_mut(key) {
-            write.value = value;
+            self.versions.count_value(&value);
+            self.versions.discount_value(&std::mem::replace(&mut write.value, value));
+            work.write_bytes = write_bytes;
             return Ok(());
         }
         let (hash, version) = (hash(key), Version::pending(work.ts));
         if let Err(abort) = self.versions.write(key, hash, &version) {
             return Err(work.fail(abort));
         }
+        self.versions.count_value(&value);
+        work.write_bytes = write_bytes;
         work.writes.insert(key.into(), PendingWrite { hash, version, value });
         Ok(())
     }
@@ -261,7 +310,6 @@ impl TransactionComponent {
         }
         // C4
         for write in work.writes.values_mut() {
-            self.versions.count_value(&write.value);
             write.version.set(write.value.take());
         }
         // C5, C6
@@ -284,16 +332,9 @@ impl TransactionComponent {
         Ok(needs)
     }
 
-    /// C1: puts the record together. The anchor is loaded before the record gets its position, so
-    /// it is before the record.
+    /// C1: puts the record together. It leaves out of V what the anchor states, and nothing else.
+    /// The anchor is loaded before the record gets its position, so it is before the record.
     fn encode(&self, work: &mut Work, stream: usize) {
-        let frontier = self.log.frontier();
-        for (lane, lsn) in work.vector.iter_mut().enumerate() {
-            // What is durable now is within the end of the stream, whatever happens.
-            if frontier.durable(lane) >= *lsn {
-                *lsn = 0;
-            }
-        }
         let load = |lane: &AtomicU64| lane.load(Ordering::Acquire);
         work.record.clear();
         let anchor = self.log.anchors(stream);
@@ -319,6 +360,7 @@ impl TransactionComponent {
     pub fn abort(&self, work: &mut Work) -> Needs {
         for (key, write) in std::mem::take(&mut work.writes) {
             self.versions.remove(&key, write.hash, work.ts);
+            self.versions.discount_value(&write.value);
         }
         self.end_without_record(work)
     }
@@ -336,3 +378,7 @@ impl TransactionComponent {
         self.timestamps.end(work.at);
     }
 }
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;

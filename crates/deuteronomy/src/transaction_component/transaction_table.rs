@@ -135,13 +135,14 @@ impl TransactionTable {
     }
 
     /// Joins into `vector` what depends on a committed transaction has to wait for: its record, and
-    /// what it depends on itself. If its entry is used again, there is nothing left to wait for.
-    pub fn join(&self, ts: u64, vector: &mut [u64]) {
+    /// what it depends on itself. False if its entry is used again: then all that is durable.
+    #[must_use]
+    pub fn join(&self, ts: u64, vector: &mut [u64]) -> bool {
         let index = self.index(ts);
         let entry = &self.entries[index];
         let committed = ts << STATE_BITS | COMMITTED;
         if entry.word.load(Ordering::Acquire) != committed {
-            return;
+            return false;
         }
         let mut found = [0; hyades_wal::MAX_LANES];
         let found = &mut found[..self.streams];
@@ -150,9 +151,11 @@ impl TransactionTable {
         }
         let own = Place::from_word(entry.own.load(Ordering::Acquire));
         // If a field was a later transaction's, its claim is visible here.
-        if entry.word.load(Ordering::Acquire) != committed || mutation::is(Mutation::NoDependencies)
-        {
-            return;
+        if entry.word.load(Ordering::Acquire) != committed {
+            return false;
+        }
+        if mutation::is(Mutation::NoDependencies) {
+            return true;
         }
         if !mutation::is(Mutation::DirectDependenciesOnly) {
             hyades_wal::lsn_vector::join(vector, found);
@@ -160,5 +163,6 @@ impl TransactionTable {
         if let Some((stream, end)) = own.get() {
             vector[stream] = vector[stream].max(end);
         }
+        true
     }
 }

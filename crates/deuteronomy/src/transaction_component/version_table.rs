@@ -127,8 +127,7 @@ pub(crate) struct VersionTable {
     buckets: Box<[Mutex<Bucket>]>,
     /// If there are scans.
     pub ranges: Option<Ranges>,
-    /// About how many bytes records, keys and versions take. Wraps below 0 for moments in which a
-    /// version is taken out before its value is counted.
+    /// About how many bytes records, keys and versions take, and values that are to be written.
     bytes: AtomicUsize,
     /// The bucket at which the next sweep begins.
     hand: AtomicUsize,
@@ -170,14 +169,19 @@ impl VersionTable {
         self.buckets.len()
     }
 
-    /// About how many bytes records, keys and versions take.
+    /// About how many bytes records, keys and versions take, and values that are to be written.
     pub fn bytes(&self) -> usize {
-        (self.bytes.load(Ordering::Relaxed) as isize).max(0) as usize
+        self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts the bytes of a value that was set.
+    /// Counts the bytes of a value that a transaction is to write, before its version has it.
     pub fn count_value(&self, value: &Value) {
         self.add(value.as_ref().map_or(0, |value| value.len()));
+    }
+
+    /// Takes back [`count_value`](Self::count_value), for a value that no version will have.
+    pub fn discount_value(&self, value: &Value) {
+        self.subtract(value.as_ref().map_or(0, |value| value.len()));
     }
 
     fn add(&self, bytes: usize) {

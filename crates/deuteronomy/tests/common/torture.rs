@@ -15,13 +15,20 @@ use std::sync::Arc;
 
 const KEYS: [Key; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 const LANES: usize = 4;
-const TRANSACTIONS: usize = 60;
+/// Fewer than the entries of the transaction table, which are used again and again.
+const SESSIONS: usize = 15;
+/// How often each session runs a transaction in a life.
+const ROUNDS: usize = 4;
 const LIVES: usize = 4;
 
 /// The storage of a data component, which outlives it.
 pub trait Store {
     /// Opens the data component on what the last one has left.
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
+    /// Whether the data component of the next life may fail.
+    fn arm(&mut self, _: &mut fastrand::Rng) -> bool {
+        false
+    }
     /// The process dies; with `power`, so does everything that was not synced.
     fn crash(&mut self, rng: &mut fastrand::Rng, power: bool);
     /// All keys and values, where the data component can tell.
@@ -80,11 +87,12 @@ fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options
     log.segment_bytes = 1 << 16;
     log.block_bytes = 1024;
     log.anchor_interval_bytes = 2048;
-    log.max_writers = 2 * TRANSACTIONS;
+    log.max_writers = 2 * SESSIONS;
     log.device = Arc::new(device);
     log.stepped = true;
     let mut options = Options::new(log);
     options.memory_bytes = 4 << 10;
+    options.sessions = SESSIONS;
     options.transactions = 16;
     options.lag_bytes = lag_bytes;
     options
@@ -116,7 +124,7 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
     for life in 0..=LIVES {
         let device = disk.process(rng.u64(..));
         // The last life looks at what is left.
-        let is_faulty = life < LIVES && arm(&device, rng);
+        let is_faulty = life < LIVES && (arm(&device, rng) | store.arm(rng));
         let lag_bytes = [0, 700, 1 << 20][rng.usize(0..3)];
         let options = options(device.clone(), streams, lag_bytes);
         let opened = store.open().and_then(|data| Database::open(options, data));
@@ -139,7 +147,7 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
         let judged = history.check_recovered(&KEYS, &recovered);
         judged.map_err(|wrong| format!("life {life} begins with a wrong state: {wrong}"))?;
         history = History { base: recovered, executed: Vec::new() };
-        work(&database, &mut history, &mut next_write, rng, met)?;
+        work(&database, &mut history, &mut next_write, rng, met);
         if rng.bool() {
             // The last flush is cut short.
             device.arm(SimulatedFault::Stop(rng.u64(0..4)));
@@ -215,14 +223,29 @@ fn work(
     next_write: &mut u64,
     rng: &mut fastrand::Rng,
     met: &mut Met,
-) -> Result<(), String> {
-    let sessions = (0..TRANSACTIONS).map(|_| database.session().expect("there are enough"));
+) {
+    let sessions = (0..SESSIONS).map(|_| database.session().expect("there are enough"));
     let mut sessions: Vec<Session> = sessions.collect();
+    let mut left = rng.usize(0..1500);
+    for _ in 0..ROUNDS {
+        work_round(database, &mut sessions, &mut left, history, next_write, rng, met);
+    }
+}
+
+/// Interleaves transactions until each session has run one, the log fails, or it is enough.
+fn work_round(
+    database: &Database,
+    sessions: &mut [Session],
+    left: &mut usize,
+    history: &mut History,
+    next_write: &mut u64,
+    rng: &mut fastrand::Rng,
+    met: &mut Met,
+) {
     let mut fresh = sessions.iter_mut();
     let mut lanes: [Option<Running<'_>>; LANES] = Default::default();
-    let mut left = rng.usize(0..1500);
-    while left > 0 && database.log().poisoned().is_none() {
-        left -= 1;
+    while *left > 0 && database.log().poisoned().is_none() {
+        *left -= 1;
         match rng.u8(0..100) {
             0..8 => {
                 database.log().step(rng.usize(0..database.log().streams()));
@@ -241,14 +264,14 @@ fn work(
                     None => match fresh.next().map(Session::begin) {
                         Some(Ok(tx)) => *lane = Some(begun(tx)),
                         Some(Err(error)) => note(met, &error),
-                        None => return Ok(()),
+                        None if lanes.iter().all(Option::is_none) => return,
+                        None => {}
                     },
                     Some(running) => *lane = go_on(running, history, next_write, rng, met),
                 }
             }
         }
     }
-    Ok(())
 }
 
 fn begun(tx: Transaction<'_>) -> Running<'_> {

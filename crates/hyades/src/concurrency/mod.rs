@@ -22,6 +22,7 @@ mod known;
 mod locks;
 pub(crate) mod no_wait;
 mod optimistic;
+pub(crate) mod partitioned;
 pub(crate) mod replaying;
 pub(crate) mod silo;
 pub(crate) mod snapshot_reads;
@@ -32,11 +33,12 @@ pub(crate) mod timestamp_order;
 pub(crate) mod timestamps;
 
 use crate::engine::Engine;
-use crate::error::Abort;
+use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
-use crate::storage::record::{Record, word};
+use crate::storage::partition::TouchedPartitions;
+use crate::storage::record::{Record, WRITER, word};
 use state::TxnState;
 use steps::{Commit, Committed};
 
@@ -60,9 +62,12 @@ impl<'s, T> From<OldVersion<'s>> for VisibleRow<'s, T> {
 
 /// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.
 pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
-    /// Initial version word and lock word of a record that a transaction inserts under a new key.
+    /// Whether a row is locked by its lock word, and not by a bit of its version word.
+    const USES_LOCK_WORD: bool = false;
+    /// Initial version word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
-    const INSERTED_LOCK: u32;
+    /// Its initial lock word: where that is used, the record is locked.
+    const INSERTED_LOCK: u32 = if Self::USES_LOCK_WORD { WRITER } else { 0 };
     /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
     const LIMITS_KEYS: bool = true;
     /// Whether a transaction may see several versions of a row, see [`TxnState::versions`].
@@ -70,6 +75,20 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     /// Whether transactions read a snapshot: they write nothing, and remember nothing of what they
     /// have read.
     const READS_SNAPSHOT: bool = false;
+    /// Whether the transactions of a partition run one after the other. Then rows and gaps have no
+    /// stamps, and gaps are not remembered.
+    const TAKES_TURNS: bool = false;
+
+    /// Called before an access, with the partitions that it touches, if transactions take turns.
+    /// Returns once the transaction holds them.
+    fn enter(_: &Engine<P>, _: &mut TxnState<'_, P>, _: TouchedPartitions) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Holds the partitions of these slots, which the transaction has stated that it will access.
+    fn hold(_: &Engine<P>, _: &mut TxnState<'_, P>, _slots: u64) -> Result<(), Abort> {
+        Ok(())
+    }
 
     /// Reads a row. `copy` copies the wanted columns of the row in place, and may be called more
     /// than once.
@@ -121,16 +140,30 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 
     /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
     /// version word.
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64>;
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        if Self::USES_LOCK_WORD {
+            locks::try_lock_record(record)
+        } else {
+            optimistic::try_lock_record(record)
+        }
+    }
 
     /// Ends [`ConcurrencyControl::try_lock_record`], and marks the record dead if `dead` is true.
     fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        record.unlock(version | if dead { word::DEAD } else { 0 });
+        if Self::USES_LOCK_WORD {
+            locks::unlock_record(record, version, dead);
+        } else {
+            record.unlock(version | if dead { word::DEAD } else { 0 });
+        }
     }
 
     /// Clears the dead mark. Only the thread that set it may call this.
     fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        record.unlock(version);
+        if Self::USES_LOCK_WORD {
+            locks::unmark_dead(record, version);
+        } else {
+            record.unlock(version);
+        }
     }
 }
 
@@ -144,6 +177,43 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     const DRAWS_AT_BEGIN: bool = false;
     /// What rows keep under a protocol whose rows have timestamps.
     const TIMES: RowTimes = RowTimes::Intervals;
+
+    /// Adds what a session needs; returns its number, 0 if it needs nothing.
+    fn add_session(engine: &Engine<P>) -> Result<u32, Error> {
+        if Self::HAS_SLOTS { engine.snapshots.active.add() } else { Ok(0) }
+    }
+
+    /// Removes the session with this number.
+    fn remove_session(engine: &Engine<P>, number: u32) {
+        if Self::HAS_SLOTS {
+            engine.snapshots.active.remove(number);
+        }
+    }
+
+    /// Whether a transaction that has met a conflict, and written nothing, needs most of all rows
+    /// that there are: then it reads a snapshot.
+    fn reads_many(_: &Engine<P>, _: &TxnState<'_, P>) -> bool {
+        false
+    }
+
+    /// Forgets what a session's attempts have found out: its transaction has ended otherwise.
+    fn forget_attempts(_: &Engine<P>, _session: u32) {}
+
+    /// Called before a transaction begins, while it holds and pins nothing: waits for what the
+    /// session's last attempt has found out that it needs. False if that is not to be had: then
+    /// nothing is held, and the transaction has met a conflict.
+    #[inline(always)]
+    fn await_turns(_: &Engine<P>, _session: u32, _may_wait: bool) -> bool {
+        true
+    }
+
+    /// A thread has panicked while it held what it will never release: ends all waiting for it.
+    fn stop(_: &Engine<P>) {}
+
+    /// Returns an error once it was stopped. Asked where there is no log, which would say so.
+    fn check_stopped(_: &Engine<P>) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Begins a transaction, in its session's slot if there are any.
     #[inline(always)]

@@ -223,14 +223,15 @@ impl ActiveTransactions {
     /// Draws the next timestamp, in the current epoch.
     #[inline]
     fn draw(&self, epoch: &Epoch) -> Tid {
-        let mut clock = self.clock.load(Ordering::SeqCst);
+        // One access to a line that all sessions write. A timestamp of an epoch that has ended is
+        // passed over.
         let tid = loop {
-            let next = Tid::from_bits(clock).next().max(Tid::new(epoch.current(), 0));
-            let (from, to) = (clock, next.bits());
-            match self.clock.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => break next,
-                Err(now) => clock = now,
+            let tid = Tid::from_bits(self.clock.fetch_add(1, Ordering::SeqCst)).next();
+            let began = Tid::new(epoch.current(), 0);
+            if tid >= began {
+                break tid;
             }
+            self.clock.fetch_max(began.bits(), Ordering::SeqCst);
         };
         // More than 2^27 timestamps in one epoch overflow into the epoch number, and the epoch is
         // advanced to match.

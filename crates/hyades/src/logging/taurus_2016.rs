@@ -54,8 +54,11 @@ use super::{
 };
 use crate::storage::Stamp;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU64, Ordering, fence};
+use hyades_platform::sync::Ordering;
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
+use last_writer::{BUSY, LastWriter};
+
+mod last_writer;
 
 pub(crate) struct Taurus2016 {
     log: Log,
@@ -72,62 +75,6 @@ pub(crate) struct Taurus2016 {
 
 /// The longest encoding of an id in a record.
 const MOST_NAME_BYTES: usize = 10;
-
-/// Replaces the last writer's id while that and its needs change.
-const BUSY: Id = u64::MAX;
-
-/// The stamp of a row or a gap.
-#[derive(Default)]
-pub(crate) struct LastWriter {
-    /// The record that wrote the row last; 0 for a gap, for a new row that was a gap before, and
-    /// for a row not written in this incarnation.
-    writer: Name,
-    /// The writer's predecessor vector; for a gap, the join of those of all deleters whose
-    /// tombstones it absorbed.
-    vector: Reference,
-}
-
-/// The id of a row's last writer, a sequence lock over what that writer needs. Written under the
-/// row's write protection, read under its protection or before its version is checked once more.
-///
-/// A reader that finds the id changing, or changed, leaves this predecessor out, and relies on the
-/// later check of the row's version to fail. That check does not fail by itself: the writer has
-/// locked the row before it changes the id, but nothing else orders the reader's check behind the
-/// lock. So all that a writer stores here is Release, and all that a reader loads is Acquire:
-/// whatever the reader has seen of this change, the lock happened before it, and the check comes
-/// behind both.
-#[derive(Default)]
-struct Name(AtomicU64);
-
-impl Name {
-    /// Loads the id. What is read of this writer comes after this.
-    #[inline]
-    fn get(&self) -> Id {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Whether what was read since [`Name::get`] returned this id belongs to it.
-    #[inline]
-    fn is_still(&self, name: Id) -> bool {
-        // Earlier loads come before the one below.
-        fence(Ordering::Acquire);
-        self.0.load(Ordering::Acquire) == name
-    }
-
-    /// Begins a change: what belongs to the id changes after this. The caller has locked the row.
-    #[inline]
-    fn change(&self) {
-        self.0.store(BUSY, Ordering::Release);
-        // A reader that sees any of the change sees that the id has changed.
-        fence(Ordering::Release);
-    }
-
-    /// Ends the change.
-    #[inline]
-    fn set(&self, name: Id) {
-        self.0.store(name, Ordering::Release);
-    }
-}
 
 /// State of a session's transaction.
 pub(crate) struct Taurus2016Txn {
@@ -211,6 +158,14 @@ impl Taurus2016 {
             // row is locked, so its writer stays.
             if self.commands {
                 txn.found.push(Found { predecessor, needs: 0 });
+                // Replay runs a command after the one whose row it overwrites. What that needs goes
+                // to `scratch`, which has no content between two functions.
+                let found = self.table.fold(
+                    &row.vector,
+                    FoldTarget::Write(&mut txn.scratch),
+                    &mut txn.ring,
+                );
+                txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
             }
             return;
         }
@@ -465,55 +420,4 @@ pub(crate) fn read_stamp(
     out.order.copy_from_slice(out.validity);
     predecessors::decode(stamp, out.validity.len(), out.predecessors)
         .ok_or("its list of predecessors")
-}
-
-#[cfg(all(test, loom))]
-mod loom_tests {
-    use super::*;
-    use std::sync::Arc;
-
-    /// A row of one version, whose writer 1 needs 10.
-    struct Row {
-        /// Even while unlocked.
-        word: AtomicU64,
-        writer: Name,
-        needs: AtomicU64,
-    }
-
-    /// Commits as an optimistic writer does.
-    fn overwrite(row: &Row) {
-        row.word.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).unwrap();
-        row.writer.change();
-        row.needs.store(20, Ordering::Relaxed);
-        row.writer.set(2);
-        row.word.store(2, Ordering::Release);
-    }
-
-    /// Commits as an optimistic reader does: returns the version that it read, and the predecessor
-    /// that it lists.
-    fn read(row: &Row) -> Option<(u64, Option<(Id, u64)>)> {
-        let seen = row.word.load(Ordering::Acquire);
-        let name = row.writer.get();
-        let needs = row.needs.load(Ordering::Relaxed);
-        let found = (name != BUSY && row.writer.is_still(name)).then_some((name, needs));
-        let is_valid = seen % 2 == 0 && row.word.load(Ordering::SeqCst) == seen;
-        is_valid.then_some((seen, found))
-    }
-
-    #[test]
-    fn a_valid_reader_names_the_writer_of_what_it_read() {
-        loom::model(|| {
-            let (word, needs) = (AtomicU64::new(0), AtomicU64::new(10));
-            let row = Arc::new(Row { word, writer: Name::default(), needs });
-            row.writer.set(1);
-            let other = Arc::clone(&row);
-            let writer = loom::thread::spawn(move || overwrite(&other));
-            match read(&row) {
-                None => {}
-                Some((0, found)) => assert_eq!(found, Some((1, 10))),
-                Some((_, found)) => assert_eq!(found, Some((2, 20))),
-            }
-            writer.join().unwrap();
-        });
-    }
 }

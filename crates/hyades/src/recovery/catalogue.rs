@@ -32,13 +32,17 @@ struct ById<T>(Vec<(u32, T)>);
 
 impl<T> FromIterator<(u32, T)> for ById<T> {
     fn from_iter<I: IntoIterator<Item = (u32, T)>>(numbered: I) -> Self {
-        let mut numbered: Vec<_> = numbered.into_iter().collect();
-        numbered.sort_by_key(|(number, _)| *number);
-        ById(numbered)
+        ById::sorted(numbered.into_iter().collect())
     }
 }
 
 impl<T> ById<T> {
+    /// Apart from `from_iter`, which is compiled for every iterator.
+    fn sorted(mut numbered: Vec<(u32, T)>) -> Self {
+        numbered.sort_by_key(|(number, _)| *number);
+        ById(numbered)
+    }
+
     #[inline]
     fn get(&self, number: u32) -> Option<&T> {
         match self.0.get(number as usize) {

@@ -226,14 +226,19 @@ impl<S: Stamp> Recovery<'_, S> {
     /// Calls `work`, and reports progress to the callback meanwhile, if there is one.
     fn with_progress<T>(&self, streams: usize, work: impl FnOnce() -> T) -> T {
         let finished = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            if let Some(tell) = self.plan.progress {
-                scope.spawn(|| self.report_progress(tell, streams, &finished));
-            }
-            let result = work();
+        let mut result = None;
+        let mut work = Some(work);
+        let work = &mut || {
+            result = work.take().map(|work| work());
             finished.store(true, Ordering::Release);
-            result
-        })
+        };
+        match self.plan.progress {
+            None => work(),
+            Some(tell) => {
+                threads::beside(&|| self.report_progress(tell, streams, &finished), work);
+            }
+        }
+        result.expect("the work was done")
     }
 
     /// Reports progress to the callback until the incarnation is replayed.

@@ -17,8 +17,21 @@ pub(super) fn furthest_behind_first<K: Ord + Copy>(
     let in_turn = (0..lanes).map(|at| (first + at) % lanes);
     let mut order: SmallVec<[(K, usize); 16]> =
         in_turn.filter_map(|at| Some((progress(at)?, at))).collect();
-    order.sort_by_key(|&(progress, _)| progress);
+    insertion_sort(&mut order);
     order.into_iter()
+}
+
+/// Stable. There are few streams, and this is compiled for every stamp of rows: the sort of the
+/// standard library is far more code.
+fn insertion_sort<K: Ord>(order: &mut [(K, usize)]) {
+    for end in 1..order.len() {
+        for at in (1..=end).rev() {
+            if order[at - 1].0 <= order[at].0 {
+                break;
+            }
+            order.swap(at - 1, at);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -23,10 +23,23 @@ pub(crate) fn run_on<S: Stamp>(
         }
         ended(number);
     };
+    on_threads(threads, &run);
+}
+
+/// Calls `run` on this many threads, the calling one included, each with its own number. Compiled
+/// once, unlike its callers.
+fn on_threads(threads: usize, run: &(dyn Fn(usize) + Sync)) {
     std::thread::scope(|scope| {
-        let run = &run;
         (1..threads).for_each(|number| drop(scope.spawn(move || run(number))));
         run(0);
+    });
+}
+
+/// Calls `work`, and `other` on a thread beside it. Compiled once, unlike its callers.
+pub(crate) fn beside(other: &(dyn Fn() + Sync), work: &mut dyn FnMut()) {
+    std::thread::scope(|scope| {
+        scope.spawn(other);
+        work();
     });
 }
 

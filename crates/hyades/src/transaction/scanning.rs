@@ -6,11 +6,12 @@ use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
-use crate::storage::table::WalkPosition;
+use crate::storage::table::{TableData, WalkPosition};
 use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
@@ -18,40 +19,42 @@ use std::ops::{Bound, ControlFlow};
 /// The lowest key of a range, and the lowest above it; `None` where it is unbounded.
 type KeyRange = (Option<KeyBytes>, Option<KeyBytes>);
 
-impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
-    /// Encodes the bounds of a range. `None` if no key can be in it.
-    fn encode_range(
-        data: &Tables<P>,
-        index: Option<usize>,
-        range: &Range<'_>,
-    ) -> Result<Option<KeyRange>, Abort> {
-        let bound = |values, after| {
-            let bound = data.encode_bound(index, values, after)?;
-            match &bound {
-                Some(key) if C::LIMITS_KEYS && key.len() > MAX_KEY_BYTES => {
-                    let index = index.map(|at| at as u16);
-                    Err(Abort::KeyTooLarge { table: data.layout.table, index })
-                }
-                _ => Ok(bound),
+/// Encodes the bounds of a range. `None` if no key can be in it. Compiled for every stamp, not for
+/// every concurrency control.
+fn encode_range<S: Stamp>(
+    data: &TableData<S>,
+    index: Option<usize>,
+    range: &Range<'_>,
+    limits_keys: bool,
+) -> Result<Option<KeyRange>, Abort> {
+    let bound = |values, after| {
+        let bound = data.encode_bound(index, values, after)?;
+        match &bound {
+            Some(key) if limits_keys && key.len() > MAX_KEY_BYTES => {
+                let index = index.map(|at| at as u16);
+                Err(Abort::KeyTooLarge { table: data.layout.table, index })
             }
-        };
-        let lower = match range.lower {
-            Bound::Unbounded => None,
-            Bound::Included(key) => bound(key, false)?,
-            Bound::Excluded(key) => match bound(key, true)? {
-                None => return Ok(None),
-                lower => lower,
-            },
-        };
-        let upper = match range.upper {
-            Bound::Unbounded => None,
-            Bound::Included(key) => bound(key, true)?,
-            Bound::Excluded(key) => bound(key, false)?,
-        };
-        let is_empty = lower.as_ref().zip(upper.as_ref()).is_some_and(|(l, u)| l >= u);
-        Ok((range.limit > 0 && !is_empty).then_some((lower, upper)))
-    }
+            _ => Ok(bound),
+        }
+    };
+    let lower = match range.lower {
+        Bound::Unbounded => None,
+        Bound::Included(key) => bound(key, false)?,
+        Bound::Excluded(key) => match bound(key, true)? {
+            None => return Ok(None),
+            lower => lower,
+        },
+    };
+    let upper = match range.upper {
+        Bound::Unbounded => None,
+        Bound::Included(key) => bound(key, true)?,
+        Bound::Excluded(key) => bound(key, false)?,
+    };
+    let is_empty = lower.as_ref().zip(upper.as_ref()).is_some_and(|(l, u)| l >= u);
+    Ok((range.limit > 0 && !is_empty).then_some((lower, upper)))
+}
 
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Adds the columns that check an index entry against its row, which takes a copy from the
     /// row's first byte on.
     fn with_entry_columns(data: &Tables<P>, index: usize, columns: Columns) -> Columns {
@@ -99,9 +102,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if index.is_some_and(|at| at >= data.secondaries.len()) {
             return Err(Abort::UnknownHandle);
         }
-        let Some((lower, upper)) = Self::encode_range(data, index, range)? else {
+        let Some((lower, upper)) = encode_range(data, index, range, C::LIMITS_KEYS)? else {
             return Ok(&[][..]);
         };
+        self.enter_range(state, data, index, range)?;
         let bounds = (
             lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
             upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),

@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
 pub mod beside;
+pub mod broken;
 pub mod by_hand;
 pub mod checkpointing;
 pub mod definition;
@@ -12,6 +13,7 @@ pub mod held;
 pub mod late;
 pub mod multiversion;
 pub mod ordering;
+pub mod partitions;
 pub mod watched;
 
 use hyades::{

@@ -1,7 +1,7 @@
 //! COMMAND: what clients ask of the table.
 
 use super::table::{self, ADMIN, Command, FAST, READ, Run, WRITE};
-use super::{Local, SYNTAX, help, is, lower, unknown_subcommand};
+use super::{Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
 use crate::data::keyspace::Stop;
 use crate::glob;
 use crate::resp::reply::Reply;
@@ -26,6 +26,27 @@ const HELP: &[&str] = &[
 
 fn find(name: &[u8]) -> Option<&'static Command> {
     table::find(name).map(|at| &table::all()[at])
+}
+
+/// Places of the keys of a command line, those included that the table cannot know.
+fn keys_of(command: &Command, args: &[&[u8]]) -> Vec<usize> {
+    let mut keys: Vec<usize> = command.key_places(args.len()).collect();
+    if command.name == "sort" {
+        let stores = (2..args.len() - 1).filter(|at| args[*at].eq_ignore_ascii_case(b"STORE"));
+        keys.extend(stores.max().map(|at| at + 1));
+    }
+    // They have a key or a timeout in front of the number of keys.
+    const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
+    const COUNTED: [&str; 7] =
+        ["lmpop", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion"];
+    let is_in = |names: &[&str]| names.contains(&command.name);
+    let count_at = if is_in(&LATER) { 2 } else { 1 };
+    if is_in(&LATER) || is_in(&COUNTED) {
+        let count = integer(args[count_at]).ok().and_then(|count| usize::try_from(count).ok());
+        let end = count_at.saturating_add(count.unwrap_or(0)).min(args.len() - 1);
+        keys.extend(count_at + 1..=end);
+    }
+    keys
 }
 
 pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
@@ -62,7 +83,7 @@ pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             if !command.takes(args.len() - 2) {
                 return Err("ERR Invalid number of arguments specified for command".into());
             }
-            let keys: Vec<usize> = command.key_places(args.len() - 2).collect();
+            let keys = keys_of(command, &args[2..]);
             if keys.is_empty() {
                 return Err("ERR The command has no key arguments".into());
             }

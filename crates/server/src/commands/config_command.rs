@@ -1,6 +1,6 @@
 //! CONFIG.
 
-use super::{Local, help, lower, unknown_subcommand, wrong_arity};
+use super::{Job, Local, help, lower, unknown_subcommand, wrong_arity};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,8 +52,10 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.hits,
                 &of.misses,
                 &of.expired,
+                &of.changes,
                 &of.conflicts,
                 &of.alone,
+                &of.large,
                 &of.errors,
                 &of.turns,
             ];
@@ -66,8 +68,11 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
             reply.ok();
         }
         ("rewrite", []) => {
-            shared.settings.rewrite().map_err(|error| Stop::from(format!("ERR {error}")))?;
-            reply.ok();
+            // It waits for the disk.
+            *local.job = Some(Job::slow(|shared, reply| match shared.settings.rewrite() {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(&format!("ERR {error}")),
+            }));
         }
         ("help", []) => help(reply, HELP),
         _ => return Err(unknown_subcommand("config", args[1])),

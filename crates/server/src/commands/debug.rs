@@ -1,6 +1,6 @@
 //! DEBUG, for test suites. Off unless `enable-debug-command` says otherwise.
 
-use super::{Local, lower};
+use super::{Job, Local, lower};
 use crate::data::keyspace::Stop;
 use crate::glob;
 use crate::resp::reply::Reply;
@@ -20,8 +20,8 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
             let time = Duration::try_from_secs_f64(seconds).map_err(|_| super::SYNTAX)?;
             // Only this connection sleeps; an executor does it.
             let time = time.min(Duration::from_secs(60));
-            *local.job = Some(Box::new(move |_, reply| {
-                std::thread::sleep(time);
+            *local.job = Some(Job::slow(move |shared, reply| {
+                shared.wait_for_stop_at_most(time);
                 reply.ok();
             }));
         }

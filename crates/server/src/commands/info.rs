@@ -5,11 +5,15 @@ use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
+use hyades::Attempt;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The version of Redis whose commands and replies these are.
 pub const REDIS_VERSION: &str = "7.2.0";
+
+/// How often the generations are read, if that meets conflicts.
+const ATTEMPTS: u32 = 8;
 
 const DEFAULT: [&str; 9] = [
     "server",
@@ -33,6 +37,8 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
     if all {
         wanted.extend(["commandstats", "errorstats", "cluster", "modules"].map(str::to_string));
     }
+    // Read before the sections are written, since it needs the loop's session.
+    let live = has(&wanted, "keyspace").then(|| live_generations(local));
     let mut out = String::new();
     let sections: [(&str, Section); 13] = [
         ("server", server),
@@ -46,7 +52,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         ("commandstats", commandstats),
         ("errorstats", errorstats),
         ("cluster", |_, out| out.push_str("cluster_enabled:0\r\n")),
-        ("keyspace", keyspace),
+        ("keyspace", |_, _| {}),
         ("hyades", hyades),
     ];
     for (name, write) in sections.iter().filter(|(name, _)| has(&wanted, name)) {
@@ -56,6 +62,9 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         let (first, rest) = name.split_at(1);
         let _ = write!(out, "# {}{rest}\r\n", first.to_uppercase());
         write(local.shared, &mut out);
+        if *name == "keyspace" {
+            keyspace(local.shared, &mut out, live.iter().flatten());
+        }
     }
     reply.verbatim(&out);
     Ok(())
@@ -128,7 +137,7 @@ fn persistence(shared: &Shared, out: &mut String) {
         line(out, "loading_eta_seconds", progress.estimate_seconds.unwrap_or(1.0).ceil());
     }
     let failed = shared.log_failure();
-    line(out, "rdb_changes_since_last_save", 0);
+    counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
     line(out, "rdb_bgsave_in_progress", 0);
     line(out, "rdb_last_save_time", crate::clock::wall_us() / 1_000_000);
     line(out, "rdb_last_bgsave_status", "ok");
@@ -184,13 +193,23 @@ fn errorstats(shared: &Shared, out: &mut String) {
     }
 }
 
-fn keyspace(shared: &Shared, out: &mut String) {
-    let Some(opened) = shared.opened.get() else { return };
-    let databases = shared.settings.databases();
-    // Read outside of a session: it waits for nothing if the generations are on disk, and they
-    // change only when a database is flushed.
-    let live = opened.database.transact(|tx| Ok(databases::live(tx, opened.tables, databases)?));
-    for (number, generation) in live.map(|(live, _)| live).unwrap_or_default().iter().enumerate() {
+/// The generations of the databases: none before the database is open, or if they are flushed all
+/// the time. The counts beside them are not exact either, so nothing waits for the disk.
+fn live_generations(local: &mut Local<'_>) -> Vec<u64> {
+    let databases = local.shared.settings.databases();
+    let Some(opened) = local.shared.opened.get() else { return Vec::new() };
+    let Some(session) = &mut local.session else { return Vec::new() };
+    for _ in 0..ATTEMPTS {
+        let live = session.attempt(|tx| databases::live(tx, opened.tables, databases));
+        if let Ok(Attempt::Committed((live, _), _)) = live {
+            return live;
+        }
+    }
+    Vec::new()
+}
+
+fn keyspace<'a>(shared: &Shared, out: &mut String, live: impl Iterator<Item = &'a u64>) {
+    for (number, generation) in live.enumerate() {
         let (keys, expiring) = shared.counts.of(*generation);
         if keys > 0 {
             let _ = write!(out, "db{number}:keys={keys},expires={expiring},avg_ttl=0\r\n");
@@ -202,6 +221,7 @@ fn hyades(shared: &Shared, out: &mut String) {
     counter(out, "loop_wakeups", &shared.counters.turns);
     counter(out, "run_conflicts", &shared.counters.conflicts);
     counter(out, "runs_alone", &shared.counters.alone);
+    counter(out, "runs_large", &shared.counters.large);
     let Some(opened) = shared.opened.get() else { return };
     let stats = opened.database.stats();
     line(out, "log_streams", opened.database.streams());

@@ -3,12 +3,13 @@
 
 use super::{Done, Job, Local, SYNTAX, integer, is};
 use crate::data::databases;
-use crate::data::head::{Head, Kind};
+use crate::data::head::{Head, KINDS, Kind};
 use crate::glob;
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
 use hyades::{Column, Columns, Error, Row};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 const GENERATION: Column<u64> = Column::at(0);
 const KEY: Column<[u8]> = Column::at(1);
@@ -36,7 +37,7 @@ fn for_each_key(
 
 /// A job whose failure is its reply.
 fn job(run: impl FnOnce(&Shared, &mut Reply<'_>) -> Result<(), Error> + Send + 'static) -> Job {
-    Box::new(move |shared, reply| {
+    Job::new(move |shared, reply| {
         let position = reply.position();
         if let Err(error) = run(shared, reply) {
             reply.truncate(position);
@@ -116,8 +117,7 @@ pub fn scan(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
         } else if is(option, "MATCH") {
             wanted.pattern = Some(value.to_vec());
         } else if is(option, "TYPE") {
-            let kinds = [Kind::String, Kind::List, Kind::Set];
-            wanted.kind = Some(kinds.into_iter().find(|kind| is(value, kind.name())));
+            wanted.kind = Some(KINDS.into_iter().find(|kind| is(value, kind.name())));
         } else {
             return Err(SYNTAX.into());
         }
@@ -163,13 +163,16 @@ fn scan_from(shared: &Shared, wanted: &Wanted, reply: &mut Reply<'_>) -> Result<
 /// SAVE and BGSAVE take a checkpoint: what is acknowledged is on disk before and after it.
 pub fn save(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let is_background = is(args[0], "BGSAVE");
-    *local.job = Some(job(move |shared, reply| {
+    let mut job = job(move |shared, reply| {
         shared.opened.get().expect("checked before the job").database.checkpoint()?;
+        shared.counters.changes.store(0, Relaxed);
         match is_background {
             true => reply.simple("Background saving started"),
             false => reply.ok(),
         }
         Ok(())
-    }));
+    });
+    job.is_slow = true;
+    *local.job = Some(job);
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Lists in their packed form: a change writes the whole list.
 
+use super::collections::{elements, store};
 use super::numbers::unsigned;
 use super::{Done, integer, strings};
-use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Entry, Keyspace, Stop};
-use crate::data::packed;
+use crate::data::head::Kind;
+use crate::data::keyspace::Keyspace;
 use crate::resp::reply::Reply;
 
 /// The end of a list that a command works on.
@@ -12,28 +12,6 @@ use crate::resp::reply::Reply;
 enum End {
     Left,
     Right,
-}
-
-/// The elements of a collection; none if the key does not exist.
-pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
-    Ok(packed::elements(entry.body_of(kind)?.unwrap_or_default())?)
-}
-
-/// Stores a collection that has changed. An empty one does not exist.
-pub fn store<'a>(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    entry: &Entry<'_>,
-    kind: Kind,
-    elements: impl IntoIterator<Item = &'a [u8]>,
-) -> Done {
-    let body = packed::pack(elements);
-    match entry.head() {
-        _ if body.is_empty() => space.remove(key, entry).map(drop)?,
-        Some(head) => space.change(key, entry, head, Some(&body))?,
-        None => space.put(key, entry, Head::new(kind, Form::Plain), &body)?,
-    }
-    Ok(())
 }
 
 fn push(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End, new: bool) -> Done {
@@ -76,7 +54,7 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) ->
         [count] => {
             Some(unsigned(count).map_err(|_| "ERR value is out of range, must be positive")?)
         }
-        _ => return Err(super::SYNTAX.into()),
+        _ => return Err(super::wrong_arity(if end == End::Left { "lpop" } else { "rpop" })),
     };
     let entry = space.read(args[1])?;
     let mut all = elements(&entry, Kind::List)?;
@@ -110,6 +88,14 @@ pub fn rpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     pop(space, args, reply, End::Right)
 }
 
+/// The part of a list from `from` to `to`, which count from the end if negative. An end before the
+/// first element leaves nothing; in a string it is the first byte.
+pub fn part<'a, 'b>(all: &'a [&'b [u8]], from: i64, to: i64) -> &'a [&'b [u8]] {
+    let length = all.len() as i64;
+    let to = if to < 0 { to.saturating_add(length) } else { to };
+    if to < 0 { &[] } else { strings::part(all, from, to) }
+}
+
 pub fn llen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     reply.count(elements(&space.read(args[1])?, Kind::List)?.len());
     Ok(())
@@ -118,7 +104,7 @@ pub fn llen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 pub fn lrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
     let all = elements(&space.read(args[1])?, Kind::List)?;
-    let shown = strings::part(&all, from, to);
+    let shown = part(&all, from, to);
     reply.array(shown.len());
     shown.iter().for_each(|element| reply.bulk(element));
     Ok(())

@@ -1,22 +1,33 @@
 //! The commands, by subject.
 
+mod bitfield;
+mod bits;
+mod blocking;
 mod client;
+mod collections;
 mod command_docs;
 mod config_command;
 mod connection;
 mod debug;
 mod expire;
 mod generic;
+mod hashes;
 mod info;
 mod keys;
 mod lcs;
+mod list_edits;
 mod lists;
 mod numbers;
 mod server;
 mod sets;
+mod sort;
+mod sorted_set_algebra;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod unsupported;
+mod watching;
 
 pub use unsupported::error as unsupported_error;
 
@@ -25,6 +36,7 @@ use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
+use hyades::{Session, Ticket};
 use std::sync::Arc;
 
 /// Runs inside a transaction, perhaps several times: it has no effect but on its keys.
@@ -33,8 +45,61 @@ pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(),
 /// Runs outside of transactions, once.
 pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
+/// Appends the reply of a job. The reply leaves once the ticket is acknowledged, if there is one.
+type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send>;
+
 /// Work that would hold up an event loop. It appends the reply.
-pub type Job = Box<dyn FnOnce(&Shared, &mut Reply<'_>) + Send>;
+pub struct Job {
+    body: JobBody,
+    /// It may take as long as a checkpoint, or as a client wants: others do not wait behind it.
+    pub is_slow: bool,
+}
+
+/// What a job has replied.
+#[derive(Default)]
+pub struct JobReply {
+    /// The reply; empty if the client gets none.
+    pub bytes: Vec<u8>,
+    /// Of the transaction that it tells of.
+    pub ticket: Option<Ticket>,
+}
+
+impl Job {
+    /// Work of a time that the data bounds.
+    pub fn new(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job::transaction(move |shared, reply| {
+            body(shared, reply);
+            None
+        })
+    }
+
+    /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
+    pub fn transaction(
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> Option<Ticket> + Send + 'static,
+    ) -> Job {
+        Job { body: Box::new(body), is_slow: false }
+    }
+
+    /// Work that others should not wait for.
+    pub fn slow(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job { is_slow: true, ..Job::new(body) }
+    }
+
+    /// Runs it.
+    pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, resp3);
+        let ticket = (self.body)(shared, &mut reply);
+        if reply.is_too_long() {
+            reply.truncate(0);
+            reply.error(TOO_LONG);
+        }
+        JobReply { bytes, ticket }
+    }
+}
+
+/// The error of a command whose reply is longer than any client should be sent.
+pub const TOO_LONG: &str = "ERR the reply is longer than 256 MiB";
 
 /// What a command outside of transactions works on.
 pub struct Local<'a> {
@@ -46,6 +111,8 @@ pub struct Local<'a> {
     pub now_ms: i64,
     /// Set by a command whose reply a job appends.
     pub job: &'a mut Option<Job>,
+    /// `None` while the database is being opened.
+    pub session: Option<&'a mut Session>,
 }
 
 /// The end of a command, without its reply if it has failed.

@@ -1,6 +1,6 @@
 //! Strings that are numbers, and bits.
 
-use super::strings::store_changed;
+use super::strings::store_if_changed;
 use super::{Done, NOT_AN_INTEGER, integer};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Keyspace, LONGEST_STRING, Stop};
@@ -94,7 +94,7 @@ pub fn setbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     let (byte, shift) = (&mut value[offset / 8], 7 - offset % 8);
     let old = *byte >> shift & 1;
     *byte = *byte & !(1 << shift) | bit << shift;
-    store_changed(space, args[1], &entry, &value)?;
+    store_if_changed(space, args[1], &entry, &value)?;
     reply.integer(i64::from(old));
     Ok(())
 }
@@ -106,8 +106,32 @@ pub fn encoding(head: Head, body: &[u8]) -> &'static str {
         (Kind::String, Form::Plain) if number::integer(body).is_some() => "int",
         (Kind::String, Form::Plain) if body.len() <= 44 => "embstr",
         (Kind::String, Form::Plain) => "raw",
-        (Kind::List, _) => "quicklist",
-        (Kind::Set, _) => "listpack",
+        (kind, _) => {
+            let all = crate::data::packed::elements(body).unwrap_or_default();
+            collection_encoding(kind, &all)
+        }
+    }
+}
+
+/// By the thresholds that Redis 7.2 has by default; the bytes of a list are counted about.
+fn collection_encoding(kind: Kind, all: &[&[u8]]) -> &'static str {
+    let is_small = |most: usize, overhead: usize| {
+        all.len() <= most && all.iter().all(|element| element.len() <= 64 + overhead)
+    };
+    match kind {
+        Kind::List if all.iter().map(|element| element.len() + 3).sum::<usize>() <= 8 << 10 => {
+            "listpack"
+        }
+        Kind::List => "quicklist",
+        Kind::Set if all.len() <= 512 && all.iter().all(|e| number::integer(e).is_some()) => {
+            "intset"
+        }
+        Kind::Set if is_small(128, 0) => "listpack",
+        // Fields and values.
+        Kind::Hash if is_small(2 * 512, 0) => "listpack",
+        Kind::SortedSet if is_small(128, 8) => "listpack",
+        Kind::SortedSet => "skiplist",
+        _ => "hashtable",
     }
 }
 

@@ -164,6 +164,19 @@ pub fn store_changed(
     }
 }
 
+/// The same, if it differs from what is there: a bit that is set already is no reason to write.
+pub fn store_if_changed(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    entry: &Entry<'_>,
+    value: &[u8],
+) -> Result<(), Stop> {
+    match entry.string()? == Some(value) {
+        true => Ok(()),
+        false => store_changed(space, key, entry, value),
+    }
+}
+
 pub fn append(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.find(args[1])?;
     let old = entry.string()?;
@@ -232,6 +245,9 @@ pub fn mget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     reply.array(args.len() - 1);
     for key in &args[1..] {
         reply.bulk_or_null(space.read(key)?.string().unwrap_or(None));
+        if reply.is_too_long() {
+            break;
+        }
     }
     Ok(())
 }

@@ -1,8 +1,12 @@
 //! The commands that are built, with what clients are told of them.
 
+mod rows;
+
 use super::{DataCommand, LocalCommand};
-use super::{client, command_docs, config_command, connection, debug, expire, generic, info};
-use super::{keys, lcs, lists, numbers, server, sets, strings};
+use rows::{
+    bitmap_rows, connection_rows, generic_rows, hash_rows, list_rows, server_rows, set_rows,
+    sort_rows, sorted_set_rows, string_rows, transaction_rows,
+};
 use std::sync::OnceLock;
 
 /// How a command runs.
@@ -26,6 +30,8 @@ pub const READ: u32 = 2;
 pub const FAST: u32 = 4;
 /// It is for operators.
 pub const ADMIN: u32 = 8;
+/// It is a transaction of its own, outside of EXEC.
+pub const ALONE: u32 = 16;
 
 /// A command.
 pub struct Command {
@@ -68,153 +74,6 @@ impl Command {
     }
 }
 
-const ONE: (i32, i32, i32) = (1, 1, 1);
-const TWO: (i32, i32, i32) = (1, 2, 1);
-const ALL: (i32, i32, i32) = (1, -1, 1);
-const PAIRS: (i32, i32, i32) = (1, -1, 2);
-const NONE: (i32, i32, i32) = (0, 0, 0);
-
-type Row = (&'static str, i32, u32, (i32, i32, i32), Run);
-
-fn string_rows() -> Vec<Row> {
-    use Run::Data;
-    vec![
-        ("append", 3, WRITE | FAST, ONE, Data(strings::append)),
-        ("decr", 2, WRITE | FAST, ONE, Data(numbers::decr)),
-        ("decrby", 3, WRITE | FAST, ONE, Data(numbers::decrby)),
-        ("get", 2, READ | FAST, ONE, Data(strings::get)),
-        ("getdel", 2, WRITE | FAST, ONE, Data(strings::getdel)),
-        ("getex", -2, WRITE | FAST, ONE, Data(strings::getex)),
-        ("getrange", 4, READ, ONE, Data(strings::getrange)),
-        ("getset", 3, WRITE | FAST, ONE, Data(strings::getset)),
-        ("incr", 2, WRITE | FAST, ONE, Data(numbers::incr)),
-        ("incrby", 3, WRITE | FAST, ONE, Data(numbers::incrby)),
-        ("incrbyfloat", 3, WRITE | FAST, ONE, Data(numbers::incrbyfloat)),
-        ("lcs", -3, READ, TWO, Data(lcs::lcs)),
-        ("mget", -2, READ | FAST, ALL, Data(strings::mget)),
-        ("mset", -3, WRITE, PAIRS, Data(strings::mset)),
-        ("msetnx", -3, WRITE, PAIRS, Data(strings::msetnx)),
-        ("psetex", 4, WRITE, ONE, Data(strings::psetex)),
-        ("set", -3, WRITE, ONE, Data(strings::set)),
-        ("setex", 4, WRITE, ONE, Data(strings::setex)),
-        ("setnx", 3, WRITE | FAST, ONE, Data(strings::setnx)),
-        ("setrange", 4, WRITE, ONE, Data(strings::setrange)),
-        ("strlen", 2, READ | FAST, ONE, Data(strings::strlen)),
-        ("substr", 4, READ, ONE, Data(strings::getrange)),
-    ]
-}
-
-fn bitmap_rows() -> Vec<Row> {
-    use Run::Data;
-    vec![
-        ("getbit", 3, READ | FAST, ONE, Data(numbers::getbit)),
-        ("setbit", 4, WRITE, ONE, Data(numbers::setbit)),
-    ]
-}
-
-fn list_rows() -> Vec<Row> {
-    use Run::Data;
-    vec![
-        ("lindex", 3, READ, ONE, Data(lists::lindex)),
-        ("llen", 2, READ | FAST, ONE, Data(lists::llen)),
-        ("lpop", -2, WRITE | FAST, ONE, Data(lists::lpop)),
-        ("lpush", -3, WRITE | FAST, ONE, Data(lists::lpush)),
-        ("lpushx", -3, WRITE | FAST, ONE, Data(lists::lpushx)),
-        ("lrange", 4, READ, ONE, Data(lists::lrange)),
-        ("rpop", -2, WRITE | FAST, ONE, Data(lists::rpop)),
-        ("rpush", -3, WRITE | FAST, ONE, Data(lists::rpush)),
-        ("rpushx", -3, WRITE | FAST, ONE, Data(lists::rpushx)),
-    ]
-}
-
-fn set_rows() -> Vec<Row> {
-    use Run::Data;
-    vec![
-        ("sadd", -3, WRITE | FAST, ONE, Data(sets::sadd)),
-        ("scard", 2, READ | FAST, ONE, Data(sets::scard)),
-        ("sismember", 3, READ | FAST, ONE, Data(sets::sismember)),
-        ("smembers", 2, READ, ONE, Data(sets::smembers)),
-        ("smismember", -3, READ | FAST, ONE, Data(sets::smismember)),
-        ("srandmember", -2, READ, ONE, Data(sets::srandmember)),
-        ("srem", -3, WRITE | FAST, ONE, Data(sets::srem)),
-    ]
-}
-
-fn generic_rows() -> Vec<Row> {
-    use Run::{Data, Open};
-    vec![
-        ("copy", -3, WRITE, TWO, Data(generic::copy)),
-        ("del", -2, WRITE, ALL, Data(generic::del)),
-        ("exists", -2, READ | FAST, ALL, Data(generic::exists)),
-        ("expire", -3, WRITE | FAST, ONE, Data(expire::expire)),
-        ("expireat", -3, WRITE | FAST, ONE, Data(expire::expireat)),
-        ("expiretime", 2, READ | FAST, ONE, Data(expire::expiretime)),
-        ("keys", 2, READ, NONE, Open(keys::keys)),
-        ("move", 3, WRITE | FAST, ONE, Data(generic::move_to)),
-        ("object", -2, READ, (2, 2, 1), Data(generic::object)),
-        ("persist", 2, WRITE | FAST, ONE, Data(expire::persist)),
-        ("pexpire", -3, WRITE | FAST, ONE, Data(expire::pexpire)),
-        ("pexpireat", -3, WRITE | FAST, ONE, Data(expire::pexpireat)),
-        ("pexpiretime", 2, READ | FAST, ONE, Data(expire::pexpiretime)),
-        ("pttl", 2, READ | FAST, ONE, Data(expire::pttl)),
-        ("randomkey", 1, READ, NONE, Open(keys::randomkey)),
-        ("rename", 3, WRITE, TWO, Data(generic::rename)),
-        ("renamenx", 3, WRITE | FAST, TWO, Data(generic::renamenx)),
-        ("scan", -2, READ, NONE, Open(keys::scan)),
-        ("touch", -2, READ | FAST, ALL, Data(generic::exists)),
-        ("ttl", 2, READ | FAST, ONE, Data(expire::ttl)),
-        ("type", 2, READ | FAST, ONE, Data(generic::type_of)),
-        ("unlink", -2, WRITE | FAST, ALL, Data(generic::del)),
-        ("wait", 3, 0, NONE, Run::Local(server::wait)),
-    ]
-}
-
-fn connection_rows() -> Vec<Row> {
-    use Run::Local;
-    vec![
-        ("auth", -2, FAST, NONE, Local(connection::auth)),
-        ("client", -2, 0, NONE, Local(client::client)),
-        ("echo", 2, FAST, NONE, Local(connection::echo)),
-        ("hello", -1, FAST, NONE, Local(connection::hello)),
-        ("ping", -1, FAST, NONE, Local(connection::ping)),
-        ("quit", -1, FAST, NONE, Local(connection::quit)),
-        ("reset", 1, FAST, NONE, Local(connection::reset)),
-        ("select", 2, FAST, NONE, Local(connection::select)),
-    ]
-}
-
-fn transaction_rows() -> Vec<Row> {
-    vec![
-        ("discard", 1, FAST, NONE, Run::Multi),
-        ("exec", 1, 0, NONE, Run::Multi),
-        ("multi", 1, FAST, NONE, Run::Multi),
-    ]
-}
-
-fn server_rows() -> Vec<Row> {
-    use Run::{Data, Local, Open};
-    vec![
-        ("bgrewriteaof", 1, ADMIN, NONE, Local(server::bgrewriteaof)),
-        ("bgsave", -1, ADMIN, NONE, Open(keys::save)),
-        ("command", -1, 0, NONE, Local(command_docs::command)),
-        ("config", -2, ADMIN, NONE, Local(config_command::config)),
-        ("dbsize", 1, READ | FAST, NONE, Data(generic::dbsize)),
-        ("debug", -2, ADMIN, NONE, Local(debug::debug)),
-        ("flushall", -1, WRITE, NONE, Data(generic::flushall)),
-        ("flushdb", -1, WRITE, NONE, Data(generic::flushdb)),
-        ("function", -2, 0, NONE, Local(server::function)),
-        ("info", -1, 0, NONE, Local(info::info)),
-        ("lastsave", 1, FAST, NONE, Local(server::lastsave)),
-        ("lolwut", -1, READ | FAST, NONE, Local(server::lolwut)),
-        ("memory", -2, READ, (2, 2, 1), Data(generic::memory)),
-        ("role", 1, FAST, NONE, Local(server::role)),
-        ("save", 1, ADMIN, NONE, Open(keys::save)),
-        ("shutdown", -1, ADMIN, NONE, Local(server::shutdown)),
-        ("swapdb", 3, WRITE | FAST, NONE, Data(generic::swapdb)),
-        ("time", 1, FAST, NONE, Local(server::time)),
-    ]
-}
-
 /// All commands by name.
 pub fn all() -> &'static [Command] {
     static ALL_COMMANDS: OnceLock<Vec<Command>> = OnceLock::new();
@@ -224,7 +83,10 @@ pub fn all() -> &'static [Command] {
             ("bitmap", bitmap_rows()),
             ("list", list_rows()),
             ("set", set_rows()),
+            ("hash", hash_rows()),
+            ("sorted-set", sorted_set_rows()),
             ("generic", generic_rows()),
+            ("generic", sort_rows()),
             ("connection", connection_rows()),
             ("transactions", transaction_rows()),
             ("server", server_rows()),

@@ -5,10 +5,11 @@ mod parse;
 mod table;
 
 pub use parse::{ConfigError, memory};
+pub(crate) use table::MOST_DATABASES;
 
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, RwLock};
 use table::{Rule, SETTINGS, Value};
 
 /// The settings of a server.
@@ -27,6 +28,8 @@ pub struct Settings {
     /// Places of those that were given or changed.
     given: RwLock<Vec<usize>>,
     file: Option<PathBuf>,
+    /// Held while several are changed, or the file is written.
+    changing: Mutex<()>,
     /// Those that every run of commands needs, as numbers.
     databases: AtomicU64,
     longest_argument: AtomicU64,
@@ -39,6 +42,7 @@ impl Default for Settings {
             values: RwLock::new(values),
             given: RwLock::default(),
             file: None,
+            changing: Mutex::default(),
             databases: AtomicU64::new(0),
             longest_argument: AtomicU64::new(0),
         };
@@ -103,10 +107,14 @@ impl Settings {
     /// # Errors
     /// Says which one is not possible.
     pub fn set(&self, changes: &[(String, String)]) -> Result<(), ConfigError> {
+        // Two clients that change settings at once: neither takes back what the other has set.
+        let _changing = self.changing.lock().expect("no holder panics");
         let before = self.values.read().expect("no holder panics").clone();
+        let given = self.given.read().expect("no holder panics").clone();
         for (name, value) in changes {
             if let Err(error) = self.change(name, value, Moment::Running) {
                 *self.values.write().expect("no holder panics") = before;
+                *self.given.write().expect("no holder panics") = given;
                 self.refresh();
                 return Err(error);
             }
@@ -130,6 +138,7 @@ impl Settings {
         let Some(file) = &self.file else {
             return Err(ConfigError("The server is running without a config file".to_string()));
         };
+        let _changing = self.changing.lock().expect("no holder panics");
         let values = self.values.read().expect("no holder panics").clone();
         let given = self.given.read().expect("no holder panics").clone();
         let all = given.into_iter().map(|at| (SETTINGS[at].name, values[at].clone()));
@@ -188,6 +197,11 @@ impl Settings {
         self.number("streams") as usize
     }
 
+    /// After this time without a byte the system asks whether a client is still there; 0: never.
+    pub(crate) fn keepalive_seconds(&self) -> u64 {
+        self.number("tcp-keepalive")
+    }
+
     /// The number of event loops; 0: by the number of cores.
     pub(crate) fn loops(&self) -> usize {
         self.number("loops") as usize
@@ -219,6 +233,10 @@ impl Value {
             Value::Memory => match memory(text) {
                 Some(bytes) => Ok(bytes.to_string()),
                 None => wrong("a size such as 1024, 64kb or 1gb"),
+            },
+            Value::MemoryIn(least, most) => match memory(text) {
+                Some(bytes) if (least..=most).contains(&bytes) => Ok(bytes.to_string()),
+                _ => wrong(&format!("a size from {least} to {most} bytes")),
             },
             Value::OneOf(words) => {
                 match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {

@@ -138,8 +138,32 @@ pub(super) fn rewrite(file: &Path, settings: &[(&str, String)]) -> Result<(), Co
         text.push_str(&line(setting));
         text.push('\n');
     }
-    let next = file.with_extension("rewriting");
-    let mut out = std::fs::File::create(&next).map_err(failed)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
-    std::fs::rename(&next, file).map_err(failed)
+    replace(file, text.as_bytes()).map_err(failed)
+}
+
+/// Puts new content in the place of a file, at once: there is the old one, or the new one. A file
+/// behind a symbolic link is replaced where it is, and keeps its permissions.
+fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
+    let file = std::fs::canonicalize(file)?;
+    let permissions = std::fs::metadata(&file)?.permissions();
+    let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let mut next = name.to_os_string();
+    next.push(format!(".{}.rewriting", std::process::id()));
+    let next = dir.join(next);
+    let write = || {
+        // Refuses a file, or a link, that is there already.
+        let mut out = std::fs::File::create_new(&next)?;
+        out.set_permissions(permissions)?;
+        out.write_all(content)?;
+        out.sync_all()?;
+        std::fs::rename(&next, &file)?;
+        std::fs::File::open(dir)?.sync_all()
+    };
+    let written = write();
+    if written.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::AlreadyExists) {
+        let _ = std::fs::remove_file(&next);
+    }
+    written
 }

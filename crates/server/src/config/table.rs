@@ -9,6 +9,8 @@ pub enum Value {
     Number(i64, i64),
     /// A number of bytes, with a unit.
     Memory,
+    /// A number of bytes from the first to the second.
+    MemoryIn(u64, u64),
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Any text.
@@ -46,7 +48,10 @@ const fn setting(name: &'static str, default: &'static str, value: Value, rule: 
 }
 
 use Rule::{Fixed, Live, Refused, Stored};
-use Value::{Memory, Number, OneOf, Text, YesNo};
+use Value::{Memory, MemoryIn, Number, OneOf, Text, YesNo};
+
+/// Most databases.
+pub const MOST_DATABASES: u32 = 1_024;
 
 /// A number of any size.
 const ANY: Value = Number(i64::MIN, i64::MAX);
@@ -54,7 +59,7 @@ const ANY: Value = Number(i64::MIN, i64::MAX);
 /// All settings: those that work, then those of Redis that are known.
 pub const SETTINGS: &[Setting] = &[
     setting("bind", "127.0.0.1 -::1", Text, Fixed),
-    setting("databases", "16", Number(1, 1_024), Fixed),
+    setting("databases", "16", Number(1, MOST_DATABASES as i64), Fixed),
     setting("dir", "hyades-data", Text, Fixed),
     setting("enable-debug-command", "no", OneOf(&["no", "yes", "local"]), Fixed),
     setting("loops", "0", Number(0, 256), Fixed),
@@ -62,7 +67,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("maxclients", "10000", Number(1, 1_000_000), Live),
     setting("port", "6379", Number(0, 65_535), Fixed),
     setting("protected-mode", "yes", YesNo, Live),
-    setting("proto-max-bulk-len", "536870912", Memory, Live),
+    setting("proto-max-bulk-len", "536870912", MemoryIn(1 << 20, 1 << 30), Live),
     setting("streams", "4", Number(1, 64), Fixed),
     setting("acl-pubsub-default", "resetchannels", Text, Stored),
     setting("aclfile", "", Text, Refused("access rules are not built yet")),
@@ -229,7 +234,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("syslog-facility", "local0", Text, Stored),
     setting("syslog-ident", "redis", Text, Stored),
     setting("tcp-backlog", "511", ANY, Stored),
-    setting("tcp-keepalive", "300", ANY, Stored),
+    setting("tcp-keepalive", "300", Number(0, 32_767), Live),
     setting("timeout", "0", ANY, Stored),
     setting("tls-auth-clients", "yes", YesNo, Stored),
     setting("tls-ca-cert-dir", "", Text, Stored),

@@ -93,3 +93,31 @@ proptest! {
         let _ = read(&[file.to_str().unwrap()]);
     }
 }
+
+/// The file may be a link into a directory of configurations, and closed to other users.
+#[test]
+fn a_rewritten_file_keeps_its_place_and_its_permissions() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let dir = tempfile::tempdir().unwrap();
+    let (file, link) = (dir.path().join("real.conf"), dir.path().join("link.conf"));
+    std::fs::write(&file, "port 0\nmaxclients 7\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&file, &link).unwrap();
+    let settings = Settings::from_arguments(&[link.to_str().unwrap()]).unwrap();
+    settings.set(&[("maxclients".to_string(), "9".to_string())]).unwrap();
+    settings.rewrite().unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "port \"0\"\nmaxclients \"9\"\n");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+}
+
+/// What a refused CONFIG SET has not changed is not written by CONFIG REWRITE either.
+#[test]
+fn a_refused_change_leaves_nothing_behind() {
+    let settings = Settings::default();
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    assert!(settings.set(&[pair("maxclients", "5"), pair("port", "1")]).is_err());
+    assert_eq!(settings.max_clients(), 10_000);
+    assert!(settings.given.read().unwrap().is_empty());
+}

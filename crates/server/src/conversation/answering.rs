@@ -3,12 +3,15 @@
 
 use super::{Conversation, Multi, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
-use crate::commands::{Local, unsupported_error};
+use crate::commands::{Local, TOO_LONG, unsupported_error};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::runs::Request;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
+const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 impl Conversation {
     /// Replies to a request outside of a run; false if it has become a run, whose replies come
@@ -17,7 +20,17 @@ impl Conversation {
         let place = request.place();
         let command = place.map(|at| &table::all()[at]);
         let error = match command {
-            None => Some(unsupported_error(&request.arguments(&self.input))),
+            None => {
+                let arguments = request.arguments(&self.input);
+                // A browser that was made to send commands: it sends more of them if it is
+                // answered.
+                if ["post", "host:"].iter().any(|w| arguments[0].eq_ignore_ascii_case(w.as_bytes()))
+                {
+                    self.client.is_closing = true;
+                    return false;
+                }
+                Some(unsupported_error(&arguments))
+            }
             Some(command) if !request.has_arity() => {
                 let name = command.name;
                 Some(format!("ERR wrong number of arguments for '{name}' command"))
@@ -43,19 +56,20 @@ impl Conversation {
             Run::Data(_) | Run::Multi => {
                 // A silent client's command runs like any other, and its reply is dropped.
                 self.run.push(request);
-                self.run.is_silent = true;
-                if self.client.silence == Silence::This {
-                    self.client.silence = Silence::None;
-                }
+                self.take_silence();
                 return false;
             }
         };
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let now_ms = turn.shared.clock.now_ms();
-        let mut local = Local { client, shared: turn.shared, now_ms, job };
+        let session = turn.session.as_deref_mut();
+        let mut local = Local { client, shared: turn.shared, now_ms, job, session };
         let mut reply = Reply::new(self.replies.buffer(), resp3);
-        let result = run(&mut local, &args, &mut reply);
+        let mut result = run(&mut local, &args, &mut reply);
+        if reply.is_too_long() {
+            result = Err(TOO_LONG.into());
+        }
         turn.shared.counters.commands.fetch_add(1, Relaxed);
         turn.shared.calls[place].0.fetch_add(1, Relaxed);
         if let Err(stop) = result {
@@ -69,6 +83,14 @@ impl Conversation {
             reply.error(&text);
         }
         true
+    }
+
+    /// The run is silent if the client wants no reply to its only request.
+    fn take_silence(&mut self) {
+        self.run.is_silent = self.client.silence != Silence::None;
+        if self.client.silence == Silence::This {
+            self.client.silence = Silence::None;
+        }
     }
 
     /// MULTI, and what follows it up to EXEC. False if EXEC has become a run.
@@ -91,10 +113,15 @@ impl Conversation {
         };
         match (command.name, command.run) {
             ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
+            ("watch", _) => return refuse("ERR WATCH inside MULTI is not allowed"),
             ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
             (_, Run::Data(_)) => {
-                let owned = request.into_owned(&self.input);
-                multi.queued.push(owned);
+                multi.bytes += request.memory(&self.input);
+                if multi.bytes > MOST_QUEUED {
+                    (multi.is_refused, multi.queued) = (true, Vec::new());
+                    return refuse("ERR MULTI has queued more than 256 MiB");
+                }
+                multi.queued.push(request.into_owned(&self.input));
                 self.client.entry.queued.store(multi.queued.len() as i64, Relaxed);
                 reply.simple("QUEUED");
                 return true;
@@ -107,6 +134,8 @@ impl Conversation {
         }
         let multi = self.client.multi.take().expect("it was found above");
         self.client.entry.queued.store(-1, Relaxed);
+        // Whatever becomes of it, its keys are not watched any more.
+        let watched = std::mem::take(&mut self.client.watched);
         match command.name {
             "discard" => reply.ok(),
             "quit" => {
@@ -121,9 +150,10 @@ impl Conversation {
             _ if multi.is_refused => {
                 return refuse("EXECABORT Transaction discarded because of previous errors.");
             }
-            _ if multi.queued.is_empty() => reply.array(0),
+            _ if multi.queued.is_empty() && watched.is_empty() => reply.array(0),
             _ => {
-                self.run.set_exec(multi.queued);
+                self.run.set_exec(multi.queued, watched);
+                self.take_silence();
                 return false;
             }
         }

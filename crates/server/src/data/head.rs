@@ -10,7 +10,14 @@ pub enum Kind {
     List = 1,
     /// A set of strings.
     Set = 2,
+    /// Fields with their values.
+    Hash = 3,
+    /// Members by score.
+    SortedSet = 4,
 }
+
+/// All types.
+pub const KINDS: [Kind; 5] = [Kind::String, Kind::List, Kind::Set, Kind::Hash, Kind::SortedSet];
 
 impl Kind {
     /// The name that TYPE replies.
@@ -19,6 +26,8 @@ impl Kind {
             Kind::String => "string",
             Kind::List => "list",
             Kind::Set => "set",
+            Kind::Hash => "hash",
+            Kind::SortedSet => "zset",
         }
     }
 }
@@ -49,7 +58,7 @@ impl Head {
 
     /// Reads a head. `None` if it is none: of a view that is torn, or of a later version.
     pub fn from_word(word: u64) -> Option<Head> {
-        let is_known = word & 0xf <= Kind::Set as u64 && word >> 4 & 0xfff <= Form::Raw as u64;
+        let is_known = word & 0xf < KINDS.len() as u64 && word >> 4 & 0xfff <= Form::Raw as u64;
         is_known.then_some(Head(word))
     }
 
@@ -60,11 +69,7 @@ impl Head {
 
     /// The type.
     pub fn kind(self) -> Kind {
-        match self.0 & 0xf {
-            0 => Kind::String,
-            1 => Kind::List,
-            _ => Kind::Set,
-        }
+        KINDS[(self.0 & 0xf) as usize]
     }
 
     /// The form.
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_head_are_independent() {
-        for kind in [Kind::String, Kind::List, Kind::Set] {
+        for kind in KINDS {
             for form in [Form::Plain, Form::Raw] {
                 for at in [None, Some(1), Some(1_700_000_000_000), Some(LATEST)] {
                     let other = Head::new(kind, Form::Plain).with_expiry(Some(77));

@@ -19,6 +19,25 @@ pub const LONGEST_KEY: usize = 1 << 20;
 /// The longest string in bytes; with its key it fits into a row.
 pub const LONGEST_STRING: usize = (16 << 20) - LONGEST_KEY - 64;
 
+/// What an access takes beside the bytes of its key and its value, about.
+const ACCESS_BYTES: usize = 24;
+
+/// A change in a transaction is copied as often: by itself, merged with those before it, and the
+/// row that results.
+const COPIES_OF_A_CHANGE: usize = 3;
+
+/// Most bytes that a transaction copies on an event loop: with more it goes to another thread.
+pub const MOST_COPIED_ON_LOOP: usize = 1 << 20;
+
+/// Most bytes that any transaction copies: it keeps them until it ends. (Tests do with less.)
+pub const MOST_COPIED: usize = if cfg!(test) { 64 << 20 } else { 1 << 30 };
+
+/// The abort of an access beyond [`MOST_COPIED_ON_LOOP`].
+pub const TOO_MUCH_FOR_LOOP: Abort = Abort::User(1);
+
+/// The abort of an access beyond [`MOST_COPIED`].
+pub const TOO_MUCH: Abort = Abort::User(2);
+
 /// Why a command ends without its reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
@@ -64,6 +83,27 @@ pub struct Effects {
     pub misses: u64,
     /// Expired keys that were removed or overwritten.
     pub expired: u64,
+    /// Bytes that the transaction logs, about.
+    pub written: usize,
+    /// Bytes that it has copied, about, those for commands included that were taken back.
+    pub copied: usize,
+    /// Values written, changed or removed.
+    pub changes: u64,
+    /// What WATCH has seen.
+    pub watched: Vec<WatchedKey>,
+    /// UNWATCH was run.
+    pub unwatched: bool,
+}
+
+/// A key that WATCH names, as it was then.
+#[derive(Clone, Debug)]
+pub struct WatchedKey {
+    /// The number of the database.
+    pub database: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// See [`Keyspace::write_of`].
+    pub seen: Option<(u64, u64)>,
 }
 
 impl Effects {
@@ -142,6 +182,10 @@ pub struct Context<'t> {
     pub counts: &'t KeyCounts,
     /// Gathers what is applied after the commit.
     pub effects: &'t RefCell<Effects>,
+    /// The transaction is that of MULTI and EXEC.
+    pub is_exec: bool,
+    /// The transaction may take its time: it holds up no event loop.
+    pub is_patient: bool,
 }
 
 /// The keys of one database, for one command.
@@ -201,9 +245,47 @@ impl<'t> Keyspace<'t> {
         Head::from_word(word).ok_or(Abort::Conflict)
     }
 
+    /// An error if the transaction has copied more than it may. Each command looks its keys up
+    /// before it writes, so it is enough to check there.
+    fn check_copied(&self) -> Result<(), Abort> {
+        match self.context.effects.borrow().copied {
+            copied if copied > MOST_COPIED => Err(TOO_MUCH),
+            copied if copied > MOST_COPIED_ON_LOOP && !self.context.is_patient => {
+                Err(TOO_MUCH_FOR_LOOP)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts steps that a command takes beside its accesses, as if each copied a few bytes: what
+    /// arguments multiply is bounded as well.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn charge(&self, steps: usize) -> Result<(), Abort> {
+        self.context.effects.borrow_mut().copied += steps * ACCESS_BYTES;
+        self.check_copied()
+    }
+
+    fn count_read_bytes(&self, key: &[u8], body: usize) {
+        self.context.effects.borrow_mut().copied += key.len() + ACCESS_BYTES + body;
+    }
+
+    fn count_written_bytes(&self, key: &[u8], body: usize, copies: usize) {
+        let bytes = key.len() + ACCESS_BYTES + body;
+        let mut effects = self.context.effects.borrow_mut();
+        effects.written += bytes;
+        effects.copied += copies * bytes;
+    }
+
     /// Looks a key up.
+    ///
+    /// # Errors
+    /// A conflict, or the transaction has copied too much.
     pub fn find(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+        self.check_copied()?;
         let row = self.tx.get(self.context.tables.keys, (self.generation.get(), key))?;
+        self.count_read_bytes(key, row.map_or(0, |row| row.get(BODY).len()));
         let Some(row) = row else { return Ok(Entry { stored: None, live: None }) };
         let head = self.head_of(row.get(HEAD))?;
         let is_live = !head.is_expired(self.context.now_ms);
@@ -211,13 +293,58 @@ impl<'t> Keyspace<'t> {
     }
 
     /// Looks a key up without its body.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
     pub fn find_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+        self.check_copied()?;
+        self.count_read_bytes(key, 0);
         let key = (self.generation.get(), key);
         let row = self.tx.get_columns(self.context.tables.keys, key, HEAD.only())?;
         let Some(row) = row else { return Ok(Entry { stored: None, live: None }) };
         let head = self.head_of(row.get(HEAD))?;
         let is_live = !head.is_expired(self.context.now_ms);
         Ok(Entry { stored: Some(head), live: is_live.then_some((head, &[][..])) })
+    }
+
+    /// The last write of a key that exists: its generation, and the version of its row. Two calls
+    /// return the same iff the key was not written in between, flushed, swapped away, or expired.
+    /// One that does not exist, or has expired, has no last write.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn write_of(&self, key: &[u8]) -> Result<Option<(u64, u64)>, Abort> {
+        if !self.find_head(key)?.exists() {
+            return Ok(None);
+        }
+        let generation = self.generation.get();
+        let version = self.tx.version(self.context.tables.keys, (generation, key))?;
+        Ok(version.map(|version| (generation, version)))
+    }
+
+    /// Keeps what WATCH sees of a key.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn watch(&self, key: &[u8]) -> Result<(), Abort> {
+        let seen = self.write_of(key)?;
+        let watched = WatchedKey { database: self.database, key: key.to_vec(), seen };
+        self.context.effects.borrow_mut().watched.push(watched);
+        Ok(())
+    }
+
+    /// Has the client watch nothing any more.
+    pub fn unwatch(&self) {
+        self.context.effects.borrow_mut().unwatched = true;
+    }
+
+    /// Whether a key is as WATCH has seen it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn is_as_watched(&self, watched: &WatchedKey) -> Result<bool, Abort> {
+        let space = self.of_database(watched.database)?;
+        Ok(space.write_of(&watched.key)? == watched.seen)
     }
 
     /// Looks a key up for a command that reads, and counts whether it exists.
@@ -254,6 +381,7 @@ impl<'t> Keyspace<'t> {
             effects.count(self.generation.get(), keys_now - keys, expiring_now - expiring);
         }
         effects.expired += u64::from(entry.stored.is_some() && entry.live.is_none());
+        effects.changes += 1;
         if let Some(at) = now.and_then(Head::expires) {
             effects.expiry = Some(effects.expiry.map_or(at, |known| known.min(at)));
         }
@@ -270,6 +398,7 @@ impl<'t> Keyspace<'t> {
         }
         check_lengths(key, body)?;
         self.count(entry, Some(head));
+        self.count_written_bytes(key, body.len(), 1);
         let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
         Ok(self.tx.put(self.context.tables.keys, &row)?)
     }
@@ -297,6 +426,7 @@ impl<'t> Keyspace<'t> {
         match body {
             Some(body) => {
                 check_lengths(key, body)?;
+                self.count_written_bytes(key, body.len(), COPIES_OF_A_CHANGE);
                 match is_same_head {
                     true => {
                         self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?
@@ -309,6 +439,7 @@ impl<'t> Keyspace<'t> {
             }
             None if is_same_head => {}
             None => {
+                self.count_written_bytes(key, 0, COPIES_OF_A_CHANGE);
                 self.tx.update(self.context.tables.keys, key_values, &[HEAD.set(head.word())])?;
             }
         }
@@ -319,6 +450,7 @@ impl<'t> Keyspace<'t> {
     pub fn remove(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
         if entry.stored.is_some() {
             self.count(entry, None);
+            self.count_written_bytes(key, 0, 1);
             self.tx.delete(self.context.tables.keys, (self.generation.get(), key))?;
         }
         Ok(entry.exists())

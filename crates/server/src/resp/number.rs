@@ -98,25 +98,102 @@ pub fn decimal_sum(a: &BigDecimal, b: &BigDecimal) -> Vec<u8> {
     trimmed.as_bytes().to_vec()
 }
 
-/// Appends a floating-point number as replies have it: `3`, `0.5`, `1e+30`, `inf`, `nan`.
+/// Whole numbers up to this amount are written with all their digits.
+const MOST_WHOLE: f64 = (1u64 << 62) as f64;
+
+/// Appends a floating-point number as Redis 7.2 writes it, with as many digits as it needs: `3`,
+/// `0.000001`, `1.5e-7`, `1e+30`, `inf`, `nan`.
 pub fn push_float(out: &mut Vec<u8>, value: f64) {
     let text = match value {
         _ if value.is_nan() => "nan".to_string(),
         f64::INFINITY => "inf".to_string(),
         f64::NEG_INFINITY => "-inf".to_string(),
-        _ if value == value.trunc() && value.abs() < 1e17 => format!("{value:.0}"),
-        _ if value.abs() >= 1e17 || value.abs() < 1e-5 => {
+        _ if value == value.trunc() && value.abs() <= MOST_WHOLE => format!("{value:.0}"),
+        _ => {
             let text = format!("{value:e}");
-            match text.split_once('e') {
-                Some((digits, exponent)) if !exponent.starts_with('-') => {
-                    format!("{digits}e+{exponent}")
-                }
-                _ => text,
+            let (digits, exponent) = text.split_once('e').expect("it is written so");
+            let exponent: i32 = exponent.parse().expect("it is a number");
+            let count = digits.bytes().filter(u8::is_ascii_digit).count() as i32;
+            // The place of the last digit, as a power of ten.
+            let last = exponent - (count - 1);
+            let is_plain = match last {
+                0.. => exponent < count + 7,
+                _ => last > -7 || exponent.abs() < 4,
+            };
+            match is_plain {
+                true => value.to_string(),
+                false if exponent < 0 => text,
+                false => format!("{digits}e+{exponent}"),
             }
         }
-        _ => value.to_string(),
     };
     out.extend_from_slice(text.as_bytes());
+}
+
+/// A floating-point number that was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Float {
+    /// The number; an infinity or 0 if the text says one that is too large or too small.
+    pub value: f64,
+    /// It is not what the text says.
+    pub is_out_of_range: bool,
+}
+
+/// Reads a number as C does: decimal or hexadecimal with an optional exponent, `inf`, `infinity` or
+/// `nan`; blanks in front. `None` if there is none, or something behind it.
+pub fn float(text: &[u8]) -> Option<Float> {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let blanks = text.iter().take_while(|byte| is_blank(byte)).count();
+    let text = std::str::from_utf8(&text[blanks..]).ok()?;
+    let (sign, unsigned) = match text.as_bytes().first()? {
+        b'-' => (-1.0, &text[1..]),
+        b'+' => (1.0, &text[1..]),
+        _ => (1.0, text),
+    };
+    let amount = match unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+        Some(digits) => hexadecimal(digits)?,
+        None if unsigned.starts_with(['+', '-']) => return None,
+        None => unsigned.parse::<f64>().ok()?,
+    };
+    let says_infinite = unsigned.starts_with(['i', 'I']);
+    let is_zero = |byte: u8| matches!(byte, b'0' | b'.' | b'x' | b'X');
+    let exponent = if unsigned.contains(['x', 'X']) { ['p', 'P'] } else { ['e', 'E'] };
+    let says_zero = unsigned.split(exponent).next().is_some_and(|text| text.bytes().all(is_zero));
+    let is_out_of_range = amount.is_infinite() && !says_infinite || amount == 0.0 && !says_zero;
+    Some(Float { value: sign * amount, is_out_of_range })
+}
+
+/// Reads hexadecimal digits with an optional point and a binary exponent.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = match text.split_once(['p', 'P']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let (mut amount, mut places, mut seen) = (0u64, 0i32, 0);
+    for (at, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(digit.to_digit(16)?);
+        seen += 1;
+        match amount >> 58 {
+            0 => {
+                amount = amount << 4 | digit;
+                places -= i32::from(at >= whole.len());
+            }
+            // Only whether there is more matters now.
+            _ => {
+                amount |= u64::from(digit != 0);
+                places += i32::from(at < whole.len());
+            }
+        }
+    }
+    let exponent = exponent.saturating_add(places.saturating_mul(4)).clamp(-4_000, 4_000);
+    // In two steps: the power by itself may be out of range where the product is not.
+    let half = exponent / 2;
+    let power = |exponent: i32| 2f64.powi(exponent.clamp(-1_000, 1_000));
+    (seen > 0).then(|| {
+        let rest = exponent - half;
+        amount as f64 * power(half) * power(rest)
+    })
 }
 
 #[cfg(test)]
@@ -172,6 +249,40 @@ mod tests {
         };
         assert_eq!([3.0, 0.5, -0.1, 1e16].map(text), ["3", "0.5", "-0.1", "10000000000000000"]);
         assert_eq!([1e30, 1.5e-7, f64::INFINITY].map(text), ["1e+30", "1.5e-7", "inf"]);
+        let whole = 4_611_686_018_427_387_904.0;
+        assert_eq!([whole, -whole].map(text), ["4611686018427387904", "-4611686018427387904"]);
+        assert_eq!([1e18, 1e19, 1e300].map(text), ["1000000000000000000", "1e+19", "1e+300"]);
+        assert_eq!([1e-6, 1e-7, 0.1234567].map(text), ["0.000001", "1e-7", "0.1234567"]);
+        assert_eq!([1.23456e-4, 123.456].map(text), ["1.23456e-4", "123.456"]);
+        let long = [1_234_567_890.123_456_7, 1_234.567_890_123_456_7];
+        assert_eq!(long.map(text), ["1.2345678901234567e+9", "1234.5678901234567"]);
+    }
+
+    #[test]
+    fn floats_are_read_as_c_does() {
+        let value = |text: &str| float(text.as_bytes()).map(|of| of.value);
+        let good = [
+            ("1", 1.0),
+            (" \t+1.5e1", 15.0),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("0x10", 16.0),
+            ("-0x1.8p1", -3.0),
+            ("0X.8P-1", 0.25),
+            ("0x1p-1074", 5e-324),
+            ("Infinity", f64::INFINITY),
+            ("-inf", f64::NEG_INFINITY),
+            ("1e400", f64::INFINITY),
+            ("1e-400", 0.0),
+        ];
+        good.iter().for_each(|(text, number)| assert_eq!(value(text), Some(*number), "{text}"));
+        for bad in ["", " ", "-", ".", "1 ", "0x", "0xg", "1e", "--1", "+-1", "1_0", "infi", "0x1p"]
+        {
+            assert_eq!(value(bad), None, "{bad}");
+        }
+        let is_out = |text: &str| float(text.as_bytes()).is_some_and(|of| of.is_out_of_range);
+        assert!(["1e400", "-1e400", "1e-400", "0x1p5000", "0x1p-5000"].into_iter().all(is_out));
+        assert!(!["inf", "0", "-0.0e5", "0x0", "1e300", "5e-324"].into_iter().any(is_out));
     }
 
     proptest! {
@@ -183,7 +294,16 @@ mod tests {
 
         #[test]
         fn any_text_is_a_number_or_refused(text: Vec<u8>) {
-            let _ = (integer(&text), decimal(&text));
+            let _ = (integer(&text), decimal(&text), float(&text));
+        }
+
+        #[test]
+        fn floats_read_back(bits: u64) {
+            let value = f64::from_bits(bits);
+            let mut out = Vec::new();
+            push_float(&mut out, value);
+            let back = float(&out).unwrap().value;
+            prop_assert!(back == value || back.is_nan() && value.is_nan(), "{value:e}");
         }
     }
 }

@@ -6,12 +6,19 @@ use super::number::{push_float, push_integer};
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     resp3: bool,
+    /// Up to where strings are written.
+    limit: usize,
+    is_too_long: bool,
 }
+
+/// Most bytes of strings in what is replied to one command, or to the commands of one EXEC.
+const MOST_BYTES: usize = 256 << 20;
 
 impl<'a> Reply<'a> {
     /// Appends to `out`, in version 3 of the protocol or 2.
     pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
-        Reply { out, resp3 }
+        let limit = out.len() + MOST_BYTES;
+        Reply { out, resp3, limit, is_too_long: false }
     }
 
     /// Sets the version of what follows.
@@ -32,6 +39,13 @@ impl<'a> Reply<'a> {
     /// Takes back what was written since [`Reply::position`].
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
+        self.is_too_long = false;
+    }
+
+    /// Whether strings were left out, since they are too much to be kept and sent. What was written
+    /// is no reply then: it has to be taken back.
+    pub fn is_too_long(&self) -> bool {
+        self.is_too_long
     }
 
     fn head(&mut self, kind: u8, number: i64) {
@@ -72,6 +86,10 @@ impl<'a> Reply<'a> {
 
     /// A string.
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if self.is_too_long || self.out.len() + bytes.len() > self.limit {
+            self.is_too_long = true;
+            return;
+        }
         self.head(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
@@ -93,6 +111,11 @@ impl<'a> Reply<'a> {
     /// No array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// Whether what was written since a position is [`Reply::null_array`].
+    pub fn is_null_array_at(&self, position: usize) -> bool {
+        self.out[position..] == *if self.resp3 { b"_\r\n".as_slice() } else { b"*-1\r\n" }
     }
 
     /// The head of an array.

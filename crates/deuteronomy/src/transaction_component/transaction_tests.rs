@@ -1,0 +1,141 @@
+//! Transactions, act by act.
+
+use super::*;
+use crate::config::Options;
+use crate::data::MemoryData;
+use crate::recovery::restart;
+use hyades_platform::device::MemoryDevice;
+use hyades_wal::LogOptions;
+
+const SESSIONS: usize = 4;
+const ENTRIES: usize = 16;
+
+/// A transaction component over a stepped log of two streams, in a directory of its own.
+fn component(change: impl FnOnce(&mut Options)) -> (tempfile::TempDir, TransactionComponent) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogOptions::new(vec![dir.path().to_owned()], 2);
+    log.device = MemoryDevice::shared();
+    log.buffer_bytes = 1 << 16;
+    log.segment_bytes = 1 << 18;
+    log.stepped = true;
+    log.max_writers = SESSIONS;
+    let mut options = Options::new(log);
+    options.transactions = ENTRIES;
+    change(&mut options);
+    options.check().unwrap();
+    let data = Arc::new(MemoryData::new());
+    let (log, first_ts, _) = restart(options.log.clone(), &*data).unwrap();
+    (dir, TransactionComponent::new(log, first_ts, data, options))
+}
+
+fn work(component: &TransactionComponent) -> Work {
+    Work::new(component.timestamps.enter().unwrap(), component.log.streams())
+}
+
+/// The vector of the record that the transaction has written last.
+fn stated(component: &TransactionComponent, work: &Work, stream: usize) -> Vec<u64> {
+    let anchor = component.log.anchors(stream).iter();
+    let anchor: Vec<u64> = anchor.map(|lane| lane.load(Ordering::Acquire)).collect();
+    let mut vector = vec![0; anchor.len()];
+    record::read(&work.record, &anchor, &mut vector).unwrap();
+    vector
+}
+
+#[test]
+fn a_record_states_what_it_depends_on_though_that_is_durable() {
+    for found in ["in the table", "by an entry used again", "in the data component", "fetched"] {
+        let (_dir, component) = component(|_| {});
+        let mut writer = component.log.writer().unwrap();
+        let (mut one, mut two) = (work(&component), work(&component));
+        component.begin(&mut one).unwrap();
+        component.put(&mut one, b"u", Some(b"1")).unwrap();
+        drop(component.commit(&mut one, &mut writer, 0).unwrap());
+        assert!(component.log.step(0));
+        let end = component.log.next_lsn(0);
+        assert_eq!(component.log.frontier().durable(0), end);
+        if found == "by an entry used again" {
+            for _ in 0..ENTRIES {
+                component.begin(&mut one).unwrap();
+                drop(component.abort(&mut one));
+            }
+        } else if found != "in the table" {
+            assert!(component.run_proxy().unwrap());
+            let oldest_active = component.timestamps.oldest_active();
+            component.versions.sweep(component.versions.buckets(), oldest_active);
+            assert_eq!(component.versions.bytes(), 0, "it has left the table");
+        }
+        if found == "fetched" {
+            component.begin(&mut one).unwrap();
+            drop(component.get(&mut one, b"u").unwrap());
+            drop(component.abort(&mut one));
+        }
+        component.begin(&mut two).unwrap();
+        assert_eq!(component.get(&mut two, b"u").unwrap().as_deref(), Some(&b"1"[..]));
+        component.put(&mut two, b"t", Some(b"2")).unwrap();
+        let needs = component.commit(&mut two, &mut writer, 1).unwrap();
+        let lanes: Vec<_> = needs.iter().map(|(lane, _)| lane.index()).collect();
+        assert_eq!(lanes, [1], "it waits for its own record only");
+        let stated = stated(&component, &two, 1);
+        assert!(stated[0] >= end, "{found}: {stated:?} leaves out {end} of stream 0");
+    }
+}
+
+/// Writes keys, each in a transaction of its own, until they are in the data component alone.
+fn write_many(component: &TransactionComponent, work: &mut Work, keys: u32, value: &[u8]) {
+    let mut writer = component.log.writer().unwrap();
+    for key in 0..keys {
+        component.begin(work).unwrap();
+        component.put(work, &key.to_be_bytes(), Some(value)).unwrap();
+        drop(component.commit(work, &mut writer, 0).unwrap());
+        while component.log.step(0) {}
+        component.run_proxy().unwrap();
+    }
+}
+
+#[test]
+fn one_transaction_does_not_exceed_the_budget_by_what_it_reads() {
+    let budget = 8 << 10;
+    let (_dir, component) = component(|options| options.memory_bytes = budget);
+    let mut work = work(&component);
+    let (keys, value) = (100, [7; 500]);
+    write_many(&component, &mut work, keys, &value);
+    component.begin(&mut work).unwrap();
+    for key in 0..keys {
+        assert_eq!(
+            component.get(&mut work, &key.to_be_bytes()).unwrap().as_deref(),
+            Some(&value[..])
+        );
+        let bytes = component.versions.bytes();
+        assert!(bytes <= budget + 1000, "{bytes} bytes after {key} keys");
+    }
+    drop(component.abort(&mut work));
+}
+
+#[test]
+fn what_transactions_will_write_counts() {
+    let budget = 16 << 10;
+    let (_dir, component) = component(|options| options.memory_bytes = budget);
+    let (mut one, mut two) = (work(&component), work(&component));
+    let value = [7; 1000];
+    component.begin(&mut one).unwrap();
+    for key in 0..10u8 {
+        component.put(&mut one, &[key], Some(&value)).unwrap();
+        component.put(&mut one, &[key], Some(&value[..900])).unwrap();
+    }
+    let bytes = component.versions.bytes();
+    assert!((9000..budget).contains(&bytes), "{bytes} bytes");
+    component.begin(&mut two).unwrap();
+    let put = |key: u8| component.put(&mut two, &[key], Some(&value));
+    let shed = (10..30).map(put).find_map(Result::err);
+    assert!(matches!(shed, Some(Error::Aborted(Abort::Shed))), "{shed:?}");
+    assert!(component.versions.bytes() <= budget + 2000);
+    drop(component.abort(&mut two));
+    drop(component.abort(&mut one));
+    component.versions.sweep(component.versions.buckets(), component.timestamps.oldest_active());
+    assert_eq!(component.versions.bytes(), 0);
+    component.begin(&mut one).unwrap();
+    let mut put = |key: u8| component.put(&mut one, &[key], Some(&value));
+    let large = (0..30).map(&mut put).find_map(Result::err);
+    assert!(matches!(large, Some(Error::TransactionTooLarge(..) | Error::Aborted(Abort::Shed))));
+    drop(component.abort(&mut one));
+}

@@ -1,0 +1,84 @@
+//! A data component that fails, or panics, when a test says so.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use hyades_deuteronomy::{
+    Abort, DataComponent, Error, Found, Limits, MemoryData, Operation, ResumePoint,
+};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a method does instead of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Returns an error of the data component.
+    Fails,
+    /// Returns an error that is not one of a data component.
+    FailsOddly,
+    /// Panics.
+    Panics,
+}
+
+/// The data component in memory, with faults.
+#[derive(Debug)]
+pub struct Faulty {
+    pub data: Arc<MemoryData>,
+    /// What the next `apply` does, after this many that work.
+    pub apply: Mutex<Option<Fault>>,
+    pub apply_after: AtomicUsize,
+    /// What the next `checkpoint` does.
+    pub checkpoint: Mutex<Option<Fault>>,
+    /// How often `checkpoint` was called.
+    pub checkpoints: AtomicUsize,
+}
+
+impl Faulty {
+    pub fn new(data: Arc<MemoryData>) -> Arc<Self> {
+        let (apply, checkpoint) = Default::default();
+        let (apply_after, checkpoints) = Default::default();
+        Arc::new(Self { data, apply, apply_after, checkpoint, checkpoints })
+    }
+}
+
+fn meet(fault: &Mutex<Option<Fault>>) -> Result<(), Error> {
+    let fault = fault.lock().unwrap().take();
+    match fault {
+        None => Ok(()),
+        Some(Fault::Fails) => Err(Error::DataComponent("a test says so".into())),
+        Some(Fault::FailsOddly) => Err(Abort::Shed.into()),
+        Some(Fault::Panics) => panic!("a test says so"),
+    }
+}
+
+impl DataComponent for Faulty {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        self.data.get(key)
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        let left = self.apply_after.load(Ordering::Relaxed);
+        match left.checked_sub(1) {
+            Some(left) => self.apply_after.store(left, Ordering::Relaxed),
+            None => meet(&self.apply)?,
+        }
+        self.data.apply(batch)
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        meet(&self.checkpoint)?;
+        self.data.checkpoint(point)
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        self.data.resume_point()
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.data.forget_below(ts)
+    }
+
+    fn limits(&self) -> Limits {
+        self.data.limits()
+    }
+}

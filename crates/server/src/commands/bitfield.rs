@@ -1,0 +1,196 @@
+//! BITFIELD: integers of any width at any bit of a string.
+
+use super::strings::store_if_changed;
+use super::{Done, SYNTAX, integer, is};
+use crate::data::keyspace::{Keyspace, LONGEST_STRING, Stop};
+use crate::resp::number;
+use crate::resp::reply::Reply;
+
+/// What happens to a value that does not fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overflow {
+    Wrap,
+    Saturate,
+    Fail,
+}
+
+/// The type of a field: its width in bits.
+#[derive(Clone, Copy)]
+struct FieldType {
+    is_signed: bool,
+    bits: u32,
+}
+
+enum FieldAction {
+    Get,
+    Set(i64),
+    Add(i64),
+}
+
+struct FieldOperation {
+    kind: FieldType,
+    offset: usize,
+    action: FieldAction,
+    overflow: Overflow,
+}
+
+fn field_type(text: &[u8]) -> Result<FieldType, Stop> {
+    const INVALID: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is \
+                           not supported but i64 is.";
+    let (sign, digits) = text.split_first().ok_or(INVALID)?;
+    let bits = number::integer(digits).and_then(|bits| u32::try_from(bits).ok());
+    let is_signed = match sign {
+        b'i' => true,
+        b'u' => false,
+        _ => return Err(INVALID.into()),
+    };
+    let most = if is_signed { 64 } else { 63 };
+    let bits = bits.filter(|bits| (1..=most).contains(bits)).ok_or(INVALID)?;
+    Ok(FieldType { is_signed, bits })
+}
+
+fn field_offset(text: &[u8], kind: FieldType) -> Result<usize, Stop> {
+    const OUT_OF_RANGE: &str = "ERR bit offset is not an integer or out of range";
+    let (digits, unit) = match text {
+        [b'#', rest @ ..] => (rest, kind.bits as usize),
+        text => (text, 1),
+    };
+    let offset = integer(digits).ok().and_then(|offset| usize::try_from(offset).ok());
+    let offset = offset.and_then(|offset| offset.checked_mul(unit));
+    offset.filter(|offset| *offset < 1 << 32).ok_or_else(|| OUT_OF_RANGE.into())
+}
+
+fn operations(args: &[&[u8]]) -> Result<Vec<FieldOperation>, Stop> {
+    let (mut all, mut overflow, mut at) = (Vec::new(), Overflow::Wrap, 0);
+    while let Some(word) = args.get(at) {
+        let rest = &args[at + 1..];
+        if is(word, "OVERFLOW") && !rest.is_empty() {
+            overflow = match rest[0] {
+                word if is(word, "WRAP") => Overflow::Wrap,
+                word if is(word, "SAT") => Overflow::Saturate,
+                word if is(word, "FAIL") => Overflow::Fail,
+                _ => return Err("ERR Invalid OVERFLOW type specified".into()),
+            };
+            at += 2;
+            continue;
+        }
+        let takes = match *word {
+            word if is(word, "GET") => 2,
+            word if is(word, "SET") || is(word, "INCRBY") => 3,
+            _ => return Err(SYNTAX.into()),
+        };
+        if rest.len() < takes {
+            return Err(SYNTAX.into());
+        }
+        let kind = field_type(rest[0])?;
+        let offset = field_offset(rest[1], kind)?;
+        let action = match takes {
+            2 => FieldAction::Get,
+            _ if is(word, "SET") => FieldAction::Set(integer(rest[2])?),
+            _ => FieldAction::Add(integer(rest[2])?),
+        };
+        all.push(FieldOperation { kind, offset, action, overflow });
+        at += takes + 1;
+    }
+    Ok(all)
+}
+
+impl FieldType {
+    fn read(self, value: &[u8], offset: usize) -> i64 {
+        let mut bits = 0u64;
+        for at in offset..offset + self.bits as usize {
+            let byte = value.get(at / 8).copied().unwrap_or(0);
+            bits = bits << 1 | u64::from(byte >> (7 - at % 8) & 1);
+        }
+        self.cut(bits)
+    }
+
+    /// The value of the lowest bits.
+    fn cut(self, bits: u64) -> i64 {
+        let unused = 64 - self.bits;
+        match self.is_signed {
+            true => (bits << unused) as i64 >> unused,
+            false => (bits << unused >> unused) as i64,
+        }
+    }
+
+    fn write(self, value: &mut [u8], offset: usize, number: i64) {
+        for n in 0..self.bits as usize {
+            let (at, bit) = (offset + n, (number as u64 >> (self.bits as usize - 1 - n) & 1) as u8);
+            let shift = 7 - at % 8;
+            value[at / 8] = value[at / 8] & !(1 << shift) | bit << shift;
+        }
+    }
+
+    /// The number as it fits; `None` if it does not, and may not.
+    fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
+        let (least, most) = match self.is_signed {
+            true => (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1),
+            false => (0, (1i128 << self.bits) - 1),
+        };
+        match overflow {
+            _ if (least..=most).contains(&number) => Some(number as i64),
+            Overflow::Wrap => Some(self.cut(number as u64)),
+            Overflow::Saturate => Some(number.clamp(least, most) as i64),
+            Overflow::Fail => None,
+        }
+    }
+}
+
+fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: bool) -> Done {
+    let all = operations(&args[2..])?;
+    let writes = all.iter().filter(|of| !matches!(of.action, FieldAction::Get));
+    let needed = writes.map(|of| (of.offset + of.kind.bits as usize).div_ceil(8)).max();
+    if reads_only && needed.is_some() {
+        return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
+    }
+    if needed.is_some_and(|bytes| bytes > LONGEST_STRING) {
+        return Err("ERR bit offset is out of range: strings have at most 15 MiB".into());
+    }
+    let entry = if reads_only { space.read(args[1])? } else { space.find(args[1])? };
+    let mut value = entry.string()?.unwrap_or_default().to_vec();
+    value.resize(value.len().max(needed.unwrap_or(0)), 0);
+    reply.array(all.len());
+    for FieldOperation { kind, offset, action, overflow } in all {
+        let old = kind.read(&value, offset);
+        let (new, shown) = match action {
+            FieldAction::Get => {
+                reply.integer(old);
+                continue;
+            }
+            // A number beyond 63 bits is none: it is taken as the bits of an unsigned one.
+            FieldAction::Set(number) if !kind.is_signed => {
+                let number = i128::from(number as u64);
+                let new = kind.fit(number, overflow);
+                (new, new.map(|_| old))
+            }
+            FieldAction::Set(number) => {
+                let new = kind.fit(i128::from(number), overflow);
+                (new, new.map(|_| old))
+            }
+            FieldAction::Add(by) => {
+                let new = kind.fit(i128::from(old) + i128::from(by), overflow);
+                (new, new)
+            }
+        };
+        match (new, shown) {
+            (Some(new), Some(shown)) => {
+                kind.write(&mut value, offset, new);
+                reply.integer(shown);
+            }
+            _ => reply.null(),
+        }
+    }
+    match needed {
+        Some(_) => store_if_changed(space, args[1], &entry, &value),
+        None => Ok(()),
+    }
+}
+
+pub fn bitfield(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    run(space, args, reply, false)
+}
+
+pub fn bitfield_ro(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    run(space, args, reply, true)
+}

@@ -1,0 +1,195 @@
+//! SORT.
+
+use super::collections::{elements, replace};
+use super::sorted_sets::scored;
+use super::{Done, SYNTAX, integer, is};
+use crate::data::head::Kind;
+use crate::data::keyspace::{Keyspace, Stop, WRONG_TYPE};
+use crate::resp::reply::Reply;
+use std::cmp::Ordering;
+
+#[derive(Default)]
+struct SortOptions<'a> {
+    by: Option<&'a [u8]>,
+    get: Vec<&'a [u8]>,
+    limit: Option<(i64, i64)>,
+    descending: bool,
+    alpha: bool,
+    store: Option<&'a [u8]>,
+}
+
+fn options<'a>(args: &[&'a [u8]], may_store: bool) -> Result<SortOptions<'a>, Stop> {
+    let (mut of, mut at) = (SortOptions::default(), 0);
+    while let Some(option) = args.get(at) {
+        let rest = &args[at + 1..];
+        let takes = match option {
+            _ if is(option, "ASC") => {
+                of.descending = false;
+                0
+            }
+            _ if is(option, "DESC") => {
+                of.descending = true;
+                0
+            }
+            _ if is(option, "ALPHA") => {
+                of.alpha = true;
+                0
+            }
+            _ if is(option, "LIMIT") && rest.len() >= 2 => {
+                of.limit = Some((integer(rest[0])?, integer(rest[1])?));
+                2
+            }
+            _ if is(option, "STORE") && !rest.is_empty() && may_store => {
+                of.store = Some(rest[0]);
+                1
+            }
+            _ if is(option, "BY") && !rest.is_empty() => {
+                of.by = Some(rest[0]);
+                1
+            }
+            _ if is(option, "GET") && !rest.is_empty() => {
+                of.get.push(rest[0]);
+                1
+            }
+            _ => return Err(SYNTAX.into()),
+        };
+        at += 1 + takes;
+    }
+    Ok(of)
+}
+
+/// What a pattern names for an element: the element itself, the string under the key that the
+/// pattern becomes with the element in the place of its `*`, or a field of the hash there.
+fn look_up<'t>(
+    space: &Keyspace<'t>,
+    pattern: &[u8],
+    element: &'t [u8],
+) -> Result<Option<&'t [u8]>, Stop> {
+    space.charge(1)?;
+    if pattern == b"#" {
+        return Ok(Some(element));
+    }
+    let Some(star) = pattern.iter().position(|byte| *byte == b'*') else { return Ok(None) };
+    let behind = &pattern[star + 1..];
+    let arrow = behind.windows(2).position(|two| two == b"->");
+    let (key_end, field) = match arrow.filter(|at| at + 2 < behind.len()) {
+        Some(at) => (&behind[..at], Some(&behind[at + 2..])),
+        None => (behind, None),
+    };
+    let key = [&pattern[..star], element, key_end].concat();
+    let entry = space.find(&key)?;
+    match (field, entry.head().map(|head| head.kind())) {
+        (None, Some(Kind::String)) => entry.string(),
+        (Some(field), Some(Kind::Hash)) => {
+            let all = elements(&entry, Kind::Hash)?;
+            Ok(all.chunks_exact(2).find(|pair| pair[0] == field).map(|pair| pair[1]))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What an element is sorted by.
+enum Weight<'a> {
+    Number(f64),
+    Text(Option<&'a [u8]>),
+}
+
+fn weight<'t>(
+    space: &Keyspace<'t>,
+    of: &SortOptions<'_>,
+    element: &'t [u8],
+) -> Result<Weight<'t>, Stop> {
+    let text = match of.by {
+        Some(pattern) => look_up(space, pattern, element)?,
+        None => Some(element),
+    };
+    if of.alpha {
+        return Ok(Weight::Text(text));
+    }
+    let number = text.map_or(Some(0.0), super::sorted_sets::score);
+    Ok(Weight::Number(number.ok_or("ERR One or more scores can't be converted into double")?))
+}
+
+fn compare(a: &Weight<'_>, b: &Weight<'_>) -> Ordering {
+    match (a, b) {
+        (Weight::Number(a), Weight::Number(b)) => a.total_cmp(b),
+        (Weight::Text(a), Weight::Text(b)) => a.cmp(b),
+        _ => Ordering::Equal,
+    }
+}
+
+fn sorted<'t>(
+    space: &Keyspace<'t>,
+    key: &[u8],
+    of: &SortOptions<'_>,
+) -> Result<Vec<&'t [u8]>, Stop> {
+    let entry = space.read(key)?;
+    let kind = entry.head().map(|head| head.kind());
+    let mut all: Vec<&'t [u8]> = match kind {
+        None => Vec::new(),
+        Some(kind @ (Kind::List | Kind::Set)) => elements(&entry, kind)?,
+        Some(Kind::SortedSet) => scored(&entry)?.into_iter().map(|(_, member)| member).collect(),
+        Some(_) => return Err(WRONG_TYPE.into()),
+    };
+    let is_unsorted = of.by.is_some_and(|pattern| !pattern.contains(&b'*'));
+    if !is_unsorted {
+        let weighed = all.iter().map(|element| Ok((weight(space, of, element)?, *element)));
+        let mut weighed = weighed.collect::<Result<Vec<_>, Stop>>()?;
+        weighed.sort_by(|(a, of_a), (b, of_b)| {
+            // Equal weights are in the order of their elements, so that the result is one.
+            let by_element =
+                if of.by.is_some() || !of.alpha { of_a.cmp(of_b) } else { Ordering::Equal };
+            let order = compare(a, b).then(by_element);
+            if of.descending { order.reverse() } else { order }
+        });
+        all = weighed.into_iter().map(|(_, element)| element).collect();
+    } else if matches!(kind, Some(Kind::SortedSet | Kind::List)) && of.descending {
+        all.reverse();
+    } else if kind == Some(Kind::Set) && of.store.is_some() {
+        // A set has no order, and what is stored has one.
+        all.sort();
+        if of.descending {
+            all.reverse();
+        }
+    }
+    let Some((from, count)) = of.limit else { return Ok(all) };
+    let from = usize::try_from(from).unwrap_or(0);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    Ok(all.into_iter().skip(from).take(count).collect())
+}
+
+fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, may_store: bool) -> Done {
+    let of = options(&args[2..], may_store)?;
+    let all = sorted(space, args[1], &of)?;
+    let mut shown: Vec<Option<&[u8]>> = Vec::new();
+    for element in all {
+        match of.get.is_empty() {
+            true => shown.push(Some(element)),
+            false => {
+                for pattern in &of.get {
+                    shown.push(look_up(space, pattern, element)?);
+                }
+            }
+        }
+    }
+    match of.store {
+        None => {
+            reply.array(shown.len());
+            shown.iter().for_each(|text| reply.bulk_or_null(*text));
+        }
+        Some(target) => {
+            let stored = shown.iter().map(|text| text.unwrap_or_default());
+            replace(space, target, Kind::List, stored)?;
+            reply.count(shown.len());
+        }
+    }
+    Ok(())
+}
+
+pub fn sort(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    run(space, args, reply, true)
+}
+
+pub fn sort_ro(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    run(space, args, reply, false)
+}

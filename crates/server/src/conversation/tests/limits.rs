@@ -1,0 +1,275 @@
+//! What is held back: input behind replies that wait, replies that are too much, writes that are.
+
+use super::*;
+
+fn sets(from: usize, count: usize) -> String {
+    (from..from + count).map(|n| format!("SET k{n} v\r\n")).collect()
+}
+
+/// A loop has to know of it: no event of the socket will tell.
+#[test]
+fn what_is_held_back_is_work() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    client.feed(sets(0, 1_100).as_bytes());
+    house.run(&mut client, 0);
+    assert!(client.is_full() && client.has_work() && !client.is_idle());
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    assert_eq!(take(&mut client).matches("+OK").count(), 1_024);
+    assert!(!client.is_full() && client.has_work());
+    house.run(&mut client, 0);
+    assert!(!client.has_work() && client.output().is_empty());
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    assert_eq!(take(&mut client).matches("+OK").count(), 76);
+    assert!(client.is_idle());
+}
+
+#[test]
+fn a_request_that_was_set_aside_is_work() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    client.feed(sets(0, 1_000).as_bytes());
+    house.run(&mut client, 0);
+    let gets: String = (0..24).map(|n| format!("GET k{n}\r\n")).collect();
+    client.feed(format!("{gets}SET last 1\r\n").as_bytes());
+    house.run(&mut client, 0);
+    assert!(client.is_full() && client.has_work());
+    assert_eq!(client.input_bytes(), 0, "no input tells of it");
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    take(&mut client);
+    house.run(&mut client, 0);
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    assert_eq!(take(&mut client), "+OK ");
+}
+
+/// An incomplete request needs input, and is no work; a client that is ahead is not read.
+#[test]
+fn an_incomplete_request_is_no_work() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    client.feed(b"SET a");
+    house.run(&mut client, 0);
+    assert!(!client.has_work());
+    client.feed(sets(0, 20_000).as_bytes());
+    assert!(client.has_work() && client.is_ahead());
+    let mut other = house.client();
+    other.feed(format!("*2\r\n$3\r\nGET\r\n$200000\r\n{}", "x".repeat(100_000)).as_bytes());
+    house.run(&mut other, 1);
+    assert!(!other.is_ahead());
+}
+
+#[test]
+fn many_large_replies_are_not_made_before_the_first_are_sent() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let value = "x".repeat(400 << 10);
+    assert_eq!(house.say(&mut client, format!("SET a {}\r\n", "y").as_bytes()), "+OK ");
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\n", value.len());
+    assert_eq!(house.say(&mut client, set.as_bytes()), "+OK ");
+    client.feed("GET a\r\n".repeat(60).as_bytes());
+    house.run(&mut client, 0);
+    assert!(client.output_bytes() < 4 << 20, "{}", client.output_bytes());
+    let said = house.say(&mut client, b"");
+    assert_eq!(said.matches("$409600").count(), 60);
+    let together = format!("MULTI\r\n{}EXEC\r\n", "GET a\r\n".repeat(3));
+    assert_eq!(house.say(&mut client, together.as_bytes()).matches("$409600").count(), 3);
+}
+
+#[test]
+fn a_reply_that_is_too_long_is_an_error() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, format!("SADD s {}\r\n", "m".repeat(1_000)).as_bytes());
+    let said = house.say(&mut client, b"SRANDMEMBER s -1048576\r\nPING\r\n");
+    assert_eq!(said, "-ERR the reply is longer than 256 MiB +PONG ");
+}
+
+#[test]
+fn multi_does_not_queue_without_end() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let set = format!("SET a {}\r\n", "x".repeat(60_000));
+    let said = house.say(&mut client, format!("MULTI\r\n{}EXEC\r\n", set.repeat(40)).as_bytes());
+    assert!(said.contains("+QUEUED -ERR MULTI has queued more than"), "{said}");
+    assert!(said.ends_with("-EXECABORT Transaction discarded because of previous errors. "));
+    assert_eq!(house.say(&mut client, b"EXISTS a\r\n"), ":0 ");
+}
+
+/// Small arguments take more memory than their bytes.
+#[test]
+fn multi_counts_what_its_commands_take() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let touch = format!("TOUCH{}\r\n", " a".repeat(1_000));
+    let said = house.say(&mut client, format!("MULTI\r\n{}", touch.repeat(40)).as_bytes());
+    assert_eq!(said.matches("+QUEUED").count(), 31);
+}
+
+/// A large record may have to wait for the disk while it is logged: no loop does.
+#[test]
+fn large_writes_are_jobs() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let value = "x".repeat(700 << 10);
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\nSET b 1\r\n", value.len());
+    client.feed(set.as_bytes());
+    let mut parked = Vec::new();
+    let session = Some(&mut house.session);
+    let next = client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    let job = client.take_job().expect("the large SET is a job");
+    assert!(next == Next::Wait && parked.is_empty() && client.is_full());
+    let parked = client.job_done(job.run(&house.shared, false));
+    parked.into_iter().for_each(|(ticket, mark)| house.queue.push(ticket, (0, mark)));
+    assert_eq!(house.say(&mut client, b"STRLEN a\r\n"), "+OK +OK :716800 ");
+    assert_eq!(house.say(&mut client, b"STRLEN b\r\nDBSIZE\r\n"), ":1 :2 ");
+    let multi = "MULTI\r\nAPPEND a b\r\nINCRBY a 1\r\nSET c 1\r\nEXEC\r\n";
+    let not_a_number = "-ERR value is not an integer or out of range";
+    let said = house.say(&mut client, multi.as_bytes());
+    assert_eq!(said, format!("+OK +QUEUED +QUEUED +QUEUED *3 :716801 {not_a_number} +OK "));
+    let info = house.say(&mut client, b"INFO hyades\r\n");
+    assert!(info.contains("runs_alone:0 runs_large:2"), "{info}");
+}
+
+/// The thread of a large write does not wait for the disk: others are run meanwhile, and no reply
+/// leaves before its own is durable.
+#[test]
+fn large_writes_do_not_wait_for_each_other() {
+    let mut house = House::new(true);
+    let (mut client, mut silent) = (house.client(), house.client());
+    let set = request(&format!("SET a {}", "x".repeat(600 << 10)));
+    client.feed(format!("{set}APPEND a y\r\nPING\r\n").as_bytes());
+    house.run(&mut client, 0);
+    silent.feed(format!("CLIENT REPLY OFF\r\n{set}").as_bytes());
+    house.run(&mut silent, 1);
+    assert_eq!((take(&mut client), house.queue.len(), large_runs(&house)), ("".into(), 3, 3));
+    house.write_log();
+    let drained = house.queue.drain(|(number, mark)| match number {
+        0 => client.acknowledged(mark),
+        _ => silent.acknowledged(mark),
+    });
+    drained.unwrap();
+    assert_eq!(take(&mut client), "+OK :614401 +PONG ");
+    assert_eq!((take(&mut silent), silent.is_idle()), ("".into(), true));
+}
+
+#[test]
+fn a_silent_client_hears_nothing_of_exec_either() {
+    transcript(&[
+        ("CLIENT REPLY OFF", ""),
+        ("MULTI", ""),
+        ("SET a 1", ""),
+        ("EXEC", ""),
+        ("CLIENT REPLY ON", "+OK"),
+        ("GET a", "$1 1"),
+        ("MULTI", "+OK"),
+        ("SET a 2", "+QUEUED"),
+        ("GET a", "+QUEUED"),
+        ("EXEC", "*2 +OK $1 2"),
+        (
+            "CONFIG SET proto-max-bulk-len 1kb",
+            "-ERR CONFIG SET failed - proto-max-bulk-len must be \
+            a size from 1048576 to 1073741824 bytes, and not \"1kb\"",
+        ),
+        ("INFO keyspace", "$44 # Keyspace db0:keys=1,expires=0,avg_ttl=0"),
+    ]);
+}
+
+/// A page that has a browser POST to this port cannot have its commands run.
+#[test]
+fn a_browser_is_not_answered() {
+    for line in ["POST / HTTP/1.1", "Host: localhost:6379"] {
+        let mut house = House::new(false);
+        let mut client = house.client();
+        let said = house.say(&mut client, format!("{line}\r\nSET a 1\r\n").as_bytes());
+        assert_eq!(said, "");
+        assert!(client.is_closing() && client.is_idle());
+        let mut other = house.client();
+        assert_eq!(house.say(&mut other, b"EXISTS a\r\n"), ":0 ");
+    }
+}
+
+fn hset(fields: std::ops::Range<usize>) -> String {
+    fields.map(|n| format!("HSET h field:{n} {}\r\n", "v".repeat(100))).collect()
+}
+
+/// A request of these words; an inline one may not be long.
+fn request(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let texts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), texts.collect::<String>())
+}
+
+fn large_runs(house: &House) -> u64 {
+    house.shared.counters.large.load(Relaxed)
+}
+
+/// Each HSET copies the whole hash: the run ends where that is much, and goes on in the next one.
+#[test]
+fn a_run_ends_where_it_has_copied_much() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let said = house.say(&mut client, hset(0..1_000).as_bytes());
+    assert_eq!(said, ":1 ".repeat(1_000));
+    assert_eq!(large_runs(&house), 0, "none of them is large by itself");
+    client.feed(hset(1_000..1_064).as_bytes());
+    let (mut parked, session) = (Vec::new(), Some(&mut house.session));
+    client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    assert!(parked.len() > 10, "{} transactions", parked.len());
+}
+
+/// In MULTI they belong together: there is a bound, and an error that names it.
+#[test]
+fn a_transaction_does_not_copy_without_end() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let input = format!("MULTI\r\nSET a 1\r\n{}EXEC\r\n", hset(0..500));
+    assert!(house.say(&mut client, input.as_bytes()).ends_with(":1 "));
+    assert_eq!(large_runs(&house), 1);
+    let input = format!("MULTI\r\nSET a 2\r\n{}EXEC\r\n", hset(0..1_000));
+    let said = house.say(&mut client, input.as_bytes());
+    let error = "-ERR the transaction reads and writes more than 64 MiB ";
+    assert!(said.ends_with(&format!("+QUEUED {error}")), "{}", &said[said.len() - 100..]);
+    assert_eq!(house.say(&mut client, b"GET a\r\nHLEN h\r\n"), "$1 1 :500 ");
+}
+
+/// One command over many keys, or many times over one key, is bounded as well.
+#[test]
+fn a_command_over_repeated_keys_is_bounded() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let value = "x".repeat(100 << 10);
+    house.say(&mut client, request(&format!("MSET a {value}")).as_bytes());
+    let said = house.say(&mut client, format!("MGET{}\r\n", " a".repeat(50)).as_bytes());
+    assert_eq!((said.matches("$102400 ").count(), large_runs(&house)), (50, 1));
+    let error = "-ERR the transaction reads and writes more than 64 MiB ";
+    for (command, expected) in [("MGET", error), ("BITOP OR b", ":102400 ")] {
+        let line = request(&format!("{command}{}", " a".repeat(4_000))) + "PING\r\n";
+        let said = house.say(&mut client, line.as_bytes());
+        assert_eq!(said, format!("{expected}+PONG "), "{command}");
+    }
+    house.say(&mut client, request(&format!("RPUSH l{}", " 1".repeat(10_000))).as_bytes());
+    house.say(&mut client, request(&format!("ZADD z{}", " 1 a".repeat(10))).as_bytes());
+    let sort = request(&format!("SORT l BY x{}", " GET #".repeat(400)));
+    assert_eq!(house.say(&mut client, sort.as_bytes()), error);
+    let union = request(&format!("ZUNIONSTORE y 3000 {}", "z ".repeat(3_000).trim_end()));
+    assert_eq!(house.say(&mut client, union.as_bytes()), ":1 ");
+}
+
+/// Removals and changes of the time of expiry are logged too.
+#[test]
+fn many_removals_are_a_job() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let keys: Vec<String> = (0..8_000).map(|n| format!("{}{n}", "k".repeat(60))).collect();
+    let pairs: Vec<String> = keys.iter().map(|key| format!("{key} v")).collect();
+    for pairs in pairs.chunks(500) {
+        house.say(&mut client, request(&format!("MSET {}", pairs.join(" "))).as_bytes());
+    }
+    let before = large_runs(&house);
+    let said = house.say(&mut client, request(&format!("DEL {}", keys.join(" "))).as_bytes());
+    assert_eq!((said.as_str(), large_runs(&house) - before), (":8000 ", 1));
+}

@@ -1,0 +1,290 @@
+//! The same random commands here and on `redis-server`: the replies are equal, but for those whose
+//! order Redis leaves open, which of two errors two commands tell, and a score of -0, which is 0
+//! here.
+//! Ignored, since it needs that program:
+//!
+//! `HYADES_COMMANDS=1000000 HYADES_SEED=1 cargo test -p hyades-server --test differential --
+//! --ignored`
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+use hyades_server::{Server, Settings};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Commands. In braces: s l t h z a key that mostly holds that type; y a sorted set whose scores
+/// are equal (only there a range of members is defined); v a value, m a member or a field, n a
+/// small number, i any integer, c a score, b a bound of scores, x a bound of members, o a bit's
+/// offset.
+const TEMPLATES: &str = "\
+    SET {s} {v}|SET {s} {v} NX|SET {s} {v} XX GET|GET {s}|GETSET {s} {v}|GETDEL {s}|\
+    APPEND {s} {v}|STRLEN {s}|GETRANGE {s} {n} {n}|SETRANGE {s} {n} {v}|INCR {s}|INCRBY {s} {i}|\
+    DECRBY {s} {i}|INCRBYFLOAT float {c}|MGET {s} {s} {l}|MSET {s} {v} {s} {v}|\
+    MSETNX {s} {v} {s} {v}|SETEX {s} -1 {v}|SET {s} {v} EXAT 9999999999|SET {s} {v} KEEPTTL|\
+    SETBIT {s} {o} 1|SETBIT {s} {o} 0|GETBIT {s} {o}|BITCOUNT {s}|BITCOUNT {s} {n} {n}|\
+    BITCOUNT {s} {n} {n} BIT|BITPOS {s} 1|BITPOS {s} 0 {n}|BITPOS {s} 1 {n} {n} BIT|\
+    BITOP AND {s} {s} {s}|BITOP OR {s} {s} {s}|BITOP XOR {s} {s} {s} {s}|BITOP NOT {s} {s}|\
+    BITFIELD {s} SET u8 {o} {i} GET i5 {o}|BITFIELD {s} OVERFLOW SAT INCRBY i7 {o} {n}|\
+    BITFIELD {s} OVERFLOW FAIL INCRBY u4 #{o} {n} INCRBY u3 {o} {i}|BITFIELD_RO {s} GET u9 {o}|\
+    LCS {s} {s}|LCS {s} {s} LEN|LPUSH {l} {v} {m}|RPUSH {l} {m} {v} {m}|LPUSHX {l} {m}|\
+    RPUSHX {l} {m}|LPOP {l}|RPOP {l}|LPOP {l} {n}|RPOP {l} {n}|LLEN {l}|LRANGE {l} {n} {n}|\
+    LINDEX {l} {n}|LSET {l} {n} {m}|LINSERT {l} BEFORE {m} {v}|LINSERT {l} AFTER {m} {v}|\
+    LREM {l} {n} {m}|LTRIM {l} {n} {n}|LPOS {l} {m}|LPOS {l} {m} RANK {n} COUNT {n}|\
+    LPOS {l} {m} COUNT 0 MAXLEN {n}|RPOPLPUSH {l} {l}|LMOVE {l} {l} LEFT RIGHT|\
+    LMOVE {l} {l} RIGHT RIGHT|LMPOP 2 {l} {l} LEFT COUNT {n}|LMPOP 1 {l} RIGHT|\
+    SADD {t} {m} {m} {v}|SREM {t} {m} {m}|SCARD {t}|SISMEMBER {t} {m}|SMISMEMBER {t} {m} {m}|\
+    SMEMBERS {t}|SMOVE {t} {t} {m}|SUNION {t} {t}|SINTER {t} {t} {t}|SDIFF {t} {t}|\
+    SUNIONSTORE {t} {t} {t}|SINTERSTORE {t} {t} {t}|SDIFFSTORE {t} {t} {t}|\
+    SINTERCARD 2 {t} {t} LIMIT {n}|HSET {h} {m} {v}|HSET {h} {m} {v} {m} {m}|HSETNX {h} {m} {v}|\
+    HMSET {h} {m} {v} {m} {i}|HGET {h} {m}|HMGET {h} {m} {m}|HDEL {h} {m} {m}|HLEN {h}|\
+    HSTRLEN {h} {m}|HEXISTS {h} {m}|HKEYS {h}|HVALS {h}|HGETALL {h}|HINCRBY {h} {m} {i}|\
+    HINCRBYFLOAT {h} float {c}|ZADD {z} {c} {m}|ZADD {z} {c} {m} {c} {m}|ZADD {z} NX {c} {m}|\
+    ZADD {z} XX CH {c} {m} {c} {m}|ZADD {z} GT CH {c} {m}|ZADD {z} LT INCR {c} {m}|\
+    ZADD {z} NX INCR {c} {m}|ZINCRBY {z} {c} {m}|ZREM {z} {m} {m}|ZCARD {z}|ZSCORE {z} {m}|\
+    ZMSCORE {z} {m} {m}|ZRANK {z} {m}|ZREVRANK {z} {m}|ZCOUNT {z} {b} {b}|ZLEXCOUNT {y} {x} {x}|\
+    ZRANGE {z} {n} {n}|ZRANGE {z} {n} {n} WITHSCORES|ZRANGE {z} {n} {n} REV WITHSCORES|\
+    ZREVRANGE {z} {n} {n}|ZRANGE {z} {b} {b} BYSCORE|\
+    ZRANGE {z} {b} {b} BYSCORE REV LIMIT {n} {n}|\
+    ZRANGEBYSCORE {z} {b} {b} WITHSCORES LIMIT {n} {n}|ZREVRANGEBYSCORE {z} {b} {b}|\
+    ZRANGEBYLEX {y} {x} {x}|ZREVRANGEBYLEX {y} {x} {x} LIMIT {n} {n}|ZADD {y} 0 {m} 0 {m}|\
+    ZRANGE {y} {x} {x} BYLEX|ZREM {y} {m}|ZRANGESTORE {z} {z} {n} {n}|\
+    ZRANGESTORE {z} {z} {b} {b} BYSCORE|ZREMRANGEBYRANK {z} {n} {n}|\
+    ZREMRANGEBYSCORE {z} {b} {b}|ZREMRANGEBYLEX {y} {x} {x}|ZPOPMIN {z}|ZPOPMAX {z}|\
+    ZPOPMIN {z} {n}|ZPOPMAX {z} {n}|ZMPOP 2 {z} {z} MIN COUNT {n}|ZMPOP 1 {z} MAX|\
+    ZUNION 2 {z} {z} WITHSCORES|ZINTER 2 {z} {t} WITHSCORES|ZDIFF 2 {z} {z}|\
+    ZUNION 2 {z} {z} WEIGHTS {c} {c} AGGREGATE MAX WITHSCORES|ZUNIONSTORE {z} 2 {z} {t}|\
+    ZINTERSTORE {z} 2 {z} {z} AGGREGATE MIN|ZDIFFSTORE {z} 2 {z} {z}|\
+    ZINTERCARD 2 {z} {z} LIMIT {n}|SORT {l} ALPHA|SORT {l} ALPHA DESC LIMIT {n} {n}|\
+    SORT {t} ALPHA|SORT {z} BY nosort DESC|SORT {l} BY nosort GET # GET s*|\
+    SORT {l} ALPHA GET h*->m1 GET #|SORT {l} ALPHA STORE {l}|DEL {s} {l}|DEL {t}|DEL {h} {z}|\
+    EXISTS {s} {l} {z}|TYPE {t}|RENAME {l} {l}|RENAMENX {t} {t}|COPY {h} {h} REPLACE|\
+    COPY {z} {z}|EXPIREAT {z} 9999999999|EXPIRETIME {z}|PERSIST {z}|PEXPIREAT {h} 1|\
+    TOUCH {s} {t}|DBSIZE|PING|EXISTS {h}|UNLINK {s}|HSET {h} {m}|ZADD {z} x {m}|LPUSH {l}|\
+    SETBIT {s} -1 1|LSET {l} x {m}";
+
+/// Those whose order Redis leaves open.
+const UNORDERED: &[&str] = &["SMEMBERS", "SUNION", "SINTER", "SDIFF", "HKEYS", "HVALS", "HGETALL"];
+
+fn pick<'a, T: ?Sized>(rng: &mut fastrand::Rng, of: &[&'a T]) -> &'a T {
+    of[rng.usize(..of.len())]
+}
+
+fn filled(rng: &mut fastrand::Rng, what: &str) -> String {
+    match what {
+        "y" => format!("y{}", rng.u8(..2)),
+        "s" | "l" | "t" | "h" | "z" => {
+            let what = if rng.u8(..20) == 0 { pick(rng, &["s", "l", "t", "h", "z"]) } else { what };
+            format!("{what}{}", rng.u8(..3))
+        }
+        "v" => match rng.u8(..8) {
+            0 => "x".repeat(rng.usize(..200)),
+            1 | 2 => rng.i32(-1000..1000).to_string(),
+            _ => format!("value{}", rng.u8(..20)),
+        },
+        "m" => match rng.u8(..4) {
+            0 => rng.u8(..12).to_string(),
+            _ => format!("m{}", rng.u8(..12)),
+        },
+        "n" => rng.i32(-8..12).to_string(),
+        "i" => match rng.u8(..30) {
+            0 => i64::MAX.to_string(),
+            1 => i64::MIN.to_string(),
+            2 => "9223372036854775808".to_string(),
+            _ => rng.i32(-100..100).to_string(),
+        },
+        "c" => match rng.u8(..30) {
+            0 => "inf".to_string(),
+            1 => "-inf".to_string(),
+            2 => "nan".to_string(),
+            _ => format!("{}", f64::from(rng.i32(-40..40)) / 4.0),
+        },
+        "b" => match rng.u8(..10) {
+            0 => "-inf".to_string(),
+            1 => "+inf".to_string(),
+            2 => format!("({}", rng.i32(-8..8)),
+            _ => rng.i32(-8..8).to_string(),
+        },
+        "x" => match rng.u8(..8) {
+            0 => "-".to_string(),
+            1 => "+".to_string(),
+            n => format!("{}m{}", if n % 2 == 0 { '[' } else { '(' }, rng.u8(..12)),
+        },
+        "o" => rng.u32(..200).to_string(),
+        other => panic!("nothing is called {other}"),
+    }
+}
+
+/// The words of a random command.
+fn command(rng: &mut fastrand::Rng, templates: &[&str]) -> Vec<String> {
+    let word = |rng: &mut fastrand::Rng, word: &str| match word.split_once('{') {
+        None => word.to_string(),
+        Some((before, rest)) => {
+            let (what, behind) = rest.split_once('}').expect("braces match");
+            format!("{before}{}{behind}", filled(rng, what))
+        }
+    };
+    pick(rng, templates).split_whitespace().map(|text| word(rng, text)).collect()
+}
+
+/// A command, with the question for the type of its key in front if the order of the reply depends
+/// on that.
+fn asked(words: Vec<String>) -> Vec<Vec<String>> {
+    match is_unsorted(&words) {
+        true => vec![vec!["TYPE".to_string(), words[1].clone()], words],
+        false => vec![words],
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Said {
+    Line(String),
+    Bulk(Option<Vec<u8>>),
+    Array(Option<Vec<Said>>),
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: std::net::SocketAddr) -> Client {
+        for _ in 0..200 {
+            if let Ok(stream) = TcpStream::connect(address) {
+                stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                return Client(BufReader::new(stream));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("no server at {address}");
+    }
+
+    fn send(&mut self, commands: &[Vec<String>]) {
+        let mut out = Vec::new();
+        for words in commands {
+            write!(out, "*{}\r\n", words.len()).unwrap();
+            for word in words {
+                write!(out, "${}\r\n{word}\r\n", word.len()).unwrap();
+            }
+        }
+        self.0.get_mut().write_all(&out).unwrap();
+    }
+
+    fn read(&mut self) -> Said {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.trim_end_matches("\r\n");
+        let length = || usize::try_from(line[1..].parse::<i64>().unwrap()).ok();
+        match line.as_bytes()[0] {
+            b'$' => Said::Bulk(length().map(|length| {
+                let mut bytes = vec![0; length + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                bytes.truncate(length);
+                bytes
+            })),
+            b'*' => Said::Array(length().map(|length| (0..length).map(|_| self.read()).collect())),
+            _ => Said::Line(line.to_string()),
+        }
+    }
+}
+
+/// `kind`: what TYPE replied for its key just before, if it was asked.
+fn is_unordered(words: &[String], kind: &Said) -> bool {
+    let is_of_set = is_unsorted(words) && *kind == Said::Line("+set".to_string());
+    UNORDERED.contains(&words[0].as_str()) || is_of_set
+}
+
+/// The order of its reply is that of the value, which a set has not.
+fn is_unsorted(words: &[String]) -> bool {
+    words.iter().any(|word| word == "nosort")
+}
+
+/// What the reply to a command is compared as.
+fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
+    match said {
+        Said::Array(Some(mut all)) if is_unordered(words, kind) => {
+            if words[0] == "HGETALL" {
+                let pairs = all.chunks(2).map(|pair| Said::Array(Some(pair.to_vec())));
+                all = pairs.collect();
+            }
+            all.sort();
+            Said::Array(Some(all))
+        }
+        Said::Array(Some(all)) => {
+            Said::Array(Some(all.into_iter().map(|of| comparable(words, kind, of)).collect()))
+        }
+        // A score of -0 is 0 here.
+        Said::Bulk(Some(text)) if words[0].starts_with('Z') && text == b"-0" => {
+            Said::Bulk(Some(b"0".to_vec()))
+        }
+        said => said,
+    }
+}
+
+/// Commands of which an argument may be wrong and the type of a key as well: Redis tells of the
+/// key, and this server of the argument.
+const TWO_ERRORS: &[&str] = &["ZINTERCARD", "ZUNION"];
+
+fn is_one_of_two_errors(words: &[String], ours: &Said, theirs: &Said) -> bool {
+    let is_error = |of: &Said, begin| matches!(of, Said::Line(line) if line.starts_with(begin));
+    let is_declared = TWO_ERRORS.contains(&words[0].as_str());
+    is_declared && is_error(ours, "-ERR ") && is_error(theirs, "-WRONGTYPE ")
+}
+
+struct Original(Child);
+
+impl Drop for Original {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn replies_are_those_of_redis() {
+    let (count, seed) = (number("HYADES_COMMANDS", 100_000), number("HYADES_SEED", 1));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let settings = ["--port", "0", "--dir", path, "--bind", "127.0.0.1"];
+    let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
+    server.wait_until_open().unwrap();
+    // The port is free again when the listener is dropped.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let arguments = ["--port", &port, "--save", "", "--dir", path, "--bind", "127.0.0.1"];
+    let original = Command::new("redis-server").args(arguments).stdout(Stdio::null()).spawn();
+    let original = Original(original.expect("redis-server is installed"));
+    let mut ours = Client::connect(server.address());
+    let mut theirs = Client::connect(format!("127.0.0.1:{port}").parse().unwrap());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let templates: Vec<&str> = TEMPLATES.split('|').collect();
+    let (mut done, mut earlier) = (0, Vec::new());
+    while done < count {
+        let commands: Vec<_> = (0..50).flat_map(|_| asked(command(&mut rng, &templates))).collect();
+        ours.send(&commands);
+        theirs.send(&commands);
+        let mut kind = Said::Array(None);
+        for (at, words) in commands.iter().enumerate() {
+            let (a, b) = (ours.read(), theirs.read());
+            let (a, b) = (comparable(words, &kind, a), comparable(words, &kind, b));
+            kind = a.clone();
+            if is_one_of_two_errors(words, &a, &b) {
+                done += 1;
+                continue;
+            }
+            if a != b {
+                let before = earlier.iter().chain(&commands[..at]);
+                let touches = |of: &&Vec<String>| of.iter().skip(1).any(|w| words.contains(w));
+                let before: Vec<_> = before.rev().filter(touches).take(30).collect();
+                assert_eq!(a, b, "seed {seed}, command {done}: {words:?} after {before:#?}");
+            }
+            done += 1;
+        }
+        earlier = [&earlier[earlier.len().saturating_sub(2_000)..], &commands].concat();
+    }
+    drop(original);
+    server.handle().stop();
+    server.wait().unwrap();
+}

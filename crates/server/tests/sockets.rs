@@ -1,0 +1,126 @@
+//! Clients of a server over sockets: what they send at once, and how they end.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+use hyades_server::{Server, Settings};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A server in a directory of its own.
+struct Served {
+    server: Option<Server>,
+    _dir: TempDir,
+}
+
+impl Served {
+    fn new() -> Served {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let settings =
+            format!("--port 0 --dir {path} --bind 127.0.0.1 --loops 1 --enable-debug-command yes");
+        let settings: Vec<&str> = settings.split(' ').collect();
+        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
+        server.wait_until_open().unwrap();
+        Served { server: Some(server), _dir: dir }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.server.as_ref().unwrap().address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let server = self.server.take().unwrap();
+        server.handle().stop();
+        server.wait().unwrap();
+    }
+}
+
+/// Reads and writes by turns, in far greater numbers than wait for the disk at once; then the end
+/// of the connection, at once. Each is run and answered.
+#[test]
+fn all_that_was_sent_before_the_end_is_answered() {
+    const PAIRS: usize = 6_000;
+    let served = Served::new();
+    let mut stream = served.connect();
+    let mut reader = stream.try_clone().unwrap();
+    let answers = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).map(|_| all)
+    });
+    let text: String =
+        (0..PAIRS).map(|n| format!("GET k{}\r\nPING\r\nSET k{} {n}\r\n", n % 7, n % 5)).collect();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let all = answers.join().unwrap().unwrap();
+    let text = String::from_utf8(all).unwrap();
+    let count = |what: &str| text.lines().filter(|line| *line == what).count();
+    assert_eq!((count("+OK"), count("+PONG")), (PAIRS, PAIRS));
+    assert_eq!(text.lines().filter(|line| line.starts_with('$')).count(), PAIRS);
+}
+
+/// A client that never stops sending is closed all the same.
+#[test]
+fn a_busy_client_can_be_killed() {
+    let served = Served::new();
+    let mut busy = BufReader::new(served.connect());
+    busy.get_mut().write_all(b"CLIENT ID\r\n").unwrap();
+    let mut id = String::new();
+    busy.read_line(&mut id).unwrap();
+    let mut writing = busy.get_ref().try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        let text = "INCR n\r\n".repeat(2_000);
+        while writing.write_all(text.as_bytes()).is_ok() {}
+    });
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let _ = busy.read_to_end(&mut all);
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let mut other = BufReader::new(served.connect());
+    let id = id.trim().trim_start_matches(':');
+    other.get_mut().write_all(format!("CLIENT KILL ID {id}\r\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    other.read_line(&mut line).unwrap();
+    assert_eq!(line, ":1\r\n");
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+/// The thread that sleeps for one client keeps neither the others' work, nor the stop.
+#[test]
+fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
+    let served = Served::new();
+    let mut slow = served.connect();
+    slow.write_all(b"DEBUG SLEEP 60\r\nSAVE\r\n").unwrap();
+    let mut other = served.connect();
+    other.write_all(b"SAVE\r\n").unwrap();
+    let mut quick = BufReader::new(served.connect());
+    quick.get_mut().write_all(b"KEYS *\r\n").unwrap();
+    let mut line = String::new();
+    quick.read_line(&mut line).unwrap();
+    assert_eq!(line, "*0\r\n");
+    // The slow job was given to its thread; it begins soon after.
+    while !line.contains("cmd=debug") {
+        quick.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
+        line.clear();
+        let mut length = String::new();
+        quick.read_line(&mut length).unwrap();
+        let bytes: usize = length.trim().trim_start_matches('$').parse().unwrap();
+        let mut list = vec![0; bytes + 2];
+        quick.read_exact(&mut list).unwrap();
+        line = String::from_utf8(list).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    drop(served);
+    // What was begun is answered; what was not has no effect, and no reply.
+    let mut said = String::new();
+    slow.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "+OK\r\n");
+    assert!(began.elapsed() < Duration::from_secs(30), "the stop waits for a job");
+}
