@@ -200,6 +200,7 @@ impl TransactionComponent {
         if is_empty(range) || limit == 0 {
             return Ok(Vec::new());
         }
+        self.make_room_for(work)?;
         // The own announcement keeps the note: its timestamp is not below the oldest active one.
         ranges.note(range, work.ts, self.timestamps.oldest_active());
         let keys = ranges.keys(range);
@@ -224,6 +225,10 @@ impl TransactionComponent {
         })?;
         if too_new && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
+        }
+        // Of a key that is absent as well: what has deleted it may be forgotten.
+        if !mutation::is(Mutation::ForgetScanned) {
+            self.join_durable(work);
         }
         let own = work.writes.range::<[u8], _>(range).map(|(key, _)| key.clone());
         found.extend(keys.into_iter().chain(own).map(|key| (key, None)));

@@ -127,7 +127,8 @@ pub(crate) struct VersionTable {
     buckets: Box<[Mutex<Bucket>]>,
     /// If there are scans.
     pub ranges: Option<Ranges>,
-    /// About how many bytes records, keys and versions take, and values that are to be written.
+    /// About how many bytes records, keys and versions take, and values that are to be written;
+    /// without those of `ranges`.
     bytes: AtomicUsize,
     /// The bucket at which the next sweep begins.
     hand: AtomicUsize,
@@ -149,11 +150,11 @@ impl Bucket {
 
 impl VersionTable {
     /// A table of this many buckets, a power of two.
-    pub fn new(buckets: usize, has_ranges: bool) -> Self {
+    pub fn new(buckets: usize, ranges: Option<Ranges>) -> Self {
         debug_assert!(buckets.is_power_of_two(), "{buckets} buckets");
         Self {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
-            ranges: has_ranges.then(Ranges::default),
+            ranges,
             bytes: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
         }
@@ -169,9 +170,10 @@ impl VersionTable {
         self.buckets.len()
     }
 
-    /// About how many bytes records, keys and versions take, and values that are to be written.
+    /// About how many bytes records, keys and versions take, values that are to be written, and
+    /// what scans need.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.ranges.as_ref().map_or(0, Ranges::bytes)
     }
 
     /// Counts the bytes of a value that a transaction is to write, before its version has it.
@@ -291,7 +293,7 @@ impl VersionTable {
     }
 
     /// Trims and evicts in the next `buckets` buckets what no transaction needs from here, where
-    /// none below `oldest_active` is active or will be.
+    /// none below `oldest_active` is active or will be; and drops what is noted of older scans.
     pub fn sweep(&self, buckets: usize, oldest_active: u64) {
         let from = self.hand.fetch_add(buckets, Ordering::Relaxed);
         for at in from..from + buckets {
@@ -299,6 +301,9 @@ impl VersionTable {
             let bucket = &mut *bucket.lock().unwrap_or_else(|e| e.into_inner());
             self.trim(bucket, oldest_active);
             self.evict(bucket, oldest_active);
+        }
+        if let Some(ranges) = &self.ranges {
+            ranges.forget_below(oldest_active);
         }
     }
 
