@@ -15,6 +15,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+//! use std::ops::Bound;
 //! use std::sync::Arc;
 //!
 //! let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 2));
@@ -30,15 +31,30 @@
 //!     Ok::<_, Error>(old)
 //! })?;
 //! assert_eq!(*old, *b"100");
+//! let rows = session.execute(|tx| tx.scan(Bound::Included(b"a"), Bound::Unbounded, 10))?;
+//! assert_eq!(rows.len(), 2);
 //! drop(session);
 //! database.close()?;
 //! # Ok(()) }
 //! ```
 //!
+//! # Scans
+//!
+//! [`Transaction::scan`] is serializable: the transaction sees what older ones have put into the
+//! range, and an older one that puts something there afterwards aborts. For that each scan is noted
+//! until no older transaction is active, in a list of bounded size that writers search which are
+//! older than a scan; and the keys that have versions in memory are in an ordered index. What that
+//! costs:
+//! - A scan is noted with its bounds, even if a limit ends it before: keep them narrow.
+//! - If more than 1,024 scans, or more than an eighth of the budget, would have to be noted, older
+//!   transactions may write nothing that they have not written yet: they run again.
+//! - A scan copies the references of all keys of the index in its range, whatever its limit.
+//! - The first write of a key that is not in memory waits for scans that do so.
+//!
 //! # What is not there yet
 //!
-//! Transactions larger than a frame of the log, and data components at
-//! the other end of a connection. Values are kept on the heap, not in the buffers of the log.
+//! Transactions larger than a frame of the log, and data components at the other end of a
+//! connection. Values are kept on the heap, not in the buffers of the log.
 //!
 //! # The steps
 //!

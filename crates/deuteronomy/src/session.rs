@@ -194,7 +194,27 @@ impl Transaction<'_> {
     }
 
     /// The first `limit` keys between two bounds that have values, in their order, with these.
-    /// Serializable: no key is missed that an older transaction inserts later.
+    ///
+    /// Serializable: what older transactions have put there is seen, and one that does so later
+    /// aborts, wherever it writes between the bounds, not only up to the limit. Between bounds that
+    /// hold no key, such as a lower one above the upper one, there is nothing.
+    ///
+    /// ```
+    /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 1));
+    /// # let database = Database::open(options, std::sync::Arc::new(MemoryData::new()))?;
+    /// # let mut session = database.session()?;
+    /// use std::ops::Bound::{Excluded, Included};
+    ///
+    /// let rows = session.execute(|tx| {
+    ///     tx.put(b"due/2026-01-07", b"rent")?;
+    ///     tx.put(b"due/2026-02-07", b"rent")?;
+    ///     tx.scan(Included(b"due/2026-01"), Excluded(b"due/2026-02"), 100)
+    /// })?;
+    /// assert_eq!(rows.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`]; [`Error::NoRanges`].

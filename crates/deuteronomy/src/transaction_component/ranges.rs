@@ -6,7 +6,7 @@
 //! looks for noted scans of younger transactions afterwards. So of a scan and an older writer one
 //! finds the other: if the note comes after M2, it comes after M1, and N2 finds the key, or the key
 //! has left the table since, and N3 finds what was applied before that. Each of these orders is
-//! needed (`docs/protocols.md`, D15).
+//! needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not stamps of gaps).
 
 use crate::data_component::KeyRange;
 use hyades_platform::mutation::{self, Mutation};

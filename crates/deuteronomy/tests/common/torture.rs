@@ -290,6 +290,21 @@ fn note(met: &mut Met, error: &Error) {
     *met.aborted.entry(error.to_string()).or_default() += 1;
 }
 
+/// Scans from a key on.
+fn scan(
+    tx: &mut Transaction<'_>,
+    executed: &mut Executed,
+    from: Key,
+    rng: &mut fastrand::Rng,
+    met: &mut Met,
+) -> Result<(), Error> {
+    let (to, limit) = (KEYS[rng.usize(0..KEYS.len())], [2, usize::MAX][rng.usize(0..2)]);
+    let rows = tx.scan(Bound::Included(&[from]), Bound::Excluded(&[to]), limit)?;
+    met.scans += 1;
+    note_scan(&mut executed.reads, &executed.writes, from..to, limit, &rows);
+    Ok(())
+}
+
 /// Does one thing in a transaction; returns it unless it has ended.
 fn go_on<'s>(
     mut running: Running<'s>,
@@ -320,15 +335,7 @@ fn go_on<'s>(
                 executed.writes.insert(key, Some(written));
             })
         }
-        13 => {
-            let (from, to) = (key, KEYS[rng.usize(0..KEYS.len())]);
-            let limit = [2, usize::MAX][rng.usize(0..2)];
-            tx.scan(Bound::Included(&[from]), Bound::Excluded(&[to]), limit).map(|rows| {
-                met.scans += 1;
-                let Executed { reads, writes, .. } = executed;
-                note_scan(reads, writes, from..to, limit, &rows);
-            })
-        }
+        13 => scan(tx, executed, key, rng, met),
         14 => tx.delete(&[key]).map(|()| {
             executed.writes.insert(key, None);
         }),
