@@ -1,5 +1,6 @@
 //! Sessions, and the transactions that they run.
 
+use crate::data_component::Row;
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
@@ -223,7 +224,7 @@ impl Transaction<'_> {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Arc<[u8]>, Arc<[u8]>)>, Error> {
+    ) -> Result<Vec<Row>, Error> {
         self.session.component.scan(&mut self.session.work, (from, to), limit)
     }
 

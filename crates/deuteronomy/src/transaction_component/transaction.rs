@@ -5,7 +5,7 @@ use super::place::Place;
 use super::ranges::is_empty;
 use super::record;
 use super::version_table::{Seen, Value, Version, hash};
-use crate::data_component::KeyRange;
+use crate::data_component::{KeyRange, Row};
 use crate::error::{Abort, Error};
 use crate::proxy::Handed;
 use hyades_platform::clock;
@@ -194,7 +194,7 @@ impl TransactionComponent {
         work: &mut Work,
         range: KeyRange<'_>,
         limit: usize,
-    ) -> Result<Vec<(Arc<[u8]>, Arc<[u8]>)>, Error> {
+    ) -> Result<Vec<Row>, Error> {
         work.check()?;
         let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
         if is_empty(range) || limit == 0 {

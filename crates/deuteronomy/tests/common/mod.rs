@@ -1,10 +1,9 @@
 //! Histories: what transactions have read and written, and whether a recovered state fits them.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use hyades_deuteronomy::Ticket;
+use hyades_deuteronomy::{Row, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
 
 pub type Key = u8;
 /// The number of a write; None: no value.
@@ -34,7 +33,7 @@ pub fn note_scan(
     writes: &BTreeMap<Key, Written>,
     range: Range<Key>,
     limit: usize,
-    rows: &[(Arc<[u8]>, Arc<[u8]>)],
+    rows: &[Row],
 ) {
     assert!(rows.len() <= limit && rows.is_sorted_by(|a, b| a.0 < b.0), "{rows:?}");
     let end = rows.last().filter(|_| rows.len() == limit).map_or(range.end, |last| last.0[0] + 1);
