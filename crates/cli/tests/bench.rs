@@ -29,6 +29,10 @@ fn check_keys(report: &Value) {
         "protocol",
         "record",
         "concurrency",
+        "isolation",
+        "engine",
+        "dc",
+        "budget_bytes",
         "workers",
         "streams",
         "device",
@@ -44,6 +48,7 @@ fn check_keys(report: &Value) {
         "latency_us",
         "scans",
         "versions",
+        "cache",
         "load",
         "recovery",
         "consistent",
@@ -87,8 +92,10 @@ fn a_recovered_run_says_everything() {
         bench("bank --accounts 500 --recover --recovery-threads 2 --streams 3 --scanners 1");
     check_keys(&report);
     let object = report.as_object().unwrap();
-    let nulls: Vec<_> = object.iter().filter(|(_, value)| value.is_null()).collect();
-    assert!(nulls.is_empty(), "{nulls:?}");
+    let nulls: Vec<_> =
+        object.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key).collect();
+    // These are of an engine over a data component.
+    assert_eq!(nulls, ["budget_bytes", "cache", "dc"]);
     assert_eq!(report["scans"]["failed"], 0);
     let recovery = &report["recovery"];
     assert!(recovery.as_object().unwrap().values().all(|v| !v.is_null()), "{recovery}");
@@ -132,6 +139,41 @@ fn every_combination_recovers_to_the_same_state() {
             }
         }
     }
+}
+
+#[test]
+fn a_transaction_component_recovers_to_the_same_state() {
+    for dc in ["memory", "redb"] {
+        for more in ["", "--scan-length 10 --streams 1", "--theta 0 --write-share 1 --accesses 2"] {
+            let report = bench(&format!(
+                "ycsb --rows 3000 --engine deuteronomy --dc {dc} --budget 1MiB --workers 2 \
+                 --in-flight 64 {more} --recover"
+            ));
+            check_keys(&report);
+            assert_eq!(report["recovery"]["state_matches"], true, "{report}");
+            let (engine, concurrency) = ("deuteronomy".into(), "timestamp-order".into());
+            assert_eq!((&report["engine"], &report["concurrency"]), (&engine, &concurrency));
+            assert_eq!((&report["dc"], &report["budget_bytes"]), (&dc.into(), &(1 << 20).into()));
+            assert_eq!(report["load"]["records"], 3000);
+            assert!(report["load"]["bytes"].as_u64() > Some(300_000), "{report}");
+            assert!(report["acknowledged"].as_u64() > Some(0), "{report}");
+            assert!(report["log_bytes"].as_u64() > Some(0), "{report}");
+            assert!(report["recovery"]["records"].as_u64() > Some(0), "{report}");
+            let nulls = ["image_seconds", "bytes"];
+            assert!(nulls.iter().all(|key| report["recovery"][key].is_null()), "{report}");
+            // Transactions that only write or scan read no single keys.
+            let rate = report["cache"]["hit_rate"].as_f64();
+            assert_eq!(rate.is_some(), more.is_empty(), "{report}");
+            assert!(rate.is_none_or(|rate| (0.0..=1.0).contains(&rate)), "{report}");
+            assert!(report["cache"]["device_reads"].is_null(), "{report}");
+        }
+    }
+    let text = hyades(
+        "bench ycsb --rows 100 --engine deuteronomy --seconds 0.1 --warmup 0 --reserve-memory 0",
+        &[],
+    );
+    assert_eq!(code(&text), 0, "{}", stderr(&text));
+    assert!(stdout(&text).contains("deuteronomy over memory"), "{}", stdout(&text));
 }
 
 #[test]
@@ -226,6 +268,16 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("bank --streams 65", "1 to 64"),
         ("bank --seconds soon", "us, ms, s or m"),
         ("bank --rate 0", "above 0"),
+        ("ycsb --engine disk", "choose memory, deuteronomy"),
+        ("ycsb --engine deuteronomy --dc fjall", "choose memory, redb"),
+        ("ycsb --dc redb", "--engine deuteronomy"),
+        ("ycsb --engine deuteronomy --protocol serial", "--protocol is for --engine memory"),
+        ("ycsb --engine deuteronomy --concurrency silo", "--concurrency is for"),
+        ("ycsb --engine deuteronomy --standard A", "--standard is for"),
+        ("ycsb --engine deuteronomy --delta 5", "--delta is for"),
+        ("ycsb --engine deuteronomy --budget 1KiB", "1MiB to 1TiB"),
+        ("ycsb --engine deuteronomy --value-bytes 0", "1 to 65536"),
+        ("bank --engine deuteronomy", "--help"),
         ("elections", "--help"),
     ] {
         let output = hyades("bench", &words.split(' ').collect::<Vec<_>>());

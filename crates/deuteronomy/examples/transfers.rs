@@ -3,6 +3,7 @@
 //! `cargo run --release -p hyades-deuteronomy --example transfers [directory]`
 
 use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
 const ACCOUNTS: u64 = 100;
@@ -48,11 +49,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let database = open()?;
     let mut session = database.session()?;
-    let sum = session.execute(|tx| {
-        let accounts = (0..ACCOUNTS).map(|account| tx.get(&account.to_be_bytes()));
-        accounts.map(|value| Ok::<_, Error>(balance(value?))).sum::<Result<i64, Error>>()
+    let (accounts, sum) = session.execute(|tx| {
+        // One scan instead of a read of each key.
+        let rows = tx.scan(Included(&0u64.to_be_bytes()), Unbounded, usize::MAX)?;
+        let sum: i64 = rows.iter().map(|(_, value)| balance(Some(value.clone()))).sum();
+        Ok::<_, Error>((rows.len(), sum))
     })?;
-    println!("{:?}; the balances add up to {sum}", database.recovered());
+    println!("{:?}; {accounts} balances add up to {sum}", database.recovered());
+    assert_eq!(accounts as u64, ACCOUNTS);
     assert_eq!(sum, 0);
     Ok(())
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 pub struct Options {
     /// The log: its directories, streams, buffers, and the device.
     pub log: LogOptions,
-    /// The budget for versions kept in memory, in bytes: 4 KiB to 1 TiB. Values are counted
-    /// without the allocator's overhead, from when they are handed to a transaction. Each session
-    /// may exceed it by one key and value. Default: 64 MiB.
+    /// The budget for versions kept in memory, and for what scans need beside them, in bytes: 4 KiB
+    /// to 1 TiB. Values are counted without the allocator's overhead, from when they are handed to
+    /// a transaction. Each session may exceed it by one key and value. Default: 64 MiB.
     pub memory_bytes: usize,
     /// The most sessions at a time: 1 to 65,536. Default: 256.
     pub sessions: usize,
@@ -20,6 +20,11 @@ pub struct Options {
     /// sessions. It is best above the number of transactions that begin while one is made durable:
     /// with fewer entries they wait for that. Default: 131,072.
     pub transactions: usize,
+    /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
+    /// ordered index of the written keys in memory, about 32 bytes each, which each first write of
+    /// a key locks; and each scan that may matter to an active transaction is noted, in up to an
+    /// eighth of `memory_bytes`. Default: true.
+    pub ranges: bool,
     /// How long a transaction waits for an older one whose version it should read, before it is
     /// aborted. Default: 1 ms.
     pub patience: Duration,
@@ -45,6 +50,7 @@ impl Options {
             memory_bytes: 64 << 20,
             sessions,
             transactions: 1 << 17,
+            ranges: true,
             patience: Duration::from_millis(1),
             attempts: 10_000,
             lag_bytes: 16 << 20,

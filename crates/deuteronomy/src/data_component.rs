@@ -1,6 +1,8 @@
 //! What the transaction component knows of data: the trait [`DataComponent`] and its contract.
 
 use crate::error::Error;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 /// The highest timestamp that a record or a resume point may state. The clock goes on above it, and
 /// the transaction table has two bits of a word beside a timestamp: 2^61 are left.
@@ -26,6 +28,12 @@ pub struct Operation<'a> {
     /// The new value; None deletes the key.
     pub value: Option<&'a [u8]>,
 }
+
+/// A range of keys: its lower and its upper bound.
+pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// A key that has a value, and the value.
+pub type Row = (Arc<[u8]>, Arc<[u8]>);
 
 /// Up to where a data component holds the operations of a log (`docs/format.md`, section 13).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +71,18 @@ pub trait DataComponent: Send + Sync {
     /// # Errors
     /// The data could not be read.
     fn get(&self, key: &[u8]) -> Result<Found, Error>;
+
+    /// The newest operation on each key of a range that is not empty, in the order of keys, deleted
+    /// keys that are not [forgotten](Self::forget_below) included: each as of a moment after the
+    /// call began. Ends early if `each` says so.
+    ///
+    /// # Errors
+    /// The data could not be read.
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error>;
 
     /// Applies operations. They come in any order and any number of times: of the operations on a
     /// key the one with the highest timestamp counts. In a batch, keys ascend and none comes twice.

@@ -53,6 +53,8 @@ pub enum Error {
     /// The transaction writes more than a frame of the log, or the memory budget, can hold: its
     /// length and the limit, in bytes.
     TransactionTooLarge(usize, usize),
+    /// The database was opened without [`ranges`](crate::Options::ranges).
+    NoRanges,
     /// As many sessions exist as [`Options::sessions`](crate::Options::sessions) says.
     Sessions(usize),
     /// The options, or the log and the data component that were opened together, do not fit.
@@ -84,6 +86,9 @@ impl fmt::Display for Error {
                 "a transaction that writes {len} bytes: the limit is {limit}, by the log's buffer \
                  (a quarter of it) and the memory budget"
             ),
+            Self::NoRanges => {
+                f.write_str("the database was opened without ranges: set Options::ranges to scan")
+            }
             Self::Sessions(sessions) => {
                 write!(f, "all {sessions} sessions are in use: drop one, or allow more")
             }

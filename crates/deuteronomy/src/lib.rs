@@ -15,6 +15,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+//! use std::ops::Bound;
 //! use std::sync::Arc;
 //!
 //! let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 2));
@@ -30,22 +31,37 @@
 //!     Ok::<_, Error>(old)
 //! })?;
 //! assert_eq!(*old, *b"100");
+//! let rows = session.execute(|tx| tx.scan(Bound::Included(b"a"), Bound::Unbounded, 10))?;
+//! assert_eq!(rows.len(), 2);
 //! drop(session);
 //! database.close()?;
 //! # Ok(()) }
 //! ```
 //!
+//! # Scans
+//!
+//! [`Transaction::scan`] is serializable: the transaction sees what older ones have put into the
+//! range, and an older one that puts something there afterwards aborts. For that each scan is noted
+//! until no older transaction is active, in a list of bounded size that writers search which are
+//! older than a scan; and the keys that have versions in memory are in an ordered index. What that
+//! costs:
+//! - A scan is noted with its bounds, even if a limit ends it before: keep them narrow.
+//! - If more than 1,024 scans, or more than an eighth of the budget, would have to be noted, older
+//!   transactions may write nothing that they have not written yet: they run again.
+//! - A scan copies the references of all keys of the index in its range, whatever its limit.
+//! - The first write of a key that is not in memory waits for scans that do so.
+//!
 //! # What is not there yet
 //!
-//! Ranges (there is no `scan`), transactions larger than a frame of the log, and data components at
-//! the other end of a connection. Values are kept on the heap, not in the buffers of the log.
+//! Transactions larger than a frame of the log, and data components at the other end of a
+//! connection. Values are kept on the heap, not in the buffers of the log.
 //!
 //! # The steps
 //!
 //! B1 to B4 begin, R1 to R6 read, W1 to W5 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
-//! E1 to E4 evict, X1 to X7 the proxy, P1 to P4 a checkpoint, Q1 to Q5 a restart; O1 and O2 find
-//! the oldest active transaction, S1 and S2 how a transaction stands. The letters stand in the code
-//! where the step is.
+//! E1 to E4 evict, M1 and M2 of a write and N1 to N4 are for scans, X1 to X7 the proxy, P1 to P4 a
+//! checkpoint, Q1 to Q5 a restart; O1 and O2 find the oldest active transaction, S1 and S2 how a
+//! transaction stands. The letters stand in the code where the step is.
 
 #![forbid(unsafe_code)]
 
@@ -65,7 +81,7 @@ pub use config::Options;
 pub use data::MemoryData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
-pub use data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+pub use data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row};
 pub use database::Database;
 pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;

@@ -1,10 +1,12 @@
 //! Sessions, and the transactions that they run.
 
+use crate::data_component::Row;
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
 use crate::transaction_component::transaction::Work;
 use hyades_wal::Writer;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,6 +192,40 @@ impl Transaction<'_> {
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         self.session.component.put(&mut self.session.work, key, None)
+    }
+
+    /// The first `limit` keys between two bounds that have values, in their order, with these.
+    ///
+    /// Serializable: what older transactions have put there is seen, and one that does so later
+    /// aborts, wherever it writes between the bounds, not only up to the limit. Between bounds that
+    /// hold no key, such as a lower one above the upper one, there is nothing.
+    ///
+    /// ```
+    /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 1));
+    /// # let database = Database::open(options, std::sync::Arc::new(MemoryData::new()))?;
+    /// # let mut session = database.session()?;
+    /// use std::ops::Bound::{Excluded, Included};
+    ///
+    /// let rows = session.execute(|tx| {
+    ///     tx.put(b"due/2026-01-07", b"rent")?;
+    ///     tx.put(b"due/2026-02-07", b"rent")?;
+    ///     tx.scan(Included(b"due/2026-01"), Excluded(b"due/2026-02"), 100)
+    /// })?;
+    /// assert_eq!(rows.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::DataComponent`]; [`Error::NoRanges`].
+    pub fn scan(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Row>, Error> {
+        self.session.component.scan(&mut self.session.work, (from, to), limit)
     }
 
     /// The timestamp: transactions are serializable in the order of their timestamps.

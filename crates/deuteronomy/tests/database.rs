@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Executed, History, Key, State, bytes, number};
+use common::{Executed, History, Key, State, bytes, note_scan, number};
 use hyades_deuteronomy::{
     Abort, DataComponent, Database, Error, LogOptions, MemoryData, Options, ResumePoint, Session,
     Ticket,
@@ -11,6 +11,7 @@ use hyades_deuteronomy::{
 use hyades_platform::device::MemoryDevice;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Bound::{Excluded, Included};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,12 @@ fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<Executed
                 let (ts, mut reads, mut writes) = (tx.timestamp(), Vec::new(), BTreeMap::new());
                 for (key, act) in &accesses {
                     match act {
-                        0..6 if !writes.contains_key(key) => {
+                        0 => {
+                            let (to, limit) = (key + key % 5, 1 + usize::from(key % 4));
+                            let rows = tx.scan(Included(&[*key]), Excluded(&[to]), limit)?;
+                            note_scan(&mut reads, &writes, *key..to, limit, &rows);
+                        }
+                        1..6 if !writes.contains_key(key) => {
                             reads.push((*key, tx.get(&[*key])?.as_deref().map(number)));
                         }
                         6 => {

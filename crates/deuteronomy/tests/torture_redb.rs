@@ -122,5 +122,6 @@ fn acknowledged_is_recovered_from_log_and_redb() {
         }
     }
     println!("{met:#?}");
+    assert!(met.scans > 1000, "{met:?}");
     assert!(met.committed > 6000 && met.acknowledged > 3000 && met.truncated > 0, "{met:?}");
 }

@@ -8,6 +8,7 @@
 //! Left out: weak memory, the log, and trimming. The code takes a latch for most of these steps
 //! together; the model shows which order they need where they are apart.
 
+pub mod ranges;
 mod streams;
 
 use crate::case::{Case, Rules};

@@ -71,6 +71,7 @@ pub fn cases() -> Vec<Case> {
         versioned_replay::cases,
         timestamp_order::cases,
         deuteronomy::cases,
+        deuteronomy::ranges::cases,
         partitions::cases,
         turns::cases,
     ];
@@ -108,6 +109,7 @@ pub const ITEMS: &[&str] = &[
     "Versions at replay",
     "Timestamp order",
     "Deuteronomy",
+    "Scans",
     "Partitions",
     "Turns",
 ];

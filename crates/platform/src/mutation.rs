@@ -181,6 +181,12 @@ mutations! {
     NoteNewestReadsOnly "note-newest-reads-only",
     /// A transaction component lets a key be written that a younger transaction has read.
     WriteBelowRead "write-below-read",
+    /// A transaction component lets a key be written that a younger transaction has scanned over.
+    WriteBelowScan "write-below-scan",
+    /// A transaction component forgets a scan although an older transaction is active.
+    ForgetScans "forget-scans",
+    /// A transaction does not depend on what its scans have found in the data component.
+    ForgetScanned "forget-scanned",
     /// A record leaves the version table without a trace of when it was read.
     EvictWithoutFloor "evict-without-floor",
     /// A record leaves the version table before the data component holds its versions.

@@ -59,6 +59,26 @@ words! {
 }
 
 words! {
+    /// What runs the transactions.
+    Engine("engine") {
+        /// All rows in memory.
+        Memory = "memory",
+        /// A transaction component over a data component.
+        Deuteronomy = "deuteronomy",
+    }
+}
+
+words! {
+    /// What stores keys and values below a transaction component.
+    Store("data component") {
+        /// Memory, filled again from the log.
+        Memory = "memory",
+        /// A redb database.
+        Redb = "redb",
+    }
+}
+
+words! {
     /// What transactions are protected from.
     Isolation("isolation") {
         /// There is a serial order.
@@ -79,6 +99,9 @@ impl Isolation {
 }
 
 impl Concurrency {
+    /// That of a transaction component.
+    pub const OF_COMPONENT: Concurrency = Concurrency::TimestampOrder;
+
     /// The one that is used: it, or the one for this isolation and patience.
     pub fn or_chosen(self, isolation: Isolation, has_patience: bool) -> Concurrency {
         match self {

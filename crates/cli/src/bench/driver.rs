@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The most transactions that a worker runs before it checks for acknowledgements.
-const DRAIN_EVERY: usize = 16;
+pub(super) const DRAIN_EVERY: usize = 16;
 /// The longest sleep of a worker that waits for its next scheduled start.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -70,15 +70,16 @@ pub struct Measured {
 
 /// A transaction that awaits its acknowledgement.
 #[derive(Clone, Copy)]
-struct Started {
-    at_ns: u64,
-    rolled_back: bool,
+pub(super) struct Started {
+    pub at_ns: u64,
+    pub rolled_back: bool,
 }
 
-struct Tally {
+/// What a worker has counted within the interval.
+pub(super) struct Tally {
     acknowledged: u64,
     rollbacks: u64,
-    conflicts: u64,
+    pub conflicts: u64,
     latency: Histogram<u64>,
     latency_max_ns: u64,
     cpu_ns: u64,
@@ -86,7 +87,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(over_time: bool) -> Self {
+    pub fn new(over_time: bool) -> Self {
         let mut latency = Histogram::new(3).expect("three significant digits are supported");
         latency.auto(true);
         let ticks = over_time.then(Ticks::default);
@@ -102,7 +103,7 @@ impl Tally {
     }
 
     #[inline]
-    fn count(&mut self, started: Started, now: u64, begin: u64) {
+    pub fn count(&mut self, started: Started, now: u64, begin: u64) {
         let ns = now.saturating_sub(started.at_ns);
         self.acknowledged += 1;
         self.rollbacks += u64::from(started.rolled_back);
@@ -113,7 +114,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &Tally) {
         self.acknowledged += other.acknowledged;
         self.rollbacks += other.rollbacks;
         self.conflicts += other.conflicts;
@@ -124,15 +125,63 @@ impl Tally {
             ticks.add(more);
         }
     }
+
+    /// The result of a run of this many seconds, with the bytes of frames and to the devices.
+    pub fn measured(self, seconds: f64, (log_bytes, device_bytes): (u64, u64)) -> Measured {
+        Measured {
+            seconds,
+            acknowledged: self.acknowledged,
+            rollbacks: self.rollbacks,
+            conflicts: self.conflicts,
+            latency: self.latency,
+            latency_max_ns: self.latency_max_ns,
+            log_bytes,
+            device_bytes,
+            worker_cpu_ns: None,
+            timeline: None,
+            scanned: None,
+        }
+    }
 }
 
 /// The start of the warm-up, and the begin and end of the measured interval, in nanoseconds of the
 /// monotonic clock.
 #[derive(Clone, Copy)]
 pub(super) struct Interval {
-    start: u64,
+    pub start: u64,
     pub begin: u64,
     pub end: u64,
+}
+
+impl Interval {
+    /// The interval of a run that starts now, or then.
+    pub fn new(start: u64, drive: &Drive) -> Self {
+        let begin = start + (drive.warmup * 1e9) as u64;
+        Interval { start, begin, end: begin + (drive.seconds * 1e9) as u64 }
+    }
+
+    /// Sleeps until then, and shows how far the run is.
+    pub fn sleep_until(&self, bar: &Bar, then: u64) {
+        loop {
+            let now = monotonic_ns();
+            bar.set((now - self.start) / 1_000_000);
+            if now >= then {
+                return;
+            }
+            std::thread::sleep(Duration::from_nanos((then - now).min(100_000_000)));
+        }
+    }
+
+    /// A bar for the run.
+    pub fn bar(&self) -> Bar {
+        Bar::new("running", (self.end - self.start) / 1_000_000)
+    }
+
+    /// Says that the run has ended.
+    pub fn finish(&self, bar: &Bar) {
+        let seconds = (self.end - self.start) as f64 / 1e9;
+        bar.finish(&format!("ran for {}", units::time(seconds)));
+    }
 }
 
 struct Worker<'a, W: Workload> {
@@ -279,11 +328,7 @@ pub fn drive<W: Workload>(
     let barrier = Barrier::new(drive.workers + drive.scanning.scanners + 1);
     // Stored once, before the barrier that all threads wait at, hence Relaxed.
     let start = AtomicU64::new(0);
-    let interval = || {
-        let start = start.load(Ordering::Relaxed);
-        let begin = start + (drive.warmup * 1e9) as u64;
-        Interval { start, begin, end: begin + (drive.seconds * 1e9) as u64 }
-    };
+    let interval = || Interval::new(start.load(Ordering::Relaxed), drive);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for number in 0..drive.workers {
@@ -320,18 +365,14 @@ pub fn drive<W: Workload>(
             let of = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             scanned.iter_mut().for_each(|all| all.add(&of));
         }
+        let bytes = (after.log_bytes - before.log_bytes, after.device_bytes - before.device_bytes);
+        let cpu_ns = all.cpu_ns;
+        let ticks = all.ticks.take();
         Ok(Measured {
-            seconds: drive.seconds,
-            acknowledged: all.acknowledged,
-            rollbacks: all.rollbacks,
-            conflicts: all.conflicts,
-            latency: all.latency,
-            latency_max_ns: all.latency_max_ns,
-            log_bytes: after.log_bytes - before.log_bytes,
-            device_bytes: after.device_bytes - before.device_bytes,
-            worker_cpu_ns: drive.processor_time.then_some(all.cpu_ns),
-            timeline: all.ticks.map(|ticks| Timeline::new(ticks, &looks)),
+            worker_cpu_ns: drive.processor_time.then_some(cpu_ns),
+            timeline: ticks.map(|ticks| Timeline::new(ticks, &looks)),
             scanned,
+            ..all.measured(drive.seconds, bytes)
         })
     })
 }
@@ -379,17 +420,8 @@ fn watch(
     over_time: Option<&[PathBuf]>,
     looks: &mut Vec<Look>,
 ) -> (Stats, Stats) {
-    let bar = Bar::new("running", (interval.end - interval.start) / 1_000_000);
-    let until = |then: u64| {
-        loop {
-            let now = monotonic_ns();
-            bar.set((now - interval.start) / 1_000_000);
-            if now >= then {
-                return;
-            }
-            std::thread::sleep(Duration::from_nanos((then - now).min(100_000_000)));
-        }
-    };
+    let bar = interval.bar();
+    let until = |then: u64| interval.sleep_until(&bar, then);
     until(interval.begin);
     let before = database.stats();
     if let Some(dirs) = over_time {
@@ -402,6 +434,6 @@ fn watch(
     }
     until(interval.end);
     let after = database.stats();
-    bar.finish(&format!("ran for {}", units::time((interval.end - interval.start) as f64 / 1e9)));
+    interval.finish(&bar);
     (before, after)
 }

@@ -39,6 +39,13 @@ Devices (--device); each log directory is a separate device:
 The last three can be put over another device, which is named last, as in
 striped:over=throttled:bandwidth=8MB/s
 
+Engines (--engine), for ycsb: memory, as above. deuteronomy, a transaction
+component over a data component (--dc), whose data may be larger than memory:
+transactions of 4 accesses to keys, of which 84 % read (Levandoski et al., CIDR
+2015). It logs data in streams with LSN vectors and orders transactions by
+timestamps; options of other protocols and controls do not apply. With
+--scan-length each transaction writes a key and scans that many.
+
 Times are seconds, or have a unit: 500ms, 40us, 2m. Sizes: 4096, 64KiB, 8MB.
 How to choose: docs/choosing.md. Errors in the protocols as published:
 docs/protocols.md.";

@@ -9,6 +9,7 @@ use crate::units;
 use crate::words::words;
 use clap::Args;
 use hyades::{LogSettings, Replay};
+use hyades_wal::LogOptions;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,9 @@ const NVM_BUFFER: u64 = 1 << 20;
 /// behind the end of each stream: in the rest of the last segment and in the preallocated next one.
 /// On a slow device that must not take longer than reading the log itself.
 const THROTTLED_SEGMENT: u64 = 4 << 20;
+
+/// Default bytes between two anchors: the engine's.
+const ANCHOR_INTERVAL: u64 = 128 << 10;
 
 /// Options of experiments.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
@@ -155,6 +159,34 @@ impl Knobs {
         Ok(())
     }
 
+    /// The first option that is not about the log alone, if one is set.
+    pub fn of_the_engine_only(&self) -> Option<&'static str> {
+        let set = [
+            ("--delta", self.delta.is_some()),
+            ("--no-undo", self.no_undo),
+            ("--whole-rows", self.whole_rows),
+            ("--compress-lists", self.compress_lists),
+            ("--processor-time", self.processor_time),
+            ("--recovery", self.recovery != RecoveryKind::Parallel),
+        ];
+        set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
+    }
+
+    /// Applies the options that are about the log alone.
+    pub fn apply_to_log(&self, device: &DeviceChoice, log: &mut LogOptions) {
+        log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
+        if let Some(fill) = self.flush_fill {
+            log.flush_fill_bytes = fill as usize;
+        }
+        if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
+            log.buffer_bytes = buffer as usize;
+        }
+        if let Some(segment) = self.segment_on(device) {
+            log.segment_bytes = segment;
+        }
+        log.anchor_interval_bytes = self.anchor_interval.unwrap_or(ANCHOR_INTERVAL);
+    }
+
     /// The largest segment file on this device; none: the engine's default.
     pub fn segment_on(&self, device: &DeviceChoice) -> Option<u64> {
         self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT))
@@ -229,6 +261,26 @@ mod tests {
         );
         assert!(!log.research.undo && log.research.whole_rows);
         assert!(log.research.compresses_lists);
+    }
+
+    #[test]
+    fn the_log_alone_has_the_engines_settings() {
+        for words in [
+            "--flush-interval 5ms --flush-fill 100KiB --buffer 16MiB --segment 1MiB \
+             --anchor-interval 4KiB",
+            "",
+        ] {
+            let (device, with_engine) = ("file".parse().unwrap(), applied(words, "file"));
+            let mut log = LogOptions::new(vec!["x".into()], 1);
+            let usual = log.flush_fill_bytes;
+            knobs(words).apply_to_log(&device, &mut log);
+            assert_eq!(log.flush_interval, with_engine.flush_interval);
+            let research = &with_engine.research;
+            assert_eq!(log.flush_fill_bytes, research.flush_fill_bytes.unwrap_or(usual));
+            assert_eq!(log.buffer_bytes, with_engine.buffer_bytes);
+            assert_eq!(log.segment_bytes, with_engine.segment_bytes);
+            assert_eq!(log.anchor_interval_bytes, research.anchor_interval_bytes);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! recovers in a fresh process.
 
 pub mod choices;
+pub mod deuteronomy;
 mod driver;
 pub mod help;
 pub mod knobs;
@@ -22,8 +23,8 @@ use crate::memory;
 use crate::place::{DeviceKind, Place};
 use crate::progress::Bar;
 use crate::units;
-use choices::Protocol;
-use driver::{Drive, Measured};
+use choices::{Engine, Protocol};
+use driver::Measured;
 use hyades::{Database, RecordKind};
 use hyades_platform::device::MemoryDevice;
 use hyades_workloads::{
@@ -102,6 +103,7 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
 pub fn run(settings: &Settings) -> Result<Ran, Failure> {
     memory::reserve(settings.reserve_memory)?;
     match &settings.workload {
+        Choice::Ycsb(own) if own.engine.is_component() => deuteronomy::run(settings, own),
         Choice::Ycsb(own) => run_one(settings, || Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => run_one(settings, || Tpcc::new(own.config(settings.seed))),
         Choice::Bank(own) => run_one(settings, || Bank::new(own.config())),
@@ -124,6 +126,7 @@ pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
         eprintln!("dropped {size} in {} from the page cache", dir.display());
     }
     match &settings.workload {
+        Choice::Ycsb(own) if own.engine.is_component() => deuteronomy::recover(settings, own),
         Choice::Ycsb(own) => recover_one(settings, Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => recover_one(settings, Tpcc::new(own.config(settings.seed))),
         Choice::Bank(own) => recover_one(settings, Bank::new(own.config())),
@@ -194,21 +197,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     }
     let checkpoints = settings.max_recovery.is_some() || settings.checkpoint_interval.is_some();
     let over_time = checkpoints || settings.timeline.is_some();
-    let measured = driver::drive(
-        &workload,
-        &database,
-        &Drive {
-            workers: settings.workers,
-            in_flight: settings.in_flight,
-            rate: settings.rate,
-            warmup: settings.warmup,
-            seconds: settings.seconds,
-            seed: settings.seed,
-            processor_time: settings.knobs.processor_time,
-            timeline: over_time.then(|| settings.dirs.clone()),
-            scanning: settings.scanning,
-        },
-    )?;
+    let measured = driver::drive(&workload, &database, &settings.drive(over_time))?;
     let mut report = report_of(settings, &measured, load);
     if let (Some(path), Some(timeline)) = (&settings.timeline, &measured.timeline) {
         timeline.write(path, &title(settings))?;
@@ -303,6 +292,10 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         protocol: settings.protocol,
         record: logged.then_some(settings.record),
         concurrency: settings.concurrency,
+        isolation: settings.isolation,
+        engine: Engine::Memory,
+        dc: None,
+        budget_bytes: None,
         workers: settings.workers,
         streams: settings.streams,
         device: logged.then(|| settings.device.clone()),
@@ -324,6 +317,7 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         checkpoints: None,
         scans,
         versions,
+        cache: None,
         load,
         recovery: Recovery::default(),
         consistent: None,

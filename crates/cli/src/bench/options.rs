@@ -222,6 +222,11 @@ impl Bench {
             }
         };
         let mut common = common;
+        if let Workload::Ycsb(ycsb) = &workload
+            && ycsb.engine.check(ycsb.of_rows_only(), common.of_the_engine_only())?
+        {
+            common.concurrency = Concurrency::OF_COMPONENT;
+        }
         common.concurrency =
             common.concurrency.or_chosen(common.isolation, common.patience.is_some());
         workload.check()?;
@@ -263,6 +268,27 @@ impl Bench {
 }
 
 impl Common {
+    /// The first option that is not for a transaction component, if one is set.
+    fn of_the_engine_only(&self) -> Option<&'static str> {
+        let its_own = [Concurrency::Auto, Concurrency::OF_COMPONENT];
+        let set = [
+            ("--protocol", self.protocol != Protocol::Taurus),
+            ("--record", self.record != RecordKind::Data),
+            ("--concurrency", !its_own.contains(&self.concurrency)),
+            ("--isolation", self.isolation != Isolation::Serializable),
+            ("--patience", self.patience.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--epoch", self.epoch.is_some()),
+            ("--max-recovery", self.max_recovery.is_some()),
+            ("--checkpoint-interval", self.checkpoint_interval.is_some()),
+            ("--timeline", self.timeline.is_some()),
+            ("--recovery-threads", self.recovery_threads.is_some()),
+            ("--scanners", self.scanning.scanners > 0),
+        ];
+        let first = set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
+        first.or_else(|| self.knobs.of_the_engine_only())
+    }
+
     /// Whether the engine is sound with this protocol, concurrency control and kind of record.
     fn check_pair(&self) -> Result<(), Failure> {
         let protocol = self.protocol.protocol();

@@ -1,6 +1,6 @@
 //! The report of a run: one JSON object whose keys scripts rely on, or text for people.
 
-use super::choices::{Concurrency, Protocol, RecordKind};
+use super::choices::{Concurrency, Engine, Isolation, Protocol, RecordKind, Store};
 use super::knobs::RecoveryKind;
 use super::scanners::{OldVersions, Scans};
 use super::settings::Settings;
@@ -22,6 +22,15 @@ pub struct Report {
     pub record: Option<RecordKind>,
     /// The concurrency control.
     pub concurrency: Concurrency,
+    /// What transactions are protected from.
+    pub isolation: Isolation,
+    /// What runs the transactions.
+    pub engine: Engine,
+    /// The data component; null for an engine without one.
+    pub dc: Option<Store>,
+    /// Its memory for versions and for what the data component caches; null for an engine that
+    /// keeps all rows in memory.
+    pub budget_bytes: Option<u64>,
     /// Worker threads.
     pub workers: usize,
     /// Log streams; 0 without a log.
@@ -60,6 +69,8 @@ pub struct Report {
     /// Older versions of rows that snapshots need; null without scanners.
     #[serde(default)]
     pub versions: Option<OldVersions>,
+    /// Reads that needed the data component; null for an engine without one.
+    pub cache: Option<Cache>,
     /// The population.
     pub load: Load,
     /// What recovery did.
@@ -101,6 +112,15 @@ pub struct Checkpoints {
     /// Throughput and latency during checkpoints and between them.
     #[serde(flatten)]
     pub contrast: Contrast,
+}
+
+/// Reads that needed the data component.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Cache {
+    /// The share of reads of single keys that found a version in memory; null without such reads.
+    pub hit_rate: Option<f64>,
+    /// Reads of the device for the others; null where the data component does not tell.
+    pub device_reads: Option<u64>,
 }
 
 /// The population.
@@ -146,35 +166,10 @@ impl Report {
     /// The report as text. `settings` has details that are not in the object.
     pub fn text(&self, settings: &Settings) -> String {
         let mut out = String::new();
-        let log = match self.record {
-            None => "no log".to_string(),
-            Some(record) => format!(
-                "{} {}, {} {}, device {}",
-                self.protocol.word(),
-                record.word(),
-                self.streams,
-                if self.streams == 1 { "stream" } else { "streams" },
-                settings.device.word()
-            ),
-        };
-        let offered = settings.rate.map_or(String::new(), |r| format!(", offered {}", rate(r)));
-        let (name, workers) = (&self.workload, self.workers);
         let mut line = |label: &str, value: String| {
             let _ = writeln!(out, "  {label:<14}{value}");
         };
-        line(
-            "run",
-            format!(
-                "{name}: {log}, {}, {workers} workers, {} in flight each{offered}",
-                self.concurrency.word(),
-                self.in_flight
-            ),
-        );
-        let mut loaded = format!("{} rows", exact(self.load.records));
-        if self.load.bytes > 0 {
-            loaded += &format!(", {} of log", bytes(self.load.bytes as f64));
-        }
-        line("load", loaded);
+        self.run_text(settings, &mut line);
         line(
             "acknowledged",
             format!(
@@ -213,6 +208,45 @@ impl Report {
             line("note", "the log is in shared memory: not durable".to_string());
         }
         out
+    }
+
+    /// What ran, and on what.
+    fn run_text(&self, settings: &Settings, line: &mut impl FnMut(&str, String)) {
+        let log = match self.record {
+            None => "no log".to_string(),
+            Some(record) => format!(
+                "{} {}, {} {}, device {}",
+                self.protocol.word(),
+                record.word(),
+                self.streams,
+                if self.streams == 1 { "stream" } else { "streams" },
+                settings.device.word()
+            ),
+        };
+        let offered = settings.rate.map_or(String::new(), |r| format!(", offered {}", rate(r)));
+        let (name, workers) = (&self.workload, self.workers);
+        line(
+            "run",
+            format!(
+                "{name}: {log}, {}, {workers} workers, {} in flight each{offered}",
+                self.concurrency.word(),
+                self.in_flight
+            ),
+        );
+        if let (Some(store), Some(budget)) = (self.dc, self.budget_bytes) {
+            let rate = self.cache.and_then(|cache| cache.hit_rate);
+            let hits = rate.map_or(String::new(), |r| format!("; {:.1} % hits", r * 100.0));
+            let (engine, store) = (self.engine.word(), store.word());
+            line(
+                "engine",
+                format!("{engine} over {store}, {} of memory{hits}", bytes(budget as f64)),
+            );
+        }
+        let mut loaded = format!("{} rows", exact(self.load.records));
+        if self.load.bytes > 0 {
+            loaded += &format!(", {} of log", bytes(self.load.bytes as f64));
+        }
+        line("load", loaded);
     }
 
     fn scans_text(&self, line: &mut impl FnMut(&str, String)) {
@@ -266,17 +300,21 @@ impl Report {
         line(
             "recovery",
             format!(
-                "{}{} on {} threads{}, of which {} for the load; {} transactions, {}: {}",
+                "{}{} on {}{}{}; {} transactions{}: {}",
                 if r.cold == Some(true) { "cold reads, " } else { "" },
                 time(seconds),
-                r.threads.unwrap_or(0),
+                match r.threads.unwrap_or(0) {
+                    1 => "1 thread".to_string(),
+                    threads => format!("{threads} threads"),
+                },
                 match how {
                     RecoveryKind::Parallel => String::new(),
                     other => format!(" ({})", other.word()),
                 },
-                time(r.image_seconds.unwrap_or(0.0)),
+                r.image_seconds
+                    .map_or(String::new(), |s| format!(", of which {} for the load", time(s))),
                 count(r.records.unwrap_or(0) as f64),
-                bytes(r.bytes.unwrap_or(0) as f64),
+                r.bytes.map_or(String::new(), |of| format!(", {}", bytes(of as f64))),
                 rate(r.records_per_s.unwrap_or(0.0)),
             ),
         );
@@ -299,6 +337,10 @@ mod tests {
             protocol: Protocol::Taurus,
             record: Some(RecordKind::Data),
             concurrency: Concurrency::Silo,
+            isolation: Isolation::Serializable,
+            engine: Engine::Memory,
+            dc: None,
+            budget_bytes: None,
             workers: 1,
             streams: 1,
             device: Some("file".parse().unwrap()),
@@ -316,6 +358,7 @@ mod tests {
             checkpoints: None,
             scans: None,
             versions: None,
+            cache: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },
             consistent,

@@ -1,6 +1,7 @@
 //! The settings of one run, which child processes receive.
 
 use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
+use super::driver::Drive;
 use super::knobs::Knobs;
 use super::options::Workload;
 use super::scanners::Scanning;
@@ -79,6 +80,21 @@ impl Settings {
         loading.knobs.flush_interval = None;
         loading.knobs.flush_fill = None;
         loading
+    }
+
+    /// How the workload is driven; over time, if a timeline is wanted.
+    pub fn drive(&self, over_time: bool) -> Drive {
+        Drive {
+            workers: self.workers,
+            in_flight: self.in_flight,
+            rate: self.rate,
+            warmup: self.warmup,
+            seconds: self.seconds,
+            seed: self.seed,
+            processor_time: self.knobs.processor_time,
+            timeline: over_time.then(|| self.dirs.clone()),
+            scanning: self.scanning,
+        }
     }
 
     /// A builder with these settings and this kind of record.

@@ -1,5 +1,6 @@
 //! The options of YCSB.
 
+use super::deuteronomy::{EngineOptions, KeyAccesses};
 use super::options::usage;
 use crate::failure::Failure;
 use clap::Args;
@@ -9,18 +10,20 @@ use serde::{Deserialize, Serialize};
 /// Options of YCSB.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct Ycsb {
-    /// Number of rows, of 1,000 bytes each
+    /// Number of rows, of 1,000 bytes each; --engine deuteronomy has keys of 16 bytes, with values
+    /// of --value-bytes
     #[arg(long, default_value_t = 1 << 20)]
     rows: u64,
-    /// Zipf exponent (skew); 0 is uniform [default: 0.6; 0.99 for a standard mix]
+    /// Zipf exponent (skew); 0 is uniform [default: 0.6; 0.99 for a standard mix; 0.9 with --engine
+    /// deuteronomy, by which 20 % of a million keys get 80 % of the accesses]
     #[arg(long)]
     theta: Option<f64>,
-    /// Accesses per transaction
-    #[arg(long, default_value_t = 2, conflicts_with = "standard")]
-    accesses: usize,
-    /// Share of accesses that write, 0 to 1
-    #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
-    write_share: f64,
+    /// Accesses per transaction [default: 2; 4 with --engine deuteronomy]
+    #[arg(long, conflicts_with = "standard")]
+    accesses: Option<usize>,
+    /// Share of accesses that write, 0 to 1 [default: 0.5; 0.16 with --engine deuteronomy]
+    #[arg(long, conflicts_with = "standard")]
+    write_share: Option<f64>,
     /// Share of transactions that only read, except that the last access of each writes the same
     /// hot row, 0 to 1
     #[arg(long, default_value_t = 0.0, conflicts_with_all = ["standard", "scan_length"])]
@@ -44,6 +47,8 @@ pub struct Ycsb {
     /// Run a standard YCSB mix instead, A to F
     #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
     standard: Option<String>,
+    #[command(flatten)]
+    pub engine: EngineOptions,
 }
 
 impl Ycsb {
@@ -58,8 +63,9 @@ impl Ycsb {
         if let Some(theta) = self.theta.filter(|t| !(0.0..=10.0).contains(t)) {
             return usage(format!("--theta must be 0 to 10, not {theta}"));
         }
-        if !(0.0..=1.0).contains(&self.write_share) {
-            return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
+        let write_share = self.write_share();
+        if !(0.0..=1.0).contains(&write_share) {
+            return usage(format!("--write-share must be 0 to 1, not {write_share}"));
         }
         if !(0.0..=1.0).contains(&self.hot_share) {
             return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
@@ -69,14 +75,48 @@ impl Ycsb {
         if self.standard.is_some() || self.scan_length.is_some() {
             return Ok(());
         }
-        if self.accesses == 0 || self.accesses as u64 > most {
+        let accesses = self.accesses();
+        if accesses == 0 || accesses as u64 > most {
             return usage(format!(
-                "--accesses must be 1 to {most}, half of the rows, not {}: the accesses of a \
-                 transaction are to distinct rows",
-                self.accesses
+                "--accesses must be 1 to {most}, half of the rows, not {accesses}: the accesses \
+                 of a transaction are to distinct rows"
             ));
         }
         Ok(())
+    }
+
+    /// Those of the papers: Xia et al., VLDB 2020; and of Deuteronomy, section 6.
+    fn accesses(&self) -> usize {
+        self.accesses.unwrap_or(if self.engine.is_component() { 4 } else { 2 })
+    }
+
+    fn write_share(&self) -> f64 {
+        self.write_share.unwrap_or(if self.engine.is_component() { 0.16 } else { 0.5 })
+    }
+
+    /// The first option that is not for keys and values, if one is set.
+    pub fn of_rows_only(&self) -> Option<&'static str> {
+        let set = [
+            ("--hot-share", self.hot_share > 0.0),
+            ("--read-and-write", self.read_and_write),
+            ("--ordered", self.ordered),
+            ("--write-columns", self.write_columns != "1"),
+            ("--values", self.values != "derived"),
+            ("--standard", self.standard.is_some()),
+        ];
+        set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
+    }
+
+    /// The accesses of a transaction component's transactions.
+    pub fn accesses_to_keys(&self) -> KeyAccesses {
+        KeyAccesses {
+            rows: self.rows,
+            theta: self.theta.unwrap_or(0.9),
+            accesses: self.accesses(),
+            write_share: self.write_share(),
+            scan_length: self.scan_length.map(u64::from),
+            value_bytes: self.engine.value_bytes(),
+        }
     }
 
     /// The workload's configuration.
@@ -86,8 +126,8 @@ impl Ycsb {
             Some(mix) => ycsb::YcsbConfig::standard(mix.parse().expect(parsed), self.rows),
             None => ycsb::YcsbConfig {
                 rows: self.rows,
-                accesses: self.accesses,
-                write_share: if self.read_and_write { 1.0 } else { self.write_share },
+                accesses: self.accesses(),
+                write_share: if self.read_and_write { 1.0 } else { self.write_share() },
                 hot_share: self.hot_share,
                 reads: ycsb::Reads { before_writes: self.read_and_write, ..Default::default() },
                 scan_length: self.scan_length,

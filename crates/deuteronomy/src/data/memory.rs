@@ -1,8 +1,9 @@
 //! A data component in memory: the simplest that keeps the contract, for tests and as an oracle.
 
-use crate::data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
 use crate::error::Error;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard};
 
 #[derive(Clone, Debug)]
@@ -93,6 +94,21 @@ impl DataComponent for MemoryData {
         let memory = self.lock();
         let found = memory.items.get(key);
         Ok(found.map_or(Found::default(), |i| Found { ts: i.ts, value: i.value.clone() }))
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let memory = self.lock();
+        for (key, item) in memory.items.range::<[u8], _>(range) {
+            let value = item.value.as_deref();
+            if each(Operation { key, ts: item.ts, value }).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {

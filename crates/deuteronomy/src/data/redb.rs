@@ -7,12 +7,13 @@
 //! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
 //! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
 
-use crate::data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
 use crate::error::Error;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
     TableDefinition, WriteTransaction,
 };
+use std::ops::ControlFlow;
 use std::path::Path;
 
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
@@ -145,6 +146,23 @@ impl DataComponent for RedbData {
         Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
     }
 
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let table = transaction.open_table(DATA).map_err(failed)?;
+        for entry in table.range::<&[u8]>(range).map_err(failed)? {
+            let (key, item) = entry.map_err(failed)?;
+            let (ts, value) = read_item(item.value())?;
+            if each(Operation { key: key.value(), ts, value }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
         let transaction = self.begin()?;
         {
@@ -189,8 +207,51 @@ impl DataComponent for RedbData {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::MemoryData;
     use redb::ReadableTableMetadata;
     use redb::backends::InMemoryBackend;
+    use std::ops::Bound;
+
+    #[test]
+    fn it_answers_as_the_data_component_in_memory_does() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let redb = RedbData::open_in(InMemoryBackend::new(), 1 << 20).unwrap();
+        let memory = MemoryData::new();
+        for _ in 0..200 {
+            let mut keys: Vec<[u8; 1]> = (0..rng.usize(1..8)).map(|_| [rng.u8(0..40)]).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let of = |key| {
+                let value = rng.bool().then_some(&b"value"[..rng.usize(0..5)]);
+                Operation { key, ts: rng.u64(1..100), value }
+            };
+            let batch: Vec<_> = keys.iter().map(|key| &key[..]).map(of).collect();
+            redb.apply(&batch).unwrap();
+            memory.apply(&batch).unwrap();
+            let bound = |rng: &mut fastrand::Rng, key| match rng.u8(0..3) {
+                0 => Bound::Included(key),
+                1 => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            };
+            let (from, to) = ([rng.u8(0..20)], [rng.u8(20..40)]);
+            let range = (bound(&mut rng, &from[..]), bound(&mut rng, &to[..]));
+            let most = rng.usize(1..50);
+            let scanned = |data: &dyn DataComponent| {
+                let mut items = Vec::new();
+                let each = &mut |o: Operation<'_>| {
+                    items.push((o.key.to_vec(), o.ts, o.value.map(<[u8]>::to_vec)));
+                    match items.len() < most {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                };
+                data.scan(range, each).unwrap();
+                items
+            };
+            assert_eq!(scanned(&redb), scanned(&memory));
+            assert_eq!(redb.get(&from).unwrap(), memory.get(&from).unwrap());
+        }
+    }
 
     #[test]
     fn all_deleted_keys_below_are_forgotten_at_once() {

@@ -1,6 +1,7 @@
 //! The transaction component: all that is known of transactions.
 
 pub(crate) mod place;
+pub(crate) mod ranges;
 pub(crate) mod record;
 pub(crate) mod timestamp;
 pub(crate) mod transaction;
@@ -12,6 +13,7 @@ use crate::data_component::DataComponent;
 use crate::error::{Abort, Error};
 use crate::proxy::Proxy;
 use hyades_wal::{Log, Lsn};
+use ranges::Ranges;
 use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
 use transaction_table::TransactionTable;
@@ -23,6 +25,8 @@ const SWEEP_SOFT: usize = 16;
 const ROUNDS_HARD: usize = 8;
 /// The bytes of the budget for which there is a bucket.
 const BYTES_PER_BUCKET: usize = 256;
+/// What is noted of scans may take the budget divided by this.
+const NOTES_SHARE: usize = 8;
 
 /// What the sessions, the proxy and checkpoints share.
 pub(crate) struct TransactionComponent {
@@ -40,12 +44,13 @@ pub(crate) struct TransactionComponent {
 impl TransactionComponent {
     pub fn new(log: Log, first_ts: u64, data: Arc<dyn DataComponent>, options: Options) -> Self {
         let buckets = (options.memory_bytes / BYTES_PER_BUCKET).next_power_of_two() / 2;
+        let ranges = options.ranges.then(|| Ranges::new(options.memory_bytes / NOTES_SHARE));
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         Self {
             timestamps: Timestamps::new(first_ts, options.sessions),
             transactions: TransactionTable::new(options.transactions, starts.len()),
-            versions: VersionTable::new(buckets.clamp(16, 1 << 24)),
+            versions: VersionTable::new(buckets.clamp(16, 1 << 24), ranges),
             proxy: Proxy::new(&log),
             log,
             data,

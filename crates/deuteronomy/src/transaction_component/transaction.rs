@@ -2,14 +2,17 @@
 
 use super::TransactionComponent;
 use super::place::Place;
+use super::ranges::is_empty;
 use super::record;
 use super::version_table::{Seen, Value, Version, hash};
+use crate::data_component::{KeyRange, Row};
 use crate::error::{Abort, Error};
 use crate::proxy::Handed;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lane, Needs, Writer};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -183,6 +186,64 @@ impl TransactionComponent {
         let value: Value = found.value.as_deref().map(Arc::from);
         self.versions.insert_fetched(key, hash, number, found.ts, value.clone());
         Ok(value)
+    }
+
+    /// N1 to N4: the first `limit` keys of a range that have values, with these.
+    pub fn scan(
+        &self,
+        work: &mut Work,
+        range: KeyRange<'_>,
+        limit: usize,
+    ) -> Result<Vec<Row>, Error> {
+        work.check()?;
+        let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
+        if is_empty(range) || limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.make_room_for(work)?;
+        // The own announcement keeps the note: its timestamp is not below the oldest active one.
+        ranges.note(range, work.ts, self.timestamps.oldest_active());
+        let keys = ranges.keys(range);
+        // What only the data component has, and what is read by the rule for single keys (None).
+        let mut found: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>> = BTreeMap::new();
+        let (mut too_new, mut taken) = (false, 0);
+        self.data.scan(range, &mut |item| {
+            if keys.contains(item.key) || work.writes.contains_key(item.key) {
+                return ControlFlow::Continue(());
+            }
+            too_new |= item.ts > work.ts;
+            if let Some(value) = item.value {
+                found.insert(item.key.into(), Some(value.into()));
+                taken += 1;
+            }
+            // Those of the table may have no values: enough are taken only of these.
+            if too_new || taken >= limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        if too_new && !mutation::is(Mutation::FetchAnyVersion) {
+            return Err(work.fail(Abort::SnapshotTooOld));
+        }
+        // Of a key that is absent as well: what has deleted it may be forgotten.
+        if !mutation::is(Mutation::ForgetScanned) {
+            self.join_durable(work);
+        }
+        let own = work.writes.range::<[u8], _>(range).map(|(key, _)| key.clone());
+        found.extend(keys.into_iter().chain(own).map(|key| (key, None)));
+        let mut rows = Vec::new();
+        for (key, value) in found {
+            let value = match value {
+                Some(value) => Some(value),
+                None => self.get(work, &key)?,
+            };
+            rows.extend(value.map(|value| (key, value)));
+            if rows.len() == limit {
+                break;
+            }
+        }
+        Ok(rows)
     }
 
     /// W1 to W5: writes a key; None deletes it.

@@ -6,6 +6,7 @@ use crate::data::MemoryData;
 use crate::recovery::restart;
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::LogOptions;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 
 const SESSIONS: usize = 4;
 const ENTRIES: usize = 16;
@@ -43,7 +44,14 @@ fn stated(component: &TransactionComponent, work: &Work, stream: usize) -> Vec<u
 
 #[test]
 fn a_record_states_what_it_depends_on_though_that_is_durable() {
-    for found in ["in the table", "by an entry used again", "in the data component", "fetched"] {
+    for found in [
+        "in the table",
+        "by an entry used again",
+        "in the data component",
+        "fetched",
+        "scanned",
+        "scanned without result",
+    ] {
         let (_dir, component) = component(|_| {});
         let mut writer = component.log.writer().unwrap();
         let (mut one, mut two) = (work(&component), work(&component));
@@ -70,7 +78,15 @@ fn a_record_states_what_it_depends_on_though_that_is_durable() {
             drop(component.abort(&mut one));
         }
         component.begin(&mut two).unwrap();
-        assert_eq!(component.get(&mut two, b"u").unwrap().as_deref(), Some(&b"1"[..]));
+        let to = |key| (Unbounded, Excluded(key));
+        match found {
+            "scanned" => assert_eq!(component.scan(&mut two, to(&b"v"[..]), 9).unwrap().len(), 1),
+            "scanned without result" => drop(component.scan(&mut two, to(&b"u"[..]), 9).unwrap()),
+            _ => {
+                let read = component.get(&mut two, b"u").unwrap();
+                assert_eq!(read.as_deref(), Some(&b"1"[..]));
+            }
+        }
         component.put(&mut two, b"t", Some(b"2")).unwrap();
         let needs = component.commit(&mut two, &mut writer, 1).unwrap();
         let lanes: Vec<_> = needs.iter().map(|(lane, _)| lane.index()).collect();
@@ -138,4 +154,63 @@ fn what_transactions_will_write_counts() {
     let large = (0..30).map(&mut put).find_map(Result::err);
     assert!(matches!(large, Some(Error::TransactionTooLarge(..) | Error::Aborted(Abort::Shed))));
     drop(component.abort(&mut one));
+}
+
+#[test]
+fn what_scans_need_counts_and_keeps_within_its_share() {
+    let budget = 32 << 10;
+    let (_dir, component) = component(|options| options.memory_bytes = budget);
+    let (mut oldest, mut scanner) = (work(&component), work(&component));
+    component.begin(&mut oldest).unwrap();
+    // Each note matters to the oldest transaction, and none may be dropped without a trace.
+    let key = [b'm'; 200];
+    let mut most = 0;
+    for _ in 0..500 {
+        component.begin(&mut scanner).unwrap();
+        let rows = component.scan(&mut scanner, (Included(&key[..]), Unbounded), 1).unwrap();
+        assert!(rows.is_empty());
+        drop(component.abort(&mut scanner));
+        most = most.max(component.versions.bytes());
+    }
+    assert!((budget / 16..=budget / 8).contains(&most), "{most} bytes");
+    let written = component.put(&mut oldest, b"z", Some(b""));
+    assert!(matches!(written, Err(Error::Aborted(Abort::ReadByYounger))), "{written:?}");
+    drop(component.abort(&mut oldest));
+    component.versions.sweep(component.versions.buckets(), component.timestamps.oldest_active());
+    assert_eq!(component.versions.bytes(), 0, "notes leave with those that they matter to");
+    let long = vec![b'm'; budget];
+    component.begin(&mut scanner).unwrap();
+    component.scan(&mut scanner, (Included(&long[..]), Unbounded), 1).unwrap();
+    assert_eq!(component.versions.bytes(), 0, "a note that does not fit");
+    drop(component.abort(&mut scanner));
+}
+
+#[test]
+fn the_index_of_keys_counts() {
+    let budget = 16 << 10;
+    let bytes_after = |has_ranges| {
+        let (_dir, component) = component(|options| {
+            options.memory_bytes = budget;
+            options.ranges = has_ranges;
+        });
+        let mut one = work(&component);
+        component.begin(&mut one).unwrap();
+        let mut written = 0;
+        let shed = loop {
+            match component.put(&mut one, &[written], Some(b"1")) {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(shed, Error::Aborted(Abort::Shed)), "{shed:?}");
+        let bytes = component.versions.bytes();
+        assert!((budget..budget + 400).contains(&bytes), "{bytes} bytes");
+        drop(component.abort(&mut one));
+        let oldest_active = component.timestamps.oldest_active();
+        component.versions.sweep(component.versions.buckets(), oldest_active);
+        assert_eq!(component.versions.bytes(), 0, "entries leave with their keys");
+        written
+    };
+    let (with, without) = (bytes_after(true), bytes_after(false));
+    assert!(with < without, "{with} keys with an index, {without} without");
 }

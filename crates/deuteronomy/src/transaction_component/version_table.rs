@@ -13,6 +13,7 @@
 //! - A key without a record has not been read, and has no version, above its bucket's `floor`.
 //! - Each version that a transaction may read is in its record, or in the data component.
 
+use super::ranges::Ranges;
 use super::transaction_table::{Standing, TransactionTable};
 use crate::error::Abort;
 use hyades_platform::mutation::{self, Mutation};
@@ -95,6 +96,8 @@ struct KeyRecord {
     last_read: u64,
     /// By ascending timestamp.
     versions: Vec<Arc<Version>>,
+    /// Whether it has had versions of writers, and is among the keys of [`Ranges`].
+    entered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +125,10 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct VersionTable {
     buckets: Box<[Mutex<Bucket>]>,
-    /// About how many bytes records, keys and versions take, and values that are to be written.
+    /// If there are scans.
+    pub ranges: Option<Ranges>,
+    /// About how many bytes records, keys and versions take, and values that are to be written;
+    /// without those of `ranges`.
     bytes: AtomicUsize,
     /// The bucket at which the next sweep begins.
     hand: AtomicUsize,
@@ -144,10 +150,11 @@ impl Bucket {
 
 impl VersionTable {
     /// A table of this many buckets, a power of two.
-    pub fn new(buckets: usize) -> Self {
+    pub fn new(buckets: usize, ranges: Option<Ranges>) -> Self {
         debug_assert!(buckets.is_power_of_two(), "{buckets} buckets");
         Self {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            ranges,
             bytes: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
         }
@@ -163,9 +170,10 @@ impl VersionTable {
         self.buckets.len()
     }
 
-    /// About how many bytes records, keys and versions take, and values that are to be written.
+    /// About how many bytes records, keys and versions take, values that are to be written, and
+    /// what scans need.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.ranges.as_ref().map_or(0, Ranges::bytes)
     }
 
     /// Counts the bytes of a value that a transaction is to write, before its version has it.
@@ -191,7 +199,9 @@ impl VersionTable {
         let at = bucket.position(key).unwrap_or_else(|| {
             self.add(RECORD_BYTES + key.len());
             let last_read = bucket.floor;
-            bucket.records.push(KeyRecord { key: key.into(), last_read, versions: Vec::new() });
+            let record =
+                KeyRecord { key: key.into(), last_read, versions: Vec::new(), entered: false };
+            bucket.records.push(record);
             bucket.records.len() - 1
         });
         &mut bucket.records[at]
@@ -224,8 +234,8 @@ impl VersionTable {
     /// # Errors
     /// A younger transaction has read or written the key.
     pub fn write(&self, key: &[u8], hash: u64, version: &Arc<Version>) -> Result<(), Abort> {
-        let bucket = &mut *self.bucket(hash);
-        let record = self.find_or_make(bucket, key);
+        let mut bucket = self.bucket(hash);
+        let record = self.find_or_make(&mut bucket, key);
         if record.last_read > version.ts && !mutation::is(Mutation::WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
@@ -233,8 +243,21 @@ impl VersionTable {
         if record.versions.last().is_some_and(|newest| newest.ts > version.ts) {
             return Err(Abort::TooLate);
         }
+        if let Some(ranges) = &self.ranges
+            && !record.entered
+        {
+            ranges.enter(&record.key);
+            record.entered = true;
+        }
         record.versions.push(version.clone());
         self.add(version.bytes());
+        drop(bucket);
+        // M2, W5 for scans.
+        if self.ranges.as_ref().is_some_and(|ranges| ranges.is_scanned_by_younger(key, version.ts))
+        {
+            self.remove(key, hash, version.ts);
+            return Err(Abort::ReadByYounger);
+        }
         Ok(())
     }
 
@@ -270,7 +293,7 @@ impl VersionTable {
     }
 
     /// Trims and evicts in the next `buckets` buckets what no transaction needs from here, where
-    /// none below `oldest_active` is active or will be.
+    /// none below `oldest_active` is active or will be; and drops what is noted of older scans.
     pub fn sweep(&self, buckets: usize, oldest_active: u64) {
         let from = self.hand.fetch_add(buckets, Ordering::Relaxed);
         for at in from..from + buckets {
@@ -278,6 +301,9 @@ impl VersionTable {
             let bucket = &mut *bucket.lock().unwrap_or_else(|e| e.into_inner());
             self.trim(bucket, oldest_active);
             self.evict(bucket, oldest_active);
+        }
+        if let Some(ranges) = &self.ranges {
+            ranges.forget_below(oldest_active);
         }
     }
 
@@ -309,6 +335,11 @@ impl VersionTable {
             let is_needed = record.last_read >= oldest_active;
             if is_needed && !mutation::is(Mutation::EvictWithoutFloor) {
                 *floor = (*floor).max(record.last_read);
+            }
+            if record.entered
+                && let Some(ranges) = &self.ranges
+            {
+                ranges.leave(&record.key);
             }
             let versions: usize = record.versions.iter().map(|v| v.bytes()).sum();
             self.subtract(RECORD_BYTES + record.key.len() + versions);

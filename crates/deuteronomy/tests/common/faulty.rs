@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{
-    Abort, DataComponent, Error, Found, Limits, MemoryData, Operation, ResumePoint,
+    Abort, DataComponent, Error, Found, KeyRange, Limits, MemoryData, Operation, ResumePoint,
 };
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +54,14 @@ fn meet(fault: &Mutex<Option<Fault>>) -> Result<(), Error> {
 impl DataComponent for Faulty {
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
         self.data.get(key)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.data.scan(range, each)
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {

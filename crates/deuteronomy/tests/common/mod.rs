@@ -1,8 +1,9 @@
 //! Histories: what transactions have read and written, and whether a recovered state fits them.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use hyades_deuteronomy::Ticket;
+use hyades_deuteronomy::{Row, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 pub type Key = u8;
 /// The number of a write; None: no value.
@@ -24,6 +25,27 @@ pub fn number(bytes: &[u8]) -> u64 {
     let number = u64::from_le_bytes(*number);
     assert!(padding.iter().all(|b| *b == number as u8), "the value of {number} is damaged");
     number
+}
+
+/// Adds what a scan has read to the reads: keys without values as well, up to where it has ended.
+pub fn note_scan(
+    reads: &mut Vec<(Key, Written)>,
+    writes: &BTreeMap<Key, Written>,
+    range: Range<Key>,
+    limit: usize,
+    rows: &[Row],
+) {
+    assert!(rows.len() <= limit && rows.is_sorted_by(|a, b| a.0 < b.0), "{rows:?}");
+    let end = rows.last().filter(|_| rows.len() == limit).map_or(range.end, |last| last.0[0] + 1);
+    let rows: BTreeMap<Key, u64> = rows.iter().map(|(k, value)| (k[0], number(value))).collect();
+    assert!(rows.keys().all(|key| range.contains(key)), "a scan returns keys of its range");
+    for key in range.start..end {
+        let read = rows.get(&key).copied();
+        match writes.get(&key) {
+            Some(own) => assert_eq!(read, *own, "a scan sees its own writes"),
+            None => reads.push((key, read)),
+        }
+    }
 }
 
 /// A transaction that has ended and may have told what it did.

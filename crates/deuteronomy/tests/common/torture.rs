@@ -2,13 +2,14 @@
 //! takes checkpoints, and dies, in an order that follows from a seed.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use super::common::{Executed, History, Key, State, Written, bytes, number};
+use super::common::{Executed, History, Key, State, Written, bytes, note_scan, number};
 use hyades_deuteronomy::MemoryData;
 use hyades_deuteronomy::{
     DataComponent, Database, Error, LogOptions, Options, Session, Transaction,
 };
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ impl Store for Memory {
 #[derive(Debug, Default)]
 pub struct Met {
     pub committed: usize,
+    pub scans: usize,
     pub acknowledged: usize,
     pub aborted: BTreeMap<String, usize>,
     pub lives: usize,
@@ -288,6 +290,21 @@ fn note(met: &mut Met, error: &Error) {
     *met.aborted.entry(error.to_string()).or_default() += 1;
 }
 
+/// Scans from a key on.
+fn scan(
+    tx: &mut Transaction<'_>,
+    executed: &mut Executed,
+    from: Key,
+    rng: &mut fastrand::Rng,
+    met: &mut Met,
+) -> Result<(), Error> {
+    let (to, limit) = (KEYS[rng.usize(0..KEYS.len())], [2, usize::MAX][rng.usize(0..2)]);
+    let rows = tx.scan(Bound::Included(&[from]), Bound::Excluded(&[to]), limit)?;
+    met.scans += 1;
+    note_scan(&mut executed.reads, &executed.writes, from..to, limit, &rows);
+    Ok(())
+}
+
 /// Does one thing in a transaction; returns it unless it has ended.
 fn go_on<'s>(
     mut running: Running<'s>,
@@ -318,7 +335,8 @@ fn go_on<'s>(
                 executed.writes.insert(key, Some(written));
             })
         }
-        13..15 => tx.delete(&[key]).map(|()| {
+        13 => scan(tx, executed, key, rng, met),
+        14 => tx.delete(&[key]).map(|()| {
             executed.writes.insert(key, None);
         }),
         15 => {

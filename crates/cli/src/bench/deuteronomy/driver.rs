@@ -1,0 +1,216 @@
+//! Loads the keys, and drives the workload: workers with many transactions in flight, each counted
+//! at its acknowledgement.
+
+use super::counted::Counted;
+use super::keys::{Drawer, KeyAccesses, fill, key};
+use super::log_bytes;
+use crate::bench::driver::{DRAIN_EVERY, Interval, Measured, Started, Tally};
+use crate::bench::settings::Settings;
+use crate::failure::Failure;
+use hyades_deuteronomy::{Database, Error, Session, Ticket};
+use hyades_platform::clock::monotonic_ns;
+use std::collections::VecDeque;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The bytes of values that a transaction of the load writes, about.
+const LOAD_BYTES: u64 = 64 << 10;
+
+/// Reads within the interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reads {
+    /// Reads of single keys.
+    pub keys: u64,
+    /// Of these, those that needed the data component.
+    pub fetched: u64,
+}
+
+/// Writes all keys once.
+///
+/// # Errors
+/// Those of the database.
+pub fn load(
+    accesses: &KeyAccesses,
+    database: &Database,
+    settings: &Settings,
+    done: impl Fn(u64) + Sync,
+) -> Result<(), Failure> {
+    let at_once = (LOAD_BYTES / accesses.value_bytes as u64).clamp(1, 256);
+    // Hands out pieces: nothing is ordered by it, hence Relaxed.
+    let next = AtomicU64::new(0);
+    let work = || -> Result<(), Error> {
+        let (mut session, mut value) = (database.session()?, vec![0; accesses.value_bytes]);
+        loop {
+            let from = next.fetch_add(at_once, Ordering::Relaxed);
+            if from >= accesses.rows {
+                return Ok(());
+            }
+            let (_, ticket) = session.submit(|tx| {
+                for row in from..(from + at_once).min(accesses.rows) {
+                    fill(&mut value, row ^ settings.seed << 40);
+                    tx.put(&key(row), &value)?;
+                }
+                Ok::<_, Error>(())
+            })?;
+            drop(ticket);
+            done(from);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..settings.workers).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    Ok(())
+}
+
+struct KeyWorker {
+    session: Session,
+    drawer: Drawer,
+    /// In the order of their commits, which is nearly that of their acknowledgements.
+    waiting: VecDeque<(Ticket, Started)>,
+    tally: Tally,
+    interval: Interval,
+    in_flight: usize,
+    /// Attempts that were run again, and reads of single keys, from the beginning.
+    retries: u64,
+    reads: u64,
+    /// The same before the measured interval; `None` until it begins.
+    before: Option<(u64, u64)>,
+}
+
+impl KeyWorker {
+    fn execute(&mut self) -> Result<(), Error> {
+        let at_ns = monotonic_ns();
+        self.drawer.draw();
+        let (mut attempts, mut reads) = (0, 0);
+        let (_, ticket) = self.session.submit(|tx| {
+            attempts += 1;
+            reads += self.drawer.run(tx)?;
+            Ok::<_, Error>(())
+        })?;
+        self.retries += attempts - 1;
+        self.reads += reads;
+        self.waiting.push_back((ticket, Started { at_ns, rolled_back: false }));
+        Ok(())
+    }
+
+    /// Removes acknowledged transactions, and counts them if `now` is within the interval. One that
+    /// is acknowledged before an earlier one of its session counts with that.
+    fn drain(&mut self, now: u64) -> Result<(), Error> {
+        let Interval { begin, end, .. } = self.interval;
+        let counts = (begin..end).contains(&now);
+        if counts && self.before.is_none() {
+            self.before = Some((self.retries, self.reads));
+        }
+        while let Some((ticket, started)) = self.waiting.front() {
+            if !ticket.is_acknowledged()? {
+                break;
+            }
+            if counts {
+                self.tally.count(*started, now, begin);
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Starts transactions as fast as acknowledgements arrive, until the end of the interval.
+    fn run(&mut self) -> Result<(), Error> {
+        loop {
+            for _ in 0..DRAIN_EVERY {
+                self.execute()?;
+                if self.waiting.len() >= self.in_flight {
+                    break;
+                }
+            }
+            let mut now = monotonic_ns();
+            self.drain(now)?;
+            while self.waiting.len() >= self.in_flight && now < self.interval.end {
+                let (ticket, started) = self.waiting.pop_front().expect("some are in flight");
+                ticket.wait()?;
+                now = monotonic_ns();
+                if (self.interval.begin..self.interval.end).contains(&now) {
+                    self.tally.count(started, now, self.interval.begin);
+                }
+                self.drain(now)?;
+            }
+            if now >= self.interval.end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for all transactions in flight, without counting them. Returns the reads within the
+    /// interval.
+    fn finish(mut self) -> Result<(Tally, u64), Error> {
+        let (retries, reads) = self.before.unwrap_or((self.retries, self.reads));
+        self.tally.conflicts = self.retries - retries;
+        let reads = self.reads - reads;
+        self.waiting.into_iter().try_for_each(|(ticket, _)| ticket.wait())?;
+        Ok((self.tally, reads))
+    }
+}
+
+/// Runs the workload and returns when all transactions are acknowledged.
+///
+/// # Errors
+/// Those of the database.
+pub fn drive(
+    accesses: &KeyAccesses,
+    database: &Database,
+    settings: &Settings,
+    data: &Counted,
+) -> Result<(Measured, Reads), Failure> {
+    let drive = settings.drive(false);
+    let barrier = Barrier::new(drive.workers + 1);
+    // Stored once, before the barrier that all threads wait at, hence Relaxed.
+    let start = AtomicU64::new(0);
+    let work = |number: usize| -> Result<(Tally, u64), Error> {
+        let session = database.session();
+        let seed = drive.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
+        let drawer = Drawer::new(*accesses, seed);
+        barrier.wait();
+        let mut worker = KeyWorker {
+            session: session?,
+            drawer,
+            waiting: VecDeque::new(),
+            tally: Tally::new(false),
+            interval: Interval::new(start.load(Ordering::Relaxed), &drive),
+            in_flight: drive.in_flight,
+            retries: 0,
+            reads: 0,
+            before: None,
+        };
+        worker.run()?;
+        worker.finish()
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let workers = (0..drive.workers).map(|number| {
+            let named = std::thread::Builder::new().name(format!("worker-{number}"));
+            let running = named.spawn_scoped(scope, move || work(number));
+            running.expect("a thread can be started for each worker")
+        });
+        let workers: Vec<_> = workers.collect();
+        start.store(monotonic_ns(), Ordering::Relaxed);
+        barrier.wait();
+        let interval = Interval::new(start.load(Ordering::Relaxed), &drive);
+        let bar = interval.bar();
+        interval.sleep_until(&bar, interval.begin);
+        let (before, gets) = (log_bytes(database), data.gets());
+        interval.sleep_until(&bar, interval.end);
+        let (after, fetched) = (log_bytes(database), data.gets() - gets);
+        interval.finish(&bar);
+        let (mut all, mut keys) = (Tally::new(false), 0);
+        for worker in workers {
+            let joined = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (tally, reads) = joined?;
+            all.add(&tally);
+            keys += reads;
+        }
+        let bytes = (after.0 - before.0, after.1 - before.1);
+        Ok((all.measured(drive.seconds, bytes), Reads { keys, fetched }))
+    })
+}

@@ -1,0 +1,259 @@
+//! Ranges: which keys writers have put into the version table, and which ranges were scanned.
+//!
+//! A scan N1 notes its range, N2 takes the keys of the table in it, N3 those of the data component,
+//! N4 reads each key of the table by the rule for single keys, and takes what only the data
+//! component has. A writer M1 has its key in the table's index before its version is there, and M2
+//! looks for noted scans of younger transactions afterwards. So of a scan and an older writer one
+//! finds the other: if the note comes after M2, it comes after M1, and N2 finds the key, or the key
+//! has left the table since, and N3 finds what was applied before that. Each of these orders is
+//! needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not stamps of gaps).
+
+use crate::data_component::KeyRange;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// With more scans than this noted, the whole key space counts as scanned.
+const MOST_NOTES: usize = 1024;
+/// The bytes that an entry of the index takes, about. Its key is that of the record.
+const ENTRY_BYTES: usize = 32;
+/// The bytes that a note takes without its keys, about.
+const NOTE_BYTES: usize = 96;
+
+type OwnedRange = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
+
+#[derive(Debug)]
+struct Note {
+    range: OwnedRange,
+    ts: u64,
+}
+
+impl Note {
+    fn bytes(&self) -> usize {
+        let len = |bound: &Bound<Box<[u8]>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        NOTE_BYTES + len(&self.range.0) + len(&self.range.1)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    notes: Vec<Note>,
+    /// The bytes of the notes, about.
+    bytes: usize,
+    /// The whole key space was scanned at this timestamp.
+    everything: u64,
+}
+
+impl Notes {
+    /// Drops the notes below this timestamp, if no writer is older.
+    fn forget_below(&mut self, oldest_active: u64) {
+        self.notes.retain(|note| {
+            note.ts >= oldest_active && !mutation::is(Mutation::ForgetScans) || {
+                self.bytes -= note.bytes();
+                false
+            }
+        });
+    }
+
+    /// Takes a note, if there is room for it. Otherwise the whole key space counts as scanned by
+    /// all those noted, which costs older writers aborts, and loses nothing.
+    fn add(&mut self, note: Note, byte_limit: usize) {
+        let bytes = note.bytes();
+        if self.notes.len() >= MOST_NOTES || self.bytes + bytes > byte_limit {
+            let highest = self.notes.drain(..).map(|note| note.ts).max();
+            self.bytes = 0;
+            self.everything = self.everything.max(highest.unwrap_or(0));
+        }
+        if bytes > byte_limit {
+            self.everything = self.everything.max(note.ts);
+        } else {
+            self.bytes += bytes;
+            self.notes.push(note);
+        }
+    }
+}
+
+/// The keys of the version table in order, and the scans.
+#[derive(Debug)]
+pub(crate) struct Ranges {
+    keys: RwLock<BTreeSet<Arc<[u8]>>>,
+    notes: Mutex<Notes>,
+    /// At least the timestamp of every noted scan: writers at or above it need not look. Raised
+    /// before a scan goes on, read by writers after their version is in place. SeqCst: the one or
+    /// the other finds the other.
+    last_scan: AtomicU64,
+    /// The most bytes that notes may take.
+    note_bytes: usize,
+    /// About how many bytes index and notes take. A sum, which orders nothing: Relaxed.
+    bytes: AtomicUsize,
+}
+
+fn to_owned(bound: Bound<&[u8]>) -> Bound<Box<[u8]>> {
+    bound.map(Box::from)
+}
+
+fn is_in((from, to): &OwnedRange, key: &[u8]) -> bool {
+    let is_behind = match from {
+        Bound::Included(from) => **from <= *key,
+        Bound::Excluded(from) => **from < *key,
+        Bound::Unbounded => true,
+    };
+    is_behind
+        && match to {
+            Bound::Included(to) => *key <= **to,
+            Bound::Excluded(to) => *key < **to,
+            Bound::Unbounded => true,
+        }
+}
+
+impl Ranges {
+    /// No keys and no scans, whose notes may take this many bytes.
+    pub fn new(note_bytes: usize) -> Self {
+        Self {
+            keys: RwLock::default(),
+            notes: Mutex::default(),
+            last_scan: AtomicU64::new(0),
+            note_bytes,
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// About how many bytes index and notes take.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Changes the notes, and counts their bytes.
+    fn with_notes(&self, change: impl FnOnce(&mut Notes)) {
+        let mut notes = self.notes();
+        let before = notes.bytes;
+        change(&mut notes);
+        // Added before it is subtracted: the sum does not wrap.
+        self.bytes.fetch_add(notes.bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// M1: the key has, or is about to have, versions in the table. Under its bucket's latch.
+    pub fn enter(&self, key: &Arc<[u8]>) {
+        self.bytes.fetch_add(ENTRY_BYTES, Ordering::Relaxed);
+        let is_new = self.keys.write().unwrap_or_else(|e| e.into_inner()).insert(key.clone());
+        debug_assert!(is_new, "a key enters that has not left");
+    }
+
+    /// E4: the key leaves the table. Under its bucket's latch.
+    pub fn leave(&self, key: &[u8]) {
+        let was_there = self.keys.write().unwrap_or_else(|e| e.into_inner()).remove(key);
+        debug_assert!(was_there, "a key leaves that never entered");
+        self.bytes.fetch_sub(ENTRY_BYTES, Ordering::Relaxed);
+    }
+
+    /// M2: whether a transaction younger than this has scanned over the key.
+    pub fn is_scanned_by_younger(&self, key: &[u8], ts: u64) -> bool {
+        if self.last_scan.load(Ordering::SeqCst) <= ts || mutation::is(Mutation::WriteBelowScan) {
+            return false;
+        }
+        let notes = self.notes();
+        let over = |note: &Note| note.ts > ts && is_in(&note.range, key);
+        notes.everything > ts || notes.notes.iter().any(over)
+    }
+
+    /// N1: notes a scan, where no writer is older than `oldest_active`, or will be.
+    pub fn note(&self, range: KeyRange<'_>, ts: u64, oldest_active: u64) {
+        let note = Note { range: (to_owned(range.0), to_owned(range.1)), ts };
+        self.with_notes(|notes| {
+            notes.forget_below(oldest_active);
+            notes.add(note, self.note_bytes);
+        });
+        self.last_scan.fetch_max(ts, Ordering::SeqCst);
+    }
+
+    /// Drops the notes that mean nothing any more.
+    pub fn forget_below(&self, oldest_active: u64) {
+        self.with_notes(|notes| notes.forget_below(oldest_active));
+    }
+
+    /// N2: the keys of the table in the range.
+    pub fn keys(&self, range: KeyRange<'_>) -> BTreeSet<Arc<[u8]>> {
+        let keys = self.keys.read().unwrap_or_else(|e| e.into_inner());
+        keys.range::<[u8], _>(range).cloned().collect()
+    }
+}
+
+/// Whether the range holds no key for its bounds alone; such ranges make ordered maps panic.
+pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
+    match range {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_counts_for_its_range_and_those_older() {
+        let ranges = Ranges::new(usize::MAX);
+        ranges.note((Bound::Included(b"b"), Bound::Excluded(b"d")), 7, 1);
+        let scanned = |key: &[u8], ts| ranges.is_scanned_by_younger(key, ts);
+        assert!(scanned(b"b", 6) && scanned(b"c", 1));
+        assert!(!scanned(b"b", 7) && !scanned(b"b", 8) && !scanned(b"a", 6) && !scanned(b"d", 6));
+        ranges.note((Bound::Unbounded, Bound::Excluded(b"a")), 9, 8);
+        assert!(!scanned(b"b", 6), "no writer is that old");
+        for ts in 10..20 + MOST_NOTES as u64 {
+            ranges.note((Bound::Excluded(b"x"), Bound::Unbounded), ts, 8);
+        }
+        assert!(scanned(b"b", 8), "everything counts as scanned");
+    }
+
+    #[test]
+    fn notes_take_no_more_than_their_share_and_lose_nothing() {
+        let limit = 4 * NOTE_BYTES;
+        let ranges = Ranges::new(limit);
+        let scanned = |key: &[u8], ts| ranges.is_scanned_by_younger(key, ts);
+        for ts in 5..9 {
+            ranges.note((Bound::Excluded(b""), Bound::Unbounded), ts, 1);
+        }
+        assert_eq!(ranges.bytes(), limit, "four fit");
+        assert!(scanned(b"a", 4) && scanned(b"a", 7) && !scanned(b"", 4));
+        ranges.note((Bound::Included(b""), Bound::Included(b"")), 9, 1);
+        assert_eq!(ranges.bytes(), NOTE_BYTES, "the fifth is alone");
+        assert!(scanned(b"a", 7) && !scanned(b"a", 8) && scanned(b"", 8), "none is forgotten");
+        let long = vec![b'x'; limit];
+        ranges.note((Bound::Unbounded, Bound::Included(&long)), 10, 1);
+        assert_eq!(ranges.bytes(), 0, "one that does not fit at all is not kept");
+        assert!(scanned(b"a", 9) && !scanned(b"a", 10));
+        ranges.note((Bound::Included(b"a"), Bound::Unbounded), 12, 1);
+        ranges.forget_below(12);
+        assert_eq!(ranges.bytes(), NOTE_BYTES + 1, "a writer at 11 has not been seen to end");
+        ranges.forget_below(13);
+        assert_eq!(ranges.bytes(), 0);
+    }
+
+    #[test]
+    fn empty_ranges_are_told() {
+        let (a, b) = (&b"a"[..], &b"b"[..]);
+        use Bound::{Excluded, Included, Unbounded};
+        for range in [(Included(b), Included(a)), (Excluded(a), Excluded(a))] {
+            assert!(is_empty(range));
+        }
+        assert!(is_empty((Included(a), Excluded(a))) && is_empty((Excluded(a), Included(a))));
+        for range in [(Included(a), Included(a)), (Excluded(a), Unbounded), (Unbounded, Unbounded)]
+        {
+            assert!(!is_empty(range));
+        }
+    }
+}

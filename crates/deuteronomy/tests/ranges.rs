@@ -1,0 +1,188 @@
+//! Scans: what they return, and what they conflict with.
+#![allow(missing_docs)]
+
+#[path = "common/older_stream.rs"]
+mod older_stream;
+
+use hyades_deuteronomy::{
+    Abort, Database, Error, LogOptions, MemoryData, Options, Session, Transaction,
+};
+use hyades_platform::device::MemoryDevice;
+use older_stream::recovered_from_older;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::path::Path;
+use std::sync::Arc;
+
+fn options(dir: &Path) -> Options {
+    let mut log = LogOptions::new(vec![dir.to_owned()], 1);
+    log.device = MemoryDevice::shared();
+    log.buffer_bytes = 1 << 16;
+    log.segment_bytes = 1 << 18;
+    log.stepped = true;
+    let mut options = Options::new(log);
+    options.memory_bytes = 4 << 10;
+    options
+}
+
+fn open(dir: &Path) -> Database {
+    Database::open(options(dir), Arc::new(MemoryData::new())).unwrap()
+}
+
+/// Commits writes; None deletes.
+fn write(session: &mut Session, writes: &[(&str, Option<&[u8]>)]) {
+    let mut tx = session.begin().unwrap();
+    for (key, value) in writes {
+        match value {
+            Some(value) => tx.put(key.as_bytes(), value).unwrap(),
+            None => tx.delete(key.as_bytes()).unwrap(),
+        }
+    }
+    drop(tx.commit().unwrap());
+}
+
+/// Leaves all that is committed to the data component.
+fn empty_the_table(database: &Database, session: &mut Session) {
+    write(session, &[("\u{7f}filler", Some(&[0; 3300]))]);
+    while database.log().step(0) {}
+    database.step_proxy().unwrap();
+    drop(session.begin().unwrap());
+    assert_eq!(database.version_bytes(), 0, "a transaction that begins has swept the table");
+}
+
+fn keys(tx: &mut Transaction<'_>, from: Bound<&str>, to: Bound<&str>, limit: usize) -> String {
+    let rows = tx.scan(from.map(str::as_bytes), to.map(str::as_bytes), limit).unwrap();
+    rows.iter().map(|(key, _)| std::str::from_utf8(key).unwrap()).collect()
+}
+
+fn is<T>(result: &Result<T, Error>, abort: Abort) -> bool {
+    matches!(result, Err(Error::Aborted(is)) if *is == abort)
+}
+
+#[test]
+fn a_scan_returns_what_is_in_its_range_wherever_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let mut session = database.session().unwrap();
+    let x: Option<&[u8]> = Some(b"x");
+    write(&mut session, &[("a", x), ("c", x), ("e", x), ("g", x), ("i", x)]);
+    write(&mut session, &[("e", None)]);
+    empty_the_table(&database, &mut session);
+    // In the table: a new key, an old one with a newer value, one that was deleted.
+    write(&mut session, &[("b", x), ("c", Some(b"y")), ("g", None)]);
+    let mut tx = session.begin().unwrap();
+    tx.put(b"d", b"own").unwrap();
+    tx.put(b"e", b"own").unwrap();
+    tx.delete(b"a").unwrap();
+    let all = tx.scan(Unbounded, Excluded(b"z"), 100).unwrap();
+    let all: Vec<_> = all.iter().map(|(key, value)| (&**key, &**value)).collect();
+    let expected: [(&[u8], &[u8]); 5] =
+        [(b"b", b"x"), (b"c", b"y"), (b"d", b"own"), (b"e", b"own"), (b"i", b"x")];
+    assert_eq!(all, expected);
+    let mut scan = |from, to, limit| keys(&mut tx, from, to, limit);
+    assert_eq!(scan(Included("b"), Included("d"), 100), "bcd");
+    assert_eq!(scan(Excluded("b"), Excluded("d"), 100), "c");
+    assert_eq!(scan(Excluded("e"), Excluded("z"), 100), "i");
+    for limit in 0..=5 {
+        assert_eq!(scan(Unbounded, Excluded("z"), limit), "bcdei"[..limit]);
+    }
+    assert_eq!(scan(Included("d"), Included("d"), 9), "d");
+    for (from, to) in [
+        (Included("d"), Excluded("d")),
+        (Excluded("d"), Included("d")),
+        (Excluded("d"), Excluded("d")),
+        (Included("e"), Included("b")),
+    ] {
+        assert_eq!(scan(from, to, 9), "", "{from:?} to {to:?}");
+    }
+}
+
+#[test]
+fn an_older_writer_into_what_was_scanned_aborts() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let mut sessions: Vec<_> = (0..5).map(|_| database.session().unwrap()).collect();
+    let [one, two, three, four, five] = &mut sessions[..] else { unreachable!() };
+    let (mut inside, mut outside) = (one.begin().unwrap(), two.begin().unwrap());
+    let mut scanner = three.begin().unwrap();
+    let mut younger = four.begin().unwrap();
+    assert_eq!(keys(&mut scanner, Included("b"), Excluded("d"), 9), "");
+    assert!(is(&inside.put(b"c", b""), Abort::ReadByYounger));
+    drop(inside);
+    outside.put(b"d", b"").unwrap();
+    outside.put(b"a", b"").unwrap();
+    younger.put(b"c", b"").unwrap();
+    scanner.put(b"bb", b"own").unwrap();
+    drop(outside.commit().unwrap());
+    drop(younger.commit().unwrap());
+    assert_eq!(keys(&mut scanner, Included("b"), Excluded("d"), 9), "bb", "as of its timestamp");
+    drop(scanner.commit().unwrap());
+    // It was committed, and the range is still protected from those that were active.
+    let mut scanner = three.begin().unwrap();
+    let mut second = two.begin().unwrap();
+    assert_eq!(keys(&mut second, Unbounded, Excluded("c"), 9), "abb");
+    drop(second.commit().unwrap());
+    for _ in 0..10 {
+        drop(five.begin().unwrap().scan(Included(b"x"), Unbounded, 1).unwrap());
+    }
+    assert!(is(&scanner.put(b"aa", b""), Abort::ReadByYounger));
+    drop(scanner);
+    // A pending version of an older transaction: the scan waits for it.
+    let (mut older, mut younger) = (one.begin().unwrap(), two.begin().unwrap());
+    older.put(b"k", b"").unwrap();
+    assert!(is(&younger.scan(Included(b"j"), Excluded(b"l"), 9), Abort::Unfinished));
+    assert!(is(&younger.get(b"other"), Abort::Unfinished), "it has ended");
+}
+
+#[test]
+fn a_scan_whose_versions_are_gone_aborts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path());
+    settings.lag_bytes = 0;
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let (mut one, mut two) = (database.session().unwrap(), database.session().unwrap());
+    write(&mut two, &[("a", Some(b"1")), ("b", Some(b"1"))]);
+    let mut old = one.begin().unwrap();
+    write(&mut two, &[("b", Some(b"2"))]);
+    while database.log().step(0) {}
+    assert!(database.step_proxy().unwrap());
+    // In the table, which keeps what an active transaction may read.
+    let rows = old.scan(Unbounded, Unbounded, 9).unwrap();
+    assert!(rows.iter().all(|(_, value)| **value == *b"1"));
+    drop(old);
+    empty_the_table(&database, &mut two);
+    let mut old = one.begin().unwrap();
+    write(&mut two, &[("c", Some(b"2"))]);
+    while database.log().step(0) {}
+    assert!(database.step_proxy().unwrap());
+    // Its own reads of `c` find that it is not there as of its timestamp, or cannot tell.
+    let scanned = old.scan(Included(b"c"), Excluded(b"d"), 9);
+    assert!(is(&scanned, Abort::SnapshotTooOld), "{scanned:?}");
+}
+
+#[test]
+fn without_ranges_a_scan_is_an_error_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path());
+    settings.ranges = false;
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    let mut tx = session.begin().unwrap();
+    tx.put(b"a", b"1").unwrap();
+    let message = tx.scan(Unbounded, Unbounded, 1).unwrap_err().to_string();
+    assert!(message.contains("Options::ranges"), "{message}");
+    drop(tx.commit().unwrap());
+    let mut tx = session.begin().unwrap();
+    assert!(tx.get(b"a").unwrap().is_some());
+}
+
+#[test]
+fn what_was_scanned_is_recovered_or_those_that_have_scanned_it_are_not() {
+    let read = |tx: &mut Transaction<'_>| assert_eq!(tx.get(b"u").unwrap().unwrap().len(), 3500);
+    assert_eq!(recovered_from_older(read), (false, false));
+    let scan = |tx: &mut Transaction<'_>| {
+        assert_eq!(tx.scan(Unbounded, Unbounded, 9).unwrap().len(), 1);
+    };
+    assert_eq!(recovered_from_older(scan), (false, false));
+    let depends_on_nothing = |_: &mut Transaction<'_>| {};
+    assert_eq!(recovered_from_older(depends_on_nothing), (false, true));
+}
