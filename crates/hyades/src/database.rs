@@ -80,6 +80,8 @@ pub(crate) struct DatabaseInner {
     pub posted: Arc<PostedCalls>,
     pub concurrency: Concurrency,
     pub data_only: bool,
+    /// Calls are logged before they run, and nothing else is.
+    pub logs_first: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,

@@ -29,6 +29,35 @@ pub(crate) struct RowIdBlock {
     end: u64,
 }
 
+/// Number of row ids that the record of a call states, if it was logged before it ran.
+const STATED_ROW_IDS: u64 = 1 << 16;
+
+impl RowIdBlock {
+    /// The ids that a call may draw whose record states this number.
+    pub fn stated(number: Option<u64>) -> RowIdBlock {
+        let first = number.map_or(0, |number| number.wrapping_mul(STATED_ROW_IDS));
+        RowIdBlock { next: first, end: number.map_or(0, |_| first.wrapping_add(STATED_ROW_IDS)) }
+    }
+
+    /// Whether it never had any.
+    pub fn is_none(&self) -> bool {
+        self.end == 0
+    }
+
+    pub fn take(&mut self) -> Option<u64> {
+        let id = self.next;
+        (id != self.end).then(|| {
+            self.next += 1;
+            id
+        })
+    }
+
+    /// The highest id of the block with this number.
+    pub fn last_of(number: u64) -> u64 {
+        number.saturating_mul(STATED_ROW_IDS).saturating_add(STATED_ROW_IDS - 1)
+    }
+}
+
 pub(crate) struct Engine<P: LoggingProtocol> {
     pub tables: Arc<Vec<TableData<P::RowStamp>>>,
     pub protocol: P,
@@ -106,6 +135,15 @@ impl<P: LoggingProtocol> Engine<P> {
         }
         block.next += 1;
         block.next - 1
+    }
+
+    /// The number of a block of row ids for the record of a call that has not run.
+    pub fn next_stated_row_ids(&self) -> u64 {
+        let block = |next: u64| next.next_multiple_of(STATED_ROW_IDS);
+        let reserved = |next: u64| Some(block(next) + STATED_ROW_IDS);
+        // Relaxed: the ids only have to differ.
+        let before = self.row_ids.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserved);
+        block(before.expect("there are always more")) / STATED_ROW_IDS
     }
 
     pub fn wall_clock_us(&self) -> i64 {

@@ -74,6 +74,16 @@ pub enum Abort {
     /// A snapshot is read, and nothing can be written in it, see
     /// [`Database::snapshot`](crate::Database::snapshot).
     ReadOnly,
+    /// A call accesses rows outside of the partitions that its procedure states
+    /// ([`Builder::on`](crate::Builder::on)), where calls are logged before they run
+    /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    OutsidePartitions,
+    /// A closure writes, where nothing but calls of procedures is logged
+    /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    OnlyCalls,
+    /// A call inserts more than 65,536 rows without a primary key, where calls are logged before
+    /// they run ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    TooManyRowIds,
     /// The snapshot was ended, because older versions of rows took too much memory or because it
     /// was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another one.
     SnapshotEnded,
@@ -125,6 +135,23 @@ impl fmt::Display for Abort {
             }
             Abort::ReadOnly => {
                 write!(f, "a snapshot is only read: write in a transaction")
+            }
+            Abort::OutsidePartitions => {
+                write!(
+                    f,
+                    "the procedure accesses rows outside of the partitions that it states: state \
+                     all of them with Builder::on"
+                )
+            }
+            Abort::OnlyCalls => {
+                write!(
+                    f,
+                    "arrival logging logs nothing but calls of procedures: write in a procedure, \
+                     or open the database with another protocol"
+                )
+            }
+            Abort::TooManyRowIds => {
+                write!(f, "the call inserts more than 65536 rows without a primary key")
             }
             Abort::SnapshotEnded => {
                 write!(

@@ -1,5 +1,6 @@
 //! A session: state that one thread keeps between its transactions, and how it runs them.
 
+mod arriving;
 mod attempt;
 mod poisoning;
 pub(crate) mod shared;
@@ -11,7 +12,7 @@ use crate::concurrency::steps::{Commit, Committed};
 use crate::engine::cut::Entered;
 use crate::engine::snapshots::SnapshotState;
 use crate::engine::{Engine, RowIdBlock};
-use crate::erased::{Answer, AnySession, AttemptEnd, Verdict};
+use crate::erased::{Answer, AnySession, Arrived, ArrivedEnd, AttemptEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
 use crate::logging::determinism::Determinism;
@@ -431,11 +432,32 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         let database = Arc::as_ptr(&self.shared).addr();
         let here = (!self.shared.nests).then(|| OnThisThread::begin(database)).transpose()?;
         self.may_wait = here.as_ref().is_none_or(|here| !here.is_nested);
+        if P::LOGS_FIRST
+            && let Some((call, _)) = call
+        {
+            return self.call_logged_first(call, body, answer);
+        }
         self.shared.gate.pass();
         match self.try_once(call, body, answer)? {
             Ok(()) => Ok(()),
             Err(_) => self.try_again(call, body, answer),
         }
+    }
+
+    fn arrive(&mut self, call: Call<'_>, seat: (u32, &Arc<EpochSlot>)) -> Result<Arrived, Error> {
+        self.arrive_posted(call, seat)
+    }
+
+    fn run_arrived(
+        &mut self,
+        arrived: &mut Arrived,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> ArrivedEnd {
+        let database = Arc::as_ptr(&self.shared).addr();
+        let here = (!self.shared.nests).then(|| OnThisThread::begin(database));
+        debug_assert!(here.is_none_or(|here| here.is_ok()), "posted calls run in no other one");
+        self.run_posted_call(arrived, body, answer)
     }
 
     fn run_once(

@@ -4,7 +4,7 @@
 //! A protocol's `append` takes the draft through these steps; what it does in between is the
 //! protocol. After [`Composed::reserve`] nothing allocates or waits until the frame is filled.
 
-use super::determinism::Determinism;
+use super::determinism::{Determinism, Drawn};
 use super::partitioned::PartitionRecords;
 use super::record::{RecordHead, command_in_a_word, push_change, push_plain_head};
 use super::write::{Write, final_writes, outcome};
@@ -22,6 +22,20 @@ pub(crate) struct Call<'a> {
     /// The number of the procedure in the log.
     pub log_id: u32,
     pub arguments: &'a [u8],
+    /// The slots of partitions that it may access, where it is logged before it runs.
+    pub slots: u64,
+    /// What its record has to state, where it is logged before it runs.
+    pub draws: Drawn,
+}
+
+/// Where a call is logged that has not run yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivedPlace {
+    pub tid: Tid,
+    pub stream: usize,
+    pub end: Lsn,
+    /// Bytes of all its frames.
+    pub bytes: u64,
 }
 
 /// What a record states for a replay that keeps several versions of rows.
@@ -93,7 +107,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// put together in memory. `None` if its head is too long for that.
     #[inline(always)]
     pub fn short_record(&self, stamp: u8) -> Option<Payload<'w>> {
-        let Call { log_id, arguments } = self.command?;
+        let Call { log_id, arguments, .. } = self.command?;
         let (lead, len) = command_in_a_word(self.tid, stamp, log_id)?;
         Some(Payload::with_prefix(lead, len, arguments))
     }

@@ -66,6 +66,9 @@ pub(crate) struct RecordHead {
     pub floor: Option<Tid>,
     /// The start of the first Part frame, in the same stream.
     pub continued: Option<u64>,
+    /// The slots of partitions that a call may access that was logged before it ran. They stand in
+    /// the record's stamp, not in its head.
+    pub slots: Option<u64>,
 }
 
 impl RecordHead {
@@ -333,6 +336,7 @@ mod tests {
             let [as_of, floor] = [as_of, floor].map(|below| below.map(not_above));
             let head = RecordHead {
                 command, tid, time_us, seed, epoch_us, outcome, row_ids, as_of, floor, continued,
+                slots: None,
             };
             let mut out = Vec::new();
             head.encode(&mut out);

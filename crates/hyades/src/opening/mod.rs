@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::engine::cut::Cut;
 use crate::engine::partitions::PartitionStamps;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
+use crate::engine::turns::Ready;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
@@ -27,12 +28,13 @@ use crate::recovery::schema_change::settle_indexes;
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::storage::Stamp;
+use crate::storage::partition;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
 use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
 use crate::transaction::procedure::Procedures;
-use hyades_platform::active_epochs::ActiveEpochs;
+use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
@@ -125,6 +127,29 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn snapshots(&self) -> &Snapshots {
         &self.shared.engine.snapshots
+    }
+
+    fn logs_first(&self) -> bool {
+        P::LOGS_FIRST
+    }
+
+    fn on_ready(&self, ready: Box<Ready>) {
+        self.shared.engine.partitions.turns.on_ready(ready);
+    }
+
+    fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error> {
+        let engine = &self.shared.engine;
+        Ok((engine.partitions.turns.add()?, engine.cut.add_slot()))
+    }
+
+    fn remove_seat(&self, (seat, slot): (u32, Arc<EpochSlot>)) {
+        let engine = &self.shared.engine;
+        engine.partitions.turns.remove(seat);
+        engine.cut.remove_slot(&slot);
+    }
+
+    fn let_run(&self, seat: u32) {
+        self.shared.engine.partitions.turns.let_run(seat);
     }
 
     fn counts(&self) -> SessionCounts {
@@ -300,6 +325,7 @@ impl Opening<'_> {
             started_ns: self.started_ns,
             until,
             salvage,
+            partitions: &partition::declarations(&builder.tables),
         };
         let mut recovered =
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
@@ -365,6 +391,7 @@ impl Opening<'_> {
             active: &active,
             times: C::TIMES,
             tables: tables.len(),
+            partitions: self.builder.partitions,
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
@@ -387,6 +414,12 @@ impl Opening<'_> {
         let began = clock::monotonic_ns();
         checkpoint::write_with_catalogue(engine, log, &self.builder.checkpoints, catalogue)?;
         Ok((clock::monotonic_ns() - began) as f64 / 1e9)
+    }
+
+    /// How the tables are spread over partitions, as the manifest states it.
+    fn declared_partitions(&self) -> String {
+        let declared = partition::declarations(&self.builder.tables);
+        serde_json::to_string(&declared).expect("names are text")
     }
 
     fn recovery_threads(&self) -> usize {
@@ -428,8 +461,10 @@ impl Opening<'_> {
         let by_timestamp = (hyades_wal::VERSIONS, hyades_wal::BY_TIMESTAMP);
         let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
         let rows = P::rows(&self.builder.log).setting();
+        let partitions = self.declared_partitions();
+        let calls = P::LOGS_FIRST.then_some((hyades_wal::CALLS, &*partitions));
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
-        let settings = settings.chain(marks).chain(versions).chain(rows);
+        let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls);
         let settings = IncarnationSettings {
             catalogue,
             data_only,
@@ -459,6 +494,7 @@ impl Opening<'_> {
         let log_ids = catalogue.procedure_ids.clone();
         let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
         let caller = (engine.clone(), procedures.clone(), references.clone());
+        let logs_first = engine.logs_first();
         // In simulations no thread runs beside the one that steps.
         let threads = if is_stepped { Some(0) } else { post_threads };
         let posted = PostedCalls::new(caller, posted_calls, threads);
@@ -472,6 +508,7 @@ impl Opening<'_> {
             posted,
             concurrency,
             data_only,
+            logs_first,
             report,
             pool: SessionPool::default(),
             acknowledged: LatencyHistogram::default(),

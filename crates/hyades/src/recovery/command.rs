@@ -8,6 +8,7 @@ use crate::concurrency::replaying::{self, Replaying};
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
+use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::predecessors::Id;
 use crate::logging::record::RecordHead;
@@ -15,6 +16,7 @@ use crate::logging::unstamped::Unstamped;
 use crate::logging::write::outcome;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
+use crate::storage::record::Record;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Procedure;
@@ -28,10 +30,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// State of one thread for running commands.
 pub(crate) struct CommandRunner {
-    arena: Bump,
-    workspace: Workspace,
-    result: Vec<u8>,
-    garbage: Garbage,
+    pub(super) arena: Bump,
+    pub(super) workspace: Workspace,
+    pub(super) result: Vec<u8>,
+    pub(super) garbage: Garbage,
     /// Whether the rows of the next command were prefetched, see [`super::prefetching`].
     pub prefetched: bool,
 }
@@ -63,7 +65,11 @@ impl CommandRunner {
         (writer, versions): (Id, Option<EarlierVersions<'_>>),
         guard: &Guard,
     ) -> Result<(), Error> {
-        self.replay_command(replay, head, body, (writer, versions), guard).map_err(|why| {
+        let replayed = match head.slots {
+            None => self.replay_command(replay, head, body, (writer, versions), guard),
+            Some(slots) => self.replay_call(replay, (head, slots), body, guard),
+        };
+        replayed.map_err(|why| {
             let advice = replay.catalogue.advice();
             Error::Recovery(format!(
                 "replay stopped at Lsn {lsn} of log stream {stream}: {why}; nothing was changed on \
@@ -109,7 +115,7 @@ impl CommandRunner {
         // A row object that it placed and rolled back was only read. Another command that does the
         // same may be running now, so the row object stays until the end.
         if state.rolled_back {
-            let inserted = std::mem::replace(&mut state.inserted, ArenaVec::new_in(&self.arena));
+            let inserted = take_inserted(state, &self.arena);
             let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
             let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
             replay.absent.lock().expect("no holder panics").extend(keys);
@@ -135,6 +141,14 @@ impl CommandRunner {
         self.arena.reset();
         Ok(())
     }
+}
+
+/// Takes the rows that a command has inserted.
+pub(super) fn take_inserted<'s, P: LoggingProtocol>(
+    state: &mut TxnState<'s, P>,
+    arena: &'s Bump,
+) -> ArenaVec<'s, (u32, &'s Record<P::RowStamp>)> {
+    std::mem::replace(&mut state.inserted, ArenaVec::new_in(arena))
 }
 
 /// Calls the procedure with its recorded arguments.

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::determinism::Drawn;
 use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
@@ -271,6 +272,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             // A replayed command that asks for more ids than are recorded is reported as a
             // divergence.
             RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
+            RowIds::Stated(block) => match block.take() {
+                Some(id) => id,
+                None if block.is_none() => {
+                    state.lack(Drawn::ROW_IDS);
+                    return Err(Abort::Conflict);
+                }
+                None => return state.refuse(Abort::TooManyRowIds).map(|()| unreachable!()),
+            },
         };
         state.row_ids_used.push(id);
         key.extend_from_slice(&id.to_be_bytes());
@@ -471,6 +480,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
 
     fn now_us(&self) -> i64 {
         let state = &mut *self.state.borrow_mut();
+        if state.stated_slots.is_some() && state.determinism.time_us.is_none() {
+            state.lack(Drawn::TIME);
+            return 0;
+        }
         *state.determinism.time_us.get_or_insert_with(|| self.engine.wall_clock_us())
     }
 
