@@ -3,7 +3,7 @@
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::engine::turns::Ready;
+use crate::engine::turns::TurnListener;
 use crate::error::{Abort, Error};
 use crate::logging::determinism::{Determinism, Drawn};
 use crate::logging::draft::{ArrivedPlace, Call};
@@ -36,7 +36,7 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn logs_first(&self) -> bool;
     /// Where they are: sets what is told the seat of each posted call that may run, and 0 once none
     /// may any more.
-    fn on_ready(&self, ready: Box<Ready>);
+    fn on_ready(&self, ready: Box<TurnListener>);
     /// Where they are: adds the seat of a posted call, with its epoch slot.
     fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error>;
     fn remove_seat(&self, seat: (u32, Arc<EpochSlot>));

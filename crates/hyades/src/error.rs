@@ -89,6 +89,10 @@ pub enum Abort {
     SnapshotEnded,
 }
 
+const TOO_MANY_ROW_IDS: &str = "the call inserts more than 65536 rows without a primary key";
+const OUTSIDE_PARTITIONS: &str = "the procedure accesses rows outside of the partitions that it \
+                                  states: state all of them with Builder::on";
+
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -136,23 +140,15 @@ impl fmt::Display for Abort {
             Abort::ReadOnly => {
                 write!(f, "a snapshot is only read: write in a transaction")
             }
-            Abort::OutsidePartitions => {
-                write!(
-                    f,
-                    "the procedure accesses rows outside of the partitions that it states: state \
-                     all of them with Builder::on"
-                )
-            }
+            Abort::OutsidePartitions => f.write_str(OUTSIDE_PARTITIONS),
             Abort::OnlyCalls => {
                 write!(
                     f,
-                    "arrival logging logs nothing but calls of procedures: write in a procedure, \
+                    "the protocol logs nothing but calls of procedures: write in a procedure, \
                      or open the database with another protocol"
                 )
             }
-            Abort::TooManyRowIds => {
-                write!(f, "the call inserts more than 65536 rows without a primary key")
-            }
+            Abort::TooManyRowIds => f.write_str(TOO_MANY_ROW_IDS),
             Abort::SnapshotEnded => {
                 write!(
                     f,

@@ -15,10 +15,10 @@ use crate::engine::{Engine, RowIdBlock};
 use crate::erased::{Answer, AnySession, Arrived, ArrivedEnd, AttemptEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
+use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
-use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::{OnThisThread, back_off};
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
@@ -33,9 +33,8 @@ use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Choice, Log, Writer};
-use poisoning::PoisonOnPanic;
+use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
-use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -81,33 +80,6 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
 /// where one stream was written later than another. With small buffers the limit is a quarter of a
 /// buffer, so that no session waits for a full buffer while others are empty.
 const STREAK_BYTES: u64 = 256 << 10;
-
-/// The verdict of a body. One that panicked may have read inconsistent rows. Then it runs again:
-/// only a panic after reads that are valid is passed on to the caller.
-#[inline(always)]
-fn without_panic(
-    verdict: Result<Verdict, Box<dyn Any + Send>>,
-) -> (Verdict, Option<Box<dyn Any + Send>>) {
-    match verdict {
-        Ok(verdict) => (verdict, None),
-        Err(panic) => (Verdict::Abandon, Some(panic)),
-    }
-}
-
-/// Passes the panic of a body on to the caller of its transaction.
-#[cold]
-fn pass_on(
-    panic: Box<dyn Any + Send>,
-    answer: &mut Answer,
-    tally: &Tally,
-    garbage: usize,
-) -> Result<(), Abort> {
-    tally.panic();
-    // There is no ticket to receive it.
-    answer.needs = Needs::default();
-    tally.set_garbage(garbage);
-    resume_unwind(panic)
-}
 
 /// Ends the epoch before a transaction draws its timestamp, if it is older than it should be.
 /// `was_idle`: its stream had no backlog.

@@ -96,11 +96,11 @@ pub(crate) struct TurnQueues {
     waits: bool,
     /// Told of each posted call that may run; and of 0 when waiting has ended. Set once, before any
     /// call is posted.
-    ready: OnceLock<Box<Ready>>,
+    ready: OnceLock<Box<TurnListener>>,
 }
 
 /// Told the seat of a posted call that may run.
-pub(crate) type Ready = dyn Fn(u32) + Send + Sync;
+pub(crate) type TurnListener = dyn Fn(u32) + Send + Sync;
 
 impl TurnQueues {
     pub fn new(partitions: usize, waits: bool) -> Self {
@@ -119,7 +119,7 @@ impl TurnQueues {
     }
 
     /// Sets what is told of posted calls that may run.
-    pub fn on_ready(&self, ready: Box<Ready>) {
+    pub fn on_ready(&self, ready: Box<TurnListener>) {
         let is_first = self.ready.set(ready).is_ok();
         debug_assert!(is_first, "it is set once");
     }

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::cut::Cut;
 use crate::engine::partitions::PartitionStamps;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::engine::turns::Ready;
+use crate::engine::turns::TurnListener;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
@@ -133,7 +133,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         P::LOGS_FIRST
     }
 
-    fn on_ready(&self, ready: Box<Ready>) {
+    fn on_ready(&self, ready: Box<TurnListener>) {
         self.shared.engine.partitions.turns.on_ready(ready);
     }
 

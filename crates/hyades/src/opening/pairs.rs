@@ -240,8 +240,8 @@ impl Protocol {
         }
     }
 
-    /// Whether closures that write are logged, and procedures as data. Where they are not, calls are
-    /// logged before they run, and nothing else is.
+    /// Whether closures that write are logged, and procedures as data. Where they are not, calls
+    /// are logged before they run, and nothing else is.
     pub fn takes_data(self) -> bool {
         self != Protocol::Arrival
     }

@@ -136,6 +136,15 @@ impl Decoded<'_> {
     }
 }
 
+#[cold]
+fn other_partitions() -> Error {
+    Error::Mismatch(
+        "a table's partitions are declared otherwise than when calls were logged that have to be \
+         replayed: open the database with the former declarations, and take a checkpoint first"
+            .to_string(),
+    )
+}
+
 /// Decodes one stream's frames in order.
 pub(crate) struct Decoder {
     shape: RecordShape,
@@ -242,12 +251,7 @@ impl Decoder {
             return Ok(None);
         }
         if self.shape.calls == Some(false) {
-            return Err(Error::Mismatch(
-                "a table's partitions are declared otherwise than when calls were logged that have \
-                 to be replayed: open the database with the former declarations, and take a \
-                 checkpoint first"
-                    .to_string(),
-            ));
+            return Err(other_partitions());
         }
         let mut stamp = None;
         match self.shape.stamp {

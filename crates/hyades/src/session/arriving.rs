@@ -1,7 +1,8 @@
 //! Calls that are logged before they run, on arrival: by the session that is called, or that posts
 //! them; and how they run once their turn has come.
 
-use super::{EngineSession, end_old_epoch, pass_on, without_panic};
+use super::poisoning::{PoisonOnPanic, pass_on, without_panic};
+use super::{EngineSession, end_old_epoch};
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::engine::RowIdBlock;
@@ -13,7 +14,6 @@ use crate::logging::draft::{Call, Draft, StatedVersions};
 use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::back_off;
-use crate::session::poisoning::PoisonOnPanic;
 use crate::storage::tid::Tid;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
@@ -50,10 +50,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         // One that accesses nothing, or replicated rows alone, holds some partition all the same.
         let slots = if call.slots == 0 { 1 } else { call.slots };
         let (call, set) = (Call { slots, ..call }, engine.partitions.of_slots(slots));
-        let time = || engine.wall_clock_us();
-        let time_us = call.draws.contains(Drawn::TIME).then(time);
-        let number = || engine.next_stated_row_ids();
-        let row_ids = call.draws.contains(Drawn::ROW_IDS).then(number);
+        let draws = |drawn| call.draws.contains(drawn);
+        let time_us = draws(Drawn::TIME).then(|| engine.wall_clock_us());
+        let row_ids = draws(Drawn::ROW_IDS).then(|| engine.next_stated_row_ids());
         let stated = Determinism { time_us, ..Determinism::default() };
 
         let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());

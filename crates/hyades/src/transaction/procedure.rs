@@ -20,6 +20,9 @@ pub(crate) type Body =
 /// Which partitions a procedure accesses, given its encoded arguments.
 pub(crate) type StatedPartitions = dyn Fn(&[u8]) -> Result<Partitions, Abort> + Send + Sync;
 
+/// Whether bytes are encoded arguments of a procedure.
+type Understands = dyn Fn(&[u8]) -> bool + Send + Sync;
+
 /// A registered procedure.
 #[derive(Clone)]
 pub(crate) struct Procedure {
@@ -31,7 +34,7 @@ pub(crate) struct Procedure {
     /// Asked before the body runs, where transactions take turns. Not at replay.
     pub partitions: Option<Arc<StatedPartitions>>,
     /// Whether these are encoded arguments for it.
-    understands: Arc<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    understands: Arc<Understands>,
     /// What its calls have drawn, see [`Drawn`]. Raised by what has run it, Relaxed: a call that is
     /// logged without knowing is logged again.
     drawn: Arc<AtomicU8>,
