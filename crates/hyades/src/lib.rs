@@ -92,10 +92,11 @@ pub use storage::{hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 #[cfg(feature = "research")]
 pub use transaction::access::Access;
-pub use transaction::access::{Index, Key, Savepoint, Scan, Table, Transaction};
+pub use transaction::access::{Index, Savepoint, Scan, Table, Transaction};
 #[doc(hidden)]
 #[cfg(feature = "research")]
 pub use transaction::for_tests;
+pub use transaction::key::Key;
 pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 pub use typed::{Rows, TableRow, TypedIndex, TypedScan, TypedTable};

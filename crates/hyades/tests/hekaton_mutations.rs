@@ -3,10 +3,11 @@
 #![allow(missing_docs)]
 
 mod common;
+use common::broken::{self, BrokenRule};
 use common::late::a_late_procedure_is_data;
 use common::multiversion as versions;
 use hyades::{Isolation, Protocol};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::mutation::Mutation;
 use std::time::Duration;
 
 #[test]
@@ -24,7 +25,7 @@ fn each_broken_rule_of_hekaton_is_noticed() {
     let sums = || versions::sums_stay_right(versions::serializable(), Duration::from_secs(20));
     let beginning = || versions::a_reader_sees_its_beginning(versions::serializable());
     let needed = || versions::what_a_reader_needs_stays(versions::serializable());
-    let rules: [(Mutation, &dyn Fn() -> bool); 13] = [
+    let rules: [BrokenRule<'_>; 13] = [
         (Mutation::LateCommands, &late),
         (Mutation::StraddlingCommands, &straddling),
         (Mutation::ForgetAboveFloor, &late_again),
@@ -39,12 +40,5 @@ fn each_broken_rule_of_hekaton_is_noticed() {
         (Mutation::OverlookPreparing, &sums),
         (Mutation::ValidateInPlaceOnly, &sums),
     ];
-    let mut unnoticed = Vec::new();
-    for (rule, holds) in rules {
-        mutation::set(Some(rule));
-        let held = holds();
-        mutation::set(None);
-        unnoticed.extend(held.then_some(rule.name()));
-    }
-    assert!(unnoticed.is_empty(), "these go unnoticed: {unnoticed:?}");
+    broken::each_is_noticed(&rules);
 }

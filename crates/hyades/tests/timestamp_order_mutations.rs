@@ -3,11 +3,12 @@
 #![allow(missing_docs)]
 
 mod common;
+use common::broken::{self, BrokenRule};
 use common::late::a_late_procedure_is_data;
 use common::ordering as order;
 use common::ordering::{Opened, open_filled, ordered};
 use hyades::Protocol;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::mutation::Mutation;
 use std::time::Duration;
 
 fn open() -> Opened {
@@ -17,7 +18,7 @@ fn open() -> Opened {
 #[test]
 fn each_broken_rule_of_timestamp_order_is_noticed() {
     let sums = || order::sums_stay_right(open(), Duration::from_secs(20));
-    let rules: [(Mutation, &dyn Fn() -> bool); 10] = [
+    let rules: [BrokenRule<'_>; 10] = [
         (Mutation::LateCommands, &|| a_late_procedure_is_data(|| ordered(Protocol::Serial))),
         (Mutation::OverlookReaders, &|| order::a_reader_sees_its_beginning(open())),
         (Mutation::UnlinkForReaders, &|| order::what_a_reader_needs_stays(open())),
@@ -31,12 +32,5 @@ fn each_broken_rule_of_timestamp_order_is_noticed() {
         (Mutation::CommitAfterEnded, &order::what_was_ended_runs_again),
         (Mutation::LookBeforeReadMark, &sums),
     ];
-    let mut unnoticed = Vec::new();
-    for (rule, holds) in rules {
-        mutation::set(Some(rule));
-        let held = holds();
-        mutation::set(None);
-        unnoticed.extend(held.then_some(rule.name()));
-    }
-    assert!(unnoticed.is_empty(), "these go unnoticed: {unnoticed:?}");
+    broken::each_is_noticed(&rules);
 }

@@ -35,7 +35,7 @@ use crate::engine::Engine;
 use crate::engine::active::Preparing;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
-use crate::storage::record::{Record, WRITER, word};
+use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
@@ -167,7 +167,7 @@ impl Hekaton {
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const INSERTED_LOCK: u32 = WRITER;
+    const USES_LOCK_WORD: bool = true;
 
     /// Section 2.2, and section 3.1, "begin" and "normal processing".
     #[inline]
@@ -260,18 +260,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
 
     fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
         locks::inserted(state, table, record);
-    }
-
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        locks::try_lock_record(record)
-    }
-
-    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        locks::unlock_record(record, version, dead);
-    }
-
-    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        locks::unmark_dead(record, version);
     }
 }
 

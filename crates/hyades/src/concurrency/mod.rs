@@ -38,7 +38,7 @@ use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
 use crate::storage::partition::TouchedPartitions;
-use crate::storage::record::{Record, word};
+use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
 use state::TxnState;
 use steps::{Commit, Committed};
@@ -63,9 +63,12 @@ impl<'s, T> From<OldVersion<'s>> for VisibleRow<'s, T> {
 
 /// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.
 pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
-    /// Initial version word and lock word of a record that a transaction inserts under a new key.
+    /// Whether a row is locked by its lock word, and not by a bit of its version word.
+    const USES_LOCK_WORD: bool = false;
+    /// Initial version word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
-    const INSERTED_LOCK: u32;
+    /// Its initial lock word: where that is used, the record is locked.
+    const INSERTED_LOCK: u32 = if Self::USES_LOCK_WORD { WRITER } else { 0 };
     /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
     const LIMITS_KEYS: bool = true;
     /// Whether a transaction may see several versions of a row, see [`TxnState::versions`].
@@ -138,16 +141,30 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 
     /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
     /// version word.
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64>;
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        if Self::USES_LOCK_WORD {
+            locks::try_lock_record(record)
+        } else {
+            optimistic::try_lock_record(record)
+        }
+    }
 
     /// Ends [`ConcurrencyControl::try_lock_record`], and marks the record dead if `dead` is true.
     fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        record.unlock(version | if dead { word::DEAD } else { 0 });
+        if Self::USES_LOCK_WORD {
+            locks::unlock_record(record, version, dead);
+        } else {
+            record.unlock(version | if dead { word::DEAD } else { 0 });
+        }
     }
 
     /// Clears the dead mark. Only the thread that set it may call this.
     fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        record.unlock(version);
+        if Self::USES_LOCK_WORD {
+            locks::unmark_dead(record, version);
+        } else {
+            record.unlock(version);
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, VisibleRow, locks};
+use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
@@ -112,7 +112,7 @@ impl NoWait {
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
     const INSERTED_WORD: u64 = word::ABSENT;
-    const INSERTED_LOCK: u32 = WRITER;
+    const USES_LOCK_WORD: bool = true;
 
     #[inline]
     fn read<'s, T>(
@@ -174,18 +174,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
 
     fn is_current(state: &TxnState<'_, P>) -> bool {
         state.gaps_are_current()
-    }
-
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        locks::try_lock_record(record)
-    }
-
-    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        locks::unlock_record(record, version, dead);
-    }
-
-    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        locks::unmark_dead(record, version);
     }
 }
 

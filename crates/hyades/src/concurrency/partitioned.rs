@@ -32,7 +32,7 @@
 
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, VisibleRow, locks};
+use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
@@ -154,7 +154,7 @@ fn stamped<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>, held
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
     const INSERTED_WORD: u64 = word::ABSENT;
-    const INSERTED_LOCK: u32 = WRITER;
+    const USES_LOCK_WORD: bool = true;
     const TAKES_TURNS: bool = true;
 
     #[inline]
@@ -245,18 +245,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
 
     fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
         state.push_lock(table, record, true);
-    }
-
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        locks::try_lock_record(record)
-    }
-
-    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        locks::unlock_record(record, version, dead);
-    }
-
-    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        locks::unmark_dead(record, version);
     }
 }
 

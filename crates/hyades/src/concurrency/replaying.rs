@@ -23,7 +23,6 @@ pub(crate) struct Replaying;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     const INSERTED_WORD: u64 = word::ABSENT;
-    const INSERTED_LOCK: u32 = 0;
     const LIMITS_KEYS: bool = false;
     const READS_VERSIONS: bool = true;
 

@@ -40,7 +40,6 @@ impl Silo {
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const INSERTED_LOCK: u32 = 0;
 
     #[inline]
     fn read<'s, T>(
@@ -101,10 +100,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
 
     fn is_current(state: &TxnState<'_, P>) -> bool {
         Silo::validate(state)
-    }
-
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        optimistic::try_lock_record(record)
     }
 }
 

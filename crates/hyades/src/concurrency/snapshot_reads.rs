@@ -15,7 +15,6 @@ pub(crate) struct SnapshotReads;
 impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
     // It inserts nothing.
     const INSERTED_WORD: u64 = word::ABSENT;
-    const INSERTED_LOCK: u32 = 0;
     const READS_SNAPSHOT: bool = true;
 
     /// A row in place that is unlocked, before and after the copy, is as the version word says. One

@@ -123,7 +123,6 @@ impl TicToc {
 impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const INSERTED_LOCK: u32 = 0;
 
     /// Algorithm 1.
     #[inline]
@@ -203,10 +202,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
             now == read.seen || state.stamp.at_least <= *until
         };
         state.reads.iter().zip(&state.stamp.until).all(is_valid) && state.gaps_are_current()
-    }
-
-    fn try_lock_record(record: &Record<RowStamp<P>>) -> Option<u64> {
-        optimistic::try_lock_record(record)
     }
 }
 

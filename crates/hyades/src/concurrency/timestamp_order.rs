@@ -43,7 +43,7 @@ use crate::engine::active::Preparing;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
-use crate::storage::record::{Record, WRITER, word};
+use crate::storage::record::{Record, word};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
@@ -156,7 +156,7 @@ impl TimestampOrder {
 impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const INSERTED_LOCK: u32 = WRITER;
+    const USES_LOCK_WORD: bool = true;
 
     /// Section 2.2: the newest version that is not later, and the time of the read.
     #[inline]
@@ -273,18 +273,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
         record: &'s Record<RowStamp<P>>,
     ) {
         locks::inserted(state, table, record);
-    }
-
-    fn try_lock_record(record: &Record<RowStamp<P>>) -> Option<u64> {
-        locks::try_lock_record(record)
-    }
-
-    fn unlock_record(record: &Record<RowStamp<P>>, version: u64, dead: bool) {
-        locks::unlock_record(record, version, dead);
-    }
-
-    fn unmark_dead(record: &Record<RowStamp<P>>, version: u64) {
-        locks::unmark_dead(record, version);
     }
 }
 

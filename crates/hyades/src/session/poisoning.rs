@@ -11,7 +11,7 @@ use hyades_wal::Log;
 use std::any::Any;
 use std::panic::resume_unwind;
 
-/// Ends all waiting in an engine.
+/// Ends the waiting of transactions for each other.
 type Stop<P> = fn(&Engine<P>);
 
 /// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed, and

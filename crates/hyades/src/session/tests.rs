@@ -5,7 +5,7 @@ use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::silo::Silo;
 use crate::engine::Engine;
 use crate::engine::partitions::PartitionStamps;
-use crate::logging::RowRef;
+use crate::logging::{Needs, RowRef};
 use crate::logging::draft::{Draft, Reserved};
 use crate::retry::RetrySettings;
 use crate::storage::Stamp;
@@ -16,6 +16,7 @@ use crate::transaction::access;
 use hyades_platform::device::MemoryDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::{IncarnationSettings, LogOptions, Lsn};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A protocol that panics on demand, while the write set is locked.
@@ -41,6 +42,26 @@ impl LoggingProtocol for Panics {
 
 const NUMBERS: access::Table = access::Table::nth(0);
 
+/// What sessions share, with a table of numbers in four partitions.
+fn sessions() -> Arc<Sessions<Panics>> {
+    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
+    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
+    let protocol = Panics(AtomicBool::new(false));
+    let mut engine =
+        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
+    engine.partitions = PartitionStamps::new(4, true);
+    Arc::new(Sessions::new(engine, RetrySettings::default()))
+}
+
+/// A log of one stream, in memory.
+fn log(dir: &Path) -> Log {
+    let mut options = LogOptions::new(vec![dir.to_owned()], 1);
+    options.device = MemoryDevice::shared();
+    let recovering = hyades_wal::open(options).unwrap();
+    let verdict = recovering.verdict(&[]).unwrap();
+    recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap()
+}
+
 fn run<C: Commits<Panics>>(
     session: &mut EngineSession<C, Panics>,
     body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
@@ -59,17 +80,8 @@ fn put<C: Commits<Panics>>(session: &mut EngineSession<C, Panics>) -> Result<(),
 /// ever.
 fn the_others_are_told<C: Commits<Panics>>() {
     let dir = tempfile::tempdir().unwrap();
-    let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
-    options.device = MemoryDevice::shared();
-    let recovering = hyades_wal::open(options).unwrap();
-    let verdict = recovering.verdict(&[]).unwrap();
-    let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
-    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
-    let protocol = Panics(AtomicBool::new(false));
-    let engine =
-        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
-    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let log = log(dir.path());
+    let shared = sessions();
     let session = || EngineSession::<C, Panics>::new(shared.clone(), Some(log.clone())).unwrap();
     let (mut one, mut other) = (session(), session());
     put(&mut one).unwrap();
@@ -93,18 +105,8 @@ fn a_commit_that_panics_stops_the_log_and_nobody_waits_for_its_locks() {
 /// so are those that come later, with a log or without one.
 fn those_that_wait_are_told(has_log: bool) {
     let dir = tempfile::tempdir().unwrap();
-    let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
-    options.device = MemoryDevice::shared();
-    let recovering = hyades_wal::open(options).unwrap();
-    let verdict = recovering.verdict(&[]).unwrap();
-    let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
-    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
-    let protocol = Panics(AtomicBool::new(false));
-    let mut engine =
-        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
-    engine.partitions = PartitionStamps::new(4, true);
-    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let log = log(dir.path());
+    let shared = sessions();
     let session = || {
         let log = has_log.then(|| log.clone());
         EngineSession::<Partitioned, Panics>::new(shared.clone(), log).unwrap()
@@ -147,13 +149,7 @@ fn a_commit_beside_an_unrelated_panic_stops_nothing() {
             assert!(!self.0.engine.partitions.turns.has_stopped());
         }
     }
-    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
-    let protocol = Panics(AtomicBool::new(false));
-    let mut engine =
-        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
-    engine.partitions = PartitionStamps::new(4, true);
-    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let shared = sessions();
     let session = || EngineSession::<Partitioned, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         let _puts = PutsInDrop(&shared, session());
@@ -165,12 +161,7 @@ fn a_commit_beside_an_unrelated_panic_stops_nothing() {
 
 #[test]
 fn a_body_that_panics_leaves_nothing_locked() {
-    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
-    let protocol = Panics(AtomicBool::new(false));
-    let engine =
-        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
-    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let shared = sessions();
     let mut session = EngineSession::<NoWait, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         run(&mut session, &mut |tx| {

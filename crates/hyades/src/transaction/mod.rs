@@ -7,6 +7,7 @@ mod entering;
 #[cfg(feature = "research")]
 pub mod for_tests;
 mod indexing;
+pub(crate) mod key;
 mod placing;
 pub(crate) mod procedure;
 pub(crate) mod running;

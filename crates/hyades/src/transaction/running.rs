@@ -2,7 +2,7 @@
 
 use super::access::{Access, Index, Savepoint, Table};
 use crate::concurrency::earlier::EarlierVersions;
-use crate::concurrency::state::{RowIds, TxnState};
+use crate::concurrency::state::TxnState;
 use crate::concurrency::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
@@ -17,7 +17,7 @@ use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::record::Record;
 use crate::storage::row::Row;
-use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
+use crate::storage::schema::{Columns, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
@@ -245,46 +245,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     ) -> Result<Option<&'s [u8]>, Abort> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
-
-    /// Encodes a row into the arena and its key into `key`, which is empty. Returns the row and its
-    /// hidden id.
-    fn encode(
-        &self,
-        state: &mut TxnState<'s, P>,
-        data: &'s Tables<P>,
-        row: &[Value<'_>],
-        key: &mut KeyBytes,
-    ) -> Result<(&'s [u8], u64), Abort> {
-        data.layout.encode(row, state.scratch)?;
-        let bytes: &'s [u8] = state.arena.alloc_slice_copy(state.scratch);
-        if bytes.len() > MAX_ROW_BYTES {
-            return Err(Abort::RowTooLarge { table: data.layout.table });
-        }
-        if !data.keyless {
-            data.layout.primary_key(row, key);
-            if C::LIMITS_KEYS && !data.layout.packed_key {
-                data.check_key(key)?;
-            }
-            return Ok((bytes, 0));
-        }
-        let id = match &mut state.row_ids {
-            RowIds::Fresh(block) => self.engine.next_row_id(block),
-            // A replayed command that asks for more ids than are recorded is reported as a
-            // divergence.
-            RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
-            RowIds::Stated(block) => match block.take() {
-                Some(id) => id,
-                None if block.is_none() => {
-                    state.lack(Drawn::ROW_IDS);
-                    return Err(Abort::Conflict);
-                }
-                None => return state.refuse(Abort::TooManyRowIds).map(|()| unreachable!()),
-            },
-        };
-        state.row_ids_used.push(id);
-        key.extend_from_slice(&id.to_be_bytes());
-        Ok((bytes, id))
-    }
 }
 
 /// Returns the hidden row id that a key encodes.
@@ -313,6 +273,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
                 }
             }
         })
+    }
+
+    fn version(&self, table: Table, key: &[Value<'_>]) -> Result<Option<u64>, Abort> {
+        self.guarded(|state| self.committed_version(state, table, key))
     }
 
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {

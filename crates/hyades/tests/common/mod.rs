@@ -4,6 +4,7 @@
 
 pub mod arriving;
 pub mod beside;
+pub mod broken;
 pub mod by_hand;
 pub mod checkpointing;
 pub mod definition;

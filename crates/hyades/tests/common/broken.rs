@@ -1,0 +1,19 @@
+//! Rules that are broken on purpose.
+#![cfg(feature = "mutations")]
+
+use hyades_platform::mutation::{self, Mutation};
+
+/// A rule, and what no longer holds if it is broken.
+pub type BrokenRule<'r> = (Mutation, &'r dyn Fn() -> bool);
+
+/// Breaks one rule after the other; panics if what is to notice some of them does not.
+pub fn each_is_noticed(rules: &[BrokenRule<'_>]) {
+    let mut unnoticed = Vec::new();
+    for (rule, holds) in rules {
+        mutation::set(Some(*rule));
+        let held = holds();
+        mutation::set(None);
+        unnoticed.extend(held.then_some(rule.name()));
+    }
+    assert!(unnoticed.is_empty(), "these go unnoticed: {unnoticed:?}");
+}
