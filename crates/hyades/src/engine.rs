@@ -6,6 +6,7 @@ pub(crate) mod partitions;
 pub(crate) mod snapshots;
 pub(crate) mod turns;
 
+use crate::logging::outcomes::UnstatedOutcomes;
 use crate::logging::settings::EPOCH;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::table::TableData;
@@ -83,6 +84,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub partitions: PartitionStamps<P::RowStamp>,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
+    /// What calls have come to that were logged before they ran, until records state it.
+    pub outcomes: UnstatedOutcomes,
     /// Source of the seeds of transactions.
     seed: AtomicU64,
 }
@@ -109,6 +112,7 @@ impl<P: LoggingProtocol> Engine<P> {
             orders_commands: false,
             partitions: PartitionStamps::new(0, true),
             patience: 0,
+            outcomes: UnstatedOutcomes::default(),
             seed,
         }
     }

@@ -29,7 +29,15 @@ pub(crate) trait AnyEngine: Checkpointed {
     /// Returns the counters of all its sessions.
     fn counts(&self) -> SessionCounts;
     /// Opens a snapshot. [`AnyEngine::close_snapshot`] closes it.
-    fn open_snapshot(&self) -> Arc<SnapshotState>;
+    /// # Errors
+    /// As of [`AnyEngine::check_outside`].
+    fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error>;
+    /// Refuses what would wait for calls that are logged and have not run, on a thread that runs a
+    /// transaction: it may be one of them, or they may wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`]; `what` names what was begun.
+    fn check_outside(&self, what: &str) -> Result<(), Error>;
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>);
     fn snapshots(&self) -> &Snapshots;
     /// Whether calls are logged before they run, and nothing else is.
@@ -52,6 +60,8 @@ pub(crate) struct Arrived {
     /// Its partitions, and the slots of these that it may access.
     pub set: u64,
     pub slots: u64,
+    /// The number of its procedure in the log.
+    pub procedure: u32,
     pub place: ArrivedPlace,
     pub determinism: Determinism,
     /// The number of the block of row ids that its record states, if any.

@@ -18,6 +18,7 @@ use crate::garbage::{Garbage, TransactionEnd};
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
+use crate::logging::outcomes::{SessionOutcomes, StatedSum};
 use crate::logging::record::RecordKind;
 use crate::retry::{OnThisThread, back_off};
 use crate::storage::row::Row;
@@ -70,6 +71,10 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     only_read: Option<usize>,
     /// Whether its transaction may wait for others, see [`TxnState::may_wait`].
     may_wait: bool,
+    /// What calls have come to that it has run and that were logged before.
+    outcomes: SessionOutcomes,
+    /// Of what such calls have come to, what its next record states.
+    stated_outcomes: Vec<StatedSum>,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
@@ -154,6 +159,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             stream_was_idle: false,
             only_read: None,
             may_wait: true,
+            outcomes: SessionOutcomes::default(),
+            stated_outcomes: Vec::new(),
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -202,7 +209,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let shared = Arc::clone(&self.shared);
         let (retries, began) = (shared.retries, clock::monotonic_ns());
         let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
-        let mut may_only_read = true;
+        // One inside a transaction of another database must not wait for queued calls.
+        let mut may_only_read = self.may_wait || !P::LOGS_FIRST;
         loop {
             self.tally.conflict();
             let attempt_began = clock::monotonic_ns();
@@ -472,6 +480,7 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     }
 
     fn hand_over_garbage(&mut self) {
+        self.outcomes.hand_over(&self.shared.engine.outcomes);
         let noted = self.garbage.len();
         if noted > 0 {
             self.shared.orphaned.adopt(&mut self.garbage);

@@ -4,16 +4,16 @@
 
 mod common;
 
-use common::arriving::{self, REFUSED, builder, open, with_protocol};
+use common::arriving::{self, Drift, REFUSED, builder, open, with_protocol};
 use common::directory;
 use common::partitions::{SHOPS, STOCK, count, set};
 use hyades::{
-    Abort, Concurrency, Error, Partitions, PostedCall, Protocol, RecordKind, Schema, Transaction,
-    Type,
+    Abort, Columns, Concurrency, Database, Error, Partitions, PostedCall, Protocol, RecordKind,
+    Schema, Transaction, Type,
 };
 use hyades_platform::device::{Device, Fault, FaultyDevice, FileDevice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 #[test]
 fn calls_are_replayed_in_the_order_of_their_partitions() {
@@ -43,6 +43,70 @@ fn a_cut_waits_for_queued_calls() {
 #[test]
 fn aborts_are_replayed() {
     assert!(arriving::aborts_are_replayed());
+}
+
+#[test]
+fn what_was_told_survives_a_power_cut_at_any_step() {
+    // Some steps of many runs: where a step falls depends on how threads meet.
+    let mut step = 0;
+    loop {
+        let through = arriving::sales_survive_a_cut_at(step);
+        if through.unwrap_or_else(|| panic!("power cut at step {step}")) {
+            break;
+        }
+        step += 2;
+        assert!(step < 1000, "there are no more steps than that");
+    }
+    assert!(step > 40, "there are more steps than {step}");
+}
+
+#[test]
+fn a_procedure_that_is_not_deterministic_is_named() {
+    for drift in [Drift::Writes, Drift::Aborts] {
+        assert!(arriving::a_drift_is_named(drift), "{drift:?}");
+    }
+}
+
+/// How many ways there are to wait, at this place, for calls that have not run, that are refused.
+fn refusals(db: &Database) -> usize {
+    let is_refused = |result: &Result<(), Error>| match result {
+        Err(Error::Misuse(why)) => why.contains("inside a transaction of the same database"),
+        _ => false,
+    };
+    let opened = db.open_snapshot();
+    let read = |tx: &Transaction<'_>| Ok(assert!(count(tx, 1)? > 0));
+    let tried = [
+        db.snapshot(read),
+        opened.read(read),
+        opened.for_each(STOCK, Columns::ALL, |_| ()).map(drop),
+        db.session().and_then(|mut session| session.snapshot(read).map(drop)),
+        db.checkpoint().map(drop),
+    ];
+    tried.into_iter().filter(is_refused).count()
+}
+
+#[test]
+fn what_would_wait_for_itself_is_refused() {
+    let dir = directory();
+    let opened: Arc<OnceLock<Database>> = Arc::default();
+    let (mut builder, calls) = builder(8);
+    let inside = opened.clone();
+    let asks = builder
+        .procedure("asks", 1, move |_: &Transaction<'_>, _: i64| Ok(inside.get().map(refusals)));
+    builder.on(asks, |(shop,): (i64,)| Partitions::of(shop));
+    let db = builder.open(dir.path()).unwrap();
+    assert!(opened.set(db.clone()).is_ok());
+    let mut session = db.session().unwrap();
+    session.call(calls.fill, &()).unwrap().0.unwrap();
+    assert_eq!(refusals(&db), 0);
+    session.call(asks, &1i64).unwrap().0.unwrap();
+    assert_eq!(session.result::<Option<usize>>().unwrap(), Some(5));
+    assert_eq!(db.post::<_, Option<usize>>(asks, &1i64).unwrap().wait().unwrap(), Some(5));
+    assert_eq!(db.transact(|_| Ok(refusals(&db))).unwrap(), 5);
+    // A snapshot that was opened outside may be read.
+    let snapshot = db.open_snapshot();
+    let read = || snapshot.read(|tx| Ok(count(tx, 1)?));
+    assert_eq!(db.transact(|_| read()).unwrap(), 100);
 }
 
 #[test]

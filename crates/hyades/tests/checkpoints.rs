@@ -6,8 +6,8 @@
 mod common;
 use common::checkpointing::*;
 use common::{
-    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, directory, files,
-    fingerprint, populate, power_cut, refused, run, try_open,
+    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, combinations_and_calls,
+    directory, files, fingerprint, populate, power_cut, refused, run, try_open,
 };
 use hyades::{Abort, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ fn the_recovered_state_is_the_state_that_was() {
     const AT_ONCE: usize = 3;
     std::thread::scope(|scope| {
         for first in 0..AT_ONCE {
-            let share = combinations().into_iter().enumerate().skip(first).step_by(AT_ONCE);
+            let share = combinations_and_calls().into_iter().enumerate().skip(first).step_by(AT_ONCE);
             scope.spawn(move || {
                 share.for_each(|(seed, c)| the_state_is_the_state_that_was(c, seed as u64));
             });
@@ -31,7 +31,7 @@ fn the_recovered_state_is_the_state_that_was() {
 fn acknowledged_is_recovered_wherever_the_power_fails() {
     let mut taken = 0;
     for round in 0..1u64 {
-        for (at, c) in combinations().into_iter().enumerate() {
+        for (at, c) in combinations_and_calls().into_iter().enumerate() {
             let seed = round * 1000 + at as u64 + 500;
             let dir = directory();
             let mut acknowledged = Vec::new();
@@ -73,7 +73,7 @@ fn acknowledged_is_recovered_wherever_the_power_fails() {
 
 #[test]
 fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
-    for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
+    for (seed, c) in combinations_and_calls().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
         // All steps of some combinations, some steps of all combinations.
         let stride = if seed % 11 == 0 { 1 } else { 5 };
         let mut step = seed as u64 % stride;
@@ -87,7 +87,7 @@ fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
 
 #[test]
 fn a_manifest_that_cannot_be_switched_loses_nothing() {
-    for (seed, c) in combinations().into_iter().enumerate() {
+    for (seed, c) in combinations_and_calls().into_iter().enumerate() {
         manifest_stays(c, seed as u64);
     }
 }

@@ -216,7 +216,7 @@ impl Session {
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<(T, Ticket), Error> {
         let shared = self.shared.clone();
-        let open = OpenWhileRead { state: shared.engine.open_snapshot(), shared: &shared };
+        let open = OpenWhileRead { state: shared.engine.open_snapshot()?, shared: &shared };
         let (result, ticket) = self.read_as_of(&open.state, body)?;
         drop(open);
         match result {
@@ -242,7 +242,7 @@ impl Session {
         if !snapshot.is_of(&self.shared) {
             return Err(Error::Misuse("the snapshot is another database's".to_string()));
         }
-        self.read_as_of(snapshot.state(), body)
+        self.read_as_of(snapshot.state()?, body)
     }
 
     /// Runs a body as of a snapshot, once.

@@ -15,11 +15,14 @@
 //! One that only reads, and is not a call, has no record. It joins the vectors of its partitions
 //! when it ends, which may include calls that have arrived since.
 //!
-//! Nothing but calls is logged. The stamp of a record is its vector, and then the slots that the
-//! call may access ([`push_slots`]).
+//! Nothing but calls is logged. The stamp of a record is its vector, then the slots that the call
+//! may access ([`push_slots`]), and in some records what earlier calls have come to ([`outcomes`]).
+//!
+//! [`outcomes`]: super::outcomes
 
-use super::draft::{ArrivedPlace, Draft, Reserved};
+use super::draft::{ArrivedPlace, Call, Draft, Reserved};
 use super::lanes::clear;
+use super::outcomes::{StatedSum, push_sums, take_sums};
 use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};
 use crate::storage::Stamp;
 use crate::storage::partition::members;
@@ -108,12 +111,13 @@ impl LoggingProtocol for Arrival {
 
         // 3. Reserve the frame; leave the vector with the own position, and the TID.
         let draft = draft(tid);
-        let (stream, slots) = (draft.stream, draft.command.map_or(u64::MAX, |call| call.slots));
-        let reserved = draft.compose(|out| self.encode(txn, stream, slots, out)).reserve();
-        let (end, bytes) = (reserved.end(), reserved.bytes);
+        let (stream, call) = (draft.stream, draft.command.expect("nothing but calls is logged"));
+        let reserved = draft.compose(|out| self.encode(txn, stream, &call, out)).reserve();
+        let (start, end, bytes) = (reserved.start(), reserved.end(), reserved.bytes);
         debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
         txn.vector[stream] = end;
-        for left in &mut latched {
+        let home_only = mutation::is(Mutation::StampHomeOnly);
+        for left in latched.iter_mut().take(if home_only { 1 } else { usize::MAX }) {
             left.vector.copy_from_slice(&txn.vector);
             left.tid = tid;
         }
@@ -125,7 +129,7 @@ impl LoggingProtocol for Arrival {
             std::thread::yield_now();
             enter.take().map(|enter| enter());
         }
-        Some(ArrivedPlace { tid, stream, end, bytes })
+        Some(ArrivedPlace { tid, stream, start, end, bytes })
     }
 
     fn needs(&self, txn: &mut ArrivedVector, own: Option<(usize, Lsn)>, needs: &mut Needs) {
@@ -147,10 +151,15 @@ impl LoggingProtocol for Arrival {
 }
 
 impl Arrival {
-    fn encode(&self, txn: &ArrivedVector, stream: usize, slots: u64, out: &mut Vec<u8>) {
+    fn encode(&self, txn: &ArrivedVector, stream: usize, call: &Call<'_>, out: &mut Vec<u8>) {
         let load = |lsn: &AtomicU64| lsn.load(Ordering::Acquire);
         compress::encode(out, &txn.vector, self.log.anchors(stream), load);
-        push_slots(out, slots);
+        let slots_at = out.len();
+        push_slots(out, call.slots);
+        if !call.outcomes.is_empty() {
+            out[slots_at] |= WITH_OUTCOMES;
+            push_sums(out, call.outcomes);
+        }
     }
 }
 
@@ -171,6 +180,8 @@ impl StartsOnLog for Arrival {
 const ALL_SLOTS: u8 = 64;
 /// In place of the number of a slot: a set of slots follows.
 const SLOT_SET: u8 = 65;
+/// Added to the byte with which slots begin: what calls have come to follows.
+const WITH_OUTCOMES: u8 = 128;
 
 /// Appends the slots that a call may access: the number of the only one, or [`ALL_SLOTS`], or
 /// [`SLOT_SET`] and the set as a word.
@@ -189,8 +200,8 @@ fn push_slots(out: &mut Vec<u8>, slots: u64) {
 fn take_slots(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
-    match first {
-        0..ALL_SLOTS => Some(1 << first),
+    match first & !WITH_OUTCOMES {
+        first @ 0..ALL_SLOTS => Some(1 << first),
         ALL_SLOTS => Some(u64::MAX),
         SLOT_SET => {
             let (slots, rest) = bytes.split_first_chunk()?;
@@ -199,6 +210,16 @@ fn take_slots(bytes: &mut &[u8]) -> Option<u64> {
         }
         _ => None,
     }
+}
+
+/// Reads slots, and the sums that follow if there are any; `None` if they are malformed.
+fn take_slots_and_sums(stamp: &mut &[u8], each: impl FnMut(StatedSum)) -> Option<u64> {
+    let first = *stamp.first()?;
+    let slots = take_slots(stamp)?;
+    if first & WITH_OUTCOMES != 0 {
+        take_sums(stamp, each)?;
+    }
+    Some(slots)
 }
 
 /// Reads a stamp: what the record needs, and follows; and the slots that its call may access.
@@ -213,14 +234,16 @@ pub(crate) fn read_stamp(
     let used = compress::decode(stamp, out.anchor, out.validity)?;
     *stamp = &stamp[used..];
     out.order.copy_from_slice(out.validity);
-    *out.slots = Some(take_slots(stamp).ok_or("the slots that its call may access")?);
+    let (slots, sums) = (out.slots, out.outcomes);
+    let taken = take_slots_and_sums(stamp, |sum| sums.push(sum));
+    *slots = Some(taken.ok_or("the slots that its call may access")?);
     Ok(())
 }
 
 /// Leaves `stamp` at what follows the stamp, as [`read_stamp`] does. `None` if it is malformed.
 pub(crate) fn skip_stamp(_: StampKind, stamp: &mut &[u8]) -> Option<()> {
     *stamp = compress::skip(stamp)?;
-    take_slots(stamp).map(drop)
+    take_slots_and_sums(stamp, |_| ()).map(drop)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! protocol. After [`Composed::reserve`] nothing allocates or waits until the frame is filled.
 
 use super::determinism::{Determinism, Drawn};
+use super::outcomes::StatedSum;
 use super::partitioned::PartitionRecords;
 use super::record::{RecordHead, command_in_a_word, push_change, push_plain_head};
 use super::write::{Write, final_writes, outcome};
@@ -26,6 +27,8 @@ pub(crate) struct Call<'a> {
     pub slots: u64,
     /// What its record has to state, where it is logged before it runs.
     pub draws: Drawn,
+    /// What earlier calls have come to, for its record to state.
+    pub outcomes: &'a [StatedSum],
 }
 
 /// Where a call is logged that has not run yet.
@@ -33,6 +36,8 @@ pub(crate) struct Call<'a> {
 pub(crate) struct ArrivedPlace {
     pub tid: Tid,
     pub stream: usize,
+    /// Where its frame is; the last one, if it has several.
+    pub start: Lsn,
     pub end: Lsn,
     /// Bytes of all its frames.
     pub bytes: u64,
@@ -306,6 +311,16 @@ impl<'w> Reserved<'w> {
     #[inline(always)]
     pub fn end(&self) -> Lsn {
         self.position().expect("there is a log").1
+    }
+
+    /// The start of the frame of a record that has one, or of the last of its frames.
+    ///
+    /// Panics for other records.
+    pub fn start(&self) -> Lsn {
+        match &self.frames {
+            ReservedFrames::Short(frame, _) | ReservedFrames::One(frame, ..) => frame.start(),
+            ReservedFrames::None | ReservedFrames::Many(_) => unreachable!("it has one frame"),
+        }
     }
 
     /// Calls `patch` with the stamp of the record, or of each: it may be written anew in the same

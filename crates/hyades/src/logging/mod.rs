@@ -14,6 +14,7 @@ pub(crate) mod draft;
 pub(crate) mod gsn;
 pub(crate) mod lanes;
 pub(crate) mod none;
+pub(crate) mod outcomes;
 pub(crate) mod partitioned;
 pub(crate) mod physiological;
 pub(crate) mod plover;
@@ -40,6 +41,7 @@ use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 pub(crate) use hyades_wal::{Needs, admits, first_unmet, is_met};
+use outcomes::StatedSum;
 use predecessors::Predecessor;
 use record::RecordKind;
 use row_frame::RowFrames;
@@ -317,4 +319,6 @@ pub(crate) struct VectorStamp<'o> {
     pub predecessors: &'o mut Vec<Predecessor>,
     /// The slots of partitions that a call may access, where it was logged before it ran.
     pub slots: &'o mut Option<u64>,
+    /// What calls have come to that were logged before they ran.
+    pub outcomes: &'o mut Vec<StatedSum>,
 }

@@ -15,6 +15,7 @@ use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::engine::turns::TurnListener;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
+use crate::retry::OnThisThread;
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
 use crate::pool::SessionPool;
@@ -112,12 +113,23 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         (self.hot_rows)(&self.shared.engine.protocol)
     }
 
-    fn open_snapshot(&self) -> Arc<SnapshotState> {
+    fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
+        self.check_outside("a snapshot was opened")?;
         if C::DRAWS_AT_BEGIN {
             // A transaction that runs alone because it starves would meet a conflict with it.
             self.shared.gate.pass();
         }
-        self.shared.engine.open_snapshot(self.log.as_ref())
+        Ok(self.shared.engine.open_snapshot(self.log.as_ref()))
+    }
+
+    fn check_outside(&self, what: &str) -> Result<(), Error> {
+        if !P::LOGS_FIRST || !OnThisThread::runs(Arc::as_ptr(&self.shared).addr()) {
+            return Ok(());
+        }
+        Err(Error::Misuse(format!(
+            "{what} inside a transaction of the same database, whose calls are logged before they \
+             run: it would wait for calls that wait for this transaction"
+        )))
     }
 
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {

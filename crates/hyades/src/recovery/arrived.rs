@@ -1,13 +1,14 @@
 //! Replays calls that were logged before they ran. One that had aborted aborts again, and leaves
 //! nothing: that is how it ended, and what follows it has met the same state.
 
-use super::command::CommandRunner;
+use super::command::{CommandRunner, written};
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::{self, Replaying, ReplayingCalls};
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::engine::RowIdBlock;
 use crate::garbage::TransactionEnd;
 use crate::logging::determinism::{Determinism, Drawn};
+use crate::logging::outcomes::{CallPlace, StatedSum};
 use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
@@ -27,7 +28,7 @@ impl CommandRunner {
     pub(super) fn replay_call<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
-        (head, slots): (&RecordHead, u64),
+        (head, slots, place): (&RecordHead, u64, CallPlace),
         mut body: &[u8],
         guard: &Guard,
     ) -> Result<(), String> {
@@ -67,6 +68,12 @@ impl CommandRunner {
         if state.conflict && state.lacks == Drawn::NOTHING {
             return Err(named("had a conflict, which cannot occur at replay"));
         }
+        head.outcomes.iter().for_each(|sum| self.outcomes.stated(*sum));
+        let sum = place.outcome(commits, || written(replay, state));
+        // The catalogue has it, so its number is one.
+        let procedure_id = id as u32;
+        let call = StatedSum { epoch: head.tid.epoch(), procedure: procedure_id, sum };
+        self.outcomes.found(call);
         if commits {
             let installed = replaying::install(&replay.engine, state, head.tid);
             installed.map_err(named)?;

@@ -10,6 +10,7 @@ use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
+use crate::logging::outcomes::{CallPlace, ComparedOutcomes};
 use crate::logging::predecessors::Id;
 use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
@@ -36,6 +37,8 @@ pub(crate) struct CommandRunner {
     pub(super) garbage: Garbage,
     /// Whether the rows of the next command were prefetched, see [`super::prefetching`].
     pub prefetched: bool,
+    /// What calls have come to that were logged before they ran.
+    pub(super) outcomes: ComparedOutcomes,
 }
 
 impl CommandRunner {
@@ -46,12 +49,15 @@ impl CommandRunner {
             result: Vec::new(),
             garbage: Garbage::default(),
             prefetched: false,
+            outcomes: ComparedOutcomes::default(),
         }
     }
 
     /// Ends the thread's work.
     pub fn finish<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         replay.engine.snapshots.versions().end_writer(&mut self.workspace.old_versions);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        replay.outcomes.lock().expect("no holder panics").merge(outcomes);
     }
 
     /// Runs the command of a record after everything that it depends on was replayed. `place` is
@@ -67,7 +73,10 @@ impl CommandRunner {
     ) -> Result<(), Error> {
         let replayed = match head.slots {
             None => self.replay_command(replay, head, body, (writer, versions), guard),
-            Some(slots) => self.replay_call(replay, (head, slots), body, guard),
+            Some(slots) => {
+                let place = CallPlace::new(stream, lsn);
+                self.replay_call(replay, (head, slots, place), body, guard)
+            }
         };
         replayed.map_err(|why| {
             let advice = replay.catalogue.advice();
@@ -168,6 +177,17 @@ fn call<S: Stamp>(
     }
 }
 
+/// A checksum of what a command has written.
+pub(super) fn written<S: Stamp>(
+    replay: &ReplayContext<S>,
+    state: &TxnState<'_, Unstamped<S>>,
+) -> u32 {
+    match replay.catalogue.has_formers() {
+        false => outcome(&replay.engine.tables, state.final_writes()),
+        true => former_changes::outcome(replay, state.final_writes()),
+    }
+}
+
 /// Compares what the command did with what its record says it did when it ran.
 fn check_outcome<S: Stamp>(
     replay: &ReplayContext<S>,
@@ -177,11 +197,7 @@ fn check_outcome<S: Stamp>(
     if state.row_ids_used.len() != head.row_ids.len() {
         return Err("inserted another number of rows than when it ran".into());
     }
-    let now = || match replay.catalogue.has_formers() {
-        false => outcome(&replay.engine.tables, state.final_writes()),
-        true => former_changes::outcome(replay, state.final_writes()),
-    };
-    let differs = head.outcome.is_some_and(|then| then != now());
+    let differs = head.outcome.is_some_and(|then| then != written(replay, state));
     if differs && !mutation::is(Mutation::ForgetOutcomes) {
         return Err("wrote something else than when it ran: it is not deterministic, or it was \
                     changed and kept its version"

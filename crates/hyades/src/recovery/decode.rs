@@ -271,6 +271,7 @@ impl Decoder {
                     order: &mut self.order,
                     predecessors: &mut self.predecessors,
                     slots: &mut head.slots,
+                    outcomes: &mut head.outcomes,
                 };
                 read(kind, &mut rest, out).map_err(|what| self.broken(frame, what))?;
             }

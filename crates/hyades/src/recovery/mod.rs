@@ -171,6 +171,7 @@ impl<S: Stamp> Recovery<'_, S> {
             self.recovering.judge_incarnation(incarnation, ends)?;
         }
         finish::finish_incarnation(&self.replay)?;
+        finish::compare_outcomes(&self.replay, self.plan.salvage)?;
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);

@@ -6,12 +6,15 @@ use super::{EngineSession, end_old_epoch};
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::engine::RowIdBlock;
+use crate::engine::turns::TurnQueues;
 use crate::erased::{Answer, Arrived, ArrivedEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::TransactionEnd;
 use crate::logging::determinism::{Determinism, Drawn};
-use crate::logging::draft::{Call, Draft, StatedVersions};
+use crate::logging::draft::{ArrivedPlace, Call, Draft, StatedVersions};
+use crate::logging::outcomes::{CallPlace, StatedSum};
 use crate::logging::record::RecordKind;
+use crate::logging::write::outcome;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::back_off;
 use crate::storage::tid::Tid;
@@ -36,6 +39,18 @@ enum Entering {
     IfFree,
 }
 
+impl Entering {
+    /// Enters the queues of `set`; false if that is not possible.
+    fn enter(self, turns: &TurnQueues, seat: u32, set: u64) -> bool {
+        match self {
+            Entering::Posted => turns.line_up_posted(seat, set),
+            Entering::Called => turns.line_up(seat, set),
+            Entering::IfFree => return turns.try_enter(seat, set) || turns.leave(seat),
+        }
+        true
+    }
+}
+
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Logs a call and lines it up. From then on a cut waits until it has run. `None` if it would
     /// have to wait and must not: nothing is logged then.
@@ -55,22 +70,15 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let row_ids = draws(Drawn::ROW_IDS).then(|| engine.next_stated_row_ids());
         let stated = Determinism { time_us, ..Determinism::default() };
 
+        engine.outcomes.take(&mut self.stated_outcomes);
+        let (procedure, arguments) = (call.log_id, call.arguments);
+        let call = Call { outcomes: &self.stated_outcomes, ..call };
         let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
         end_old_epoch(engine, self.stream_was_idle);
         if !mutation::is(Mutation::CutWithoutQueued) {
             slot.enter(&engine.epoch);
         }
-        let enter = || match entering {
-            Entering::Posted => {
-                turns.line_up_posted(seat, set);
-                true
-            }
-            Entering::Called => {
-                turns.line_up(seat, set);
-                true
-            }
-            Entering::IfFree => turns.try_enter(seat, set) || turns.leave(seat),
-        };
+        let enter = || entering.enter(turns, seat, set);
         let writer =
             self.writer.as_mut().expect("calls are logged first only where there is a log");
         let (stated_epoch, payload) = (self.stated_epoch, &mut self.payload);
@@ -99,15 +107,17 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         poison_on_panic.disarm();
         let Some(place) = placed else {
             engine.cut.leave(slot);
+            engine.outcomes.add(&mut self.stated_outcomes);
             return None;
         };
+        self.stated_outcomes.clear();
         self.stated_epoch = place.tid.epoch();
         self.last_stream = place.stream;
         self.streak_bytes += place.bytes;
-        let seed = Some(Determinism::seed_of(place.tid, call.arguments));
+        let seed = Some(Determinism::seed_of(place.tid, arguments));
         let determinism = Determinism { seed, ..stated };
         let slot = slot.clone();
-        Some(Arrived { seat, slot, set, slots, place, determinism, row_ids, needs })
+        Some(Arrived { seat, slot, set, slots, procedure, place, determinism, row_ids, needs })
     }
 
     /// Logs a call with the seat of a posted one.
@@ -259,6 +269,13 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let (lacks, refused) = (state.lacks, state.refused);
         let runs_again = state.conflict && lacks == Drawn::NOTHING && refused.is_none();
         let committed = verdict == Verdict::Commit && !state.conflict && refused.is_none();
+        if !runs_again && let Some(log) = &self.log {
+            let ArrivedPlace { tid, stream, start, .. } = arrived.place;
+            let written = || outcome(&engine.tables, state.final_writes());
+            let sum = CallPlace::new(log.stream_id(stream), start).outcome(committed, written);
+            let call = StatedSum { epoch: tid.epoch(), procedure: arrived.procedure, sum };
+            self.outcomes.add(call, &engine.outcomes);
+        }
         if committed {
             C::install_arrived(engine, state, arrived.place.tid);
         }

@@ -98,7 +98,7 @@ impl Procedure {
             }
             draws = Drawn(self.drawn.load(Ordering::Relaxed));
         }
-        Some(Call { log_id, arguments, slots, draws })
+        Some(Call { log_id, arguments, slots, draws, outcomes: &[] })
     }
 
     /// Remembers what the record of its next call has to state.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the procedure `mix` aborts with.
 pub const REFUSED: i64 = 77;
@@ -369,4 +369,106 @@ fn are_there(db: &Database, told: &Told) -> bool {
         _ => false,
     });
     in_both && sales == counted && as_told
+}
+
+/// How a procedure is not deterministic that depends on a number from outside.
+#[derive(Clone, Copy, Debug)]
+pub enum Drift {
+    /// It writes it.
+    Writes,
+    /// It aborts by it.
+    Aborts,
+}
+
+/// Returns whether replay names a procedure, and it alone, if the number from outside is not what it
+/// was; and opens the database if it is.
+pub fn a_drift_is_named(drift: Drift) -> bool {
+    let dir = directory();
+    let open = |outside: i64| {
+        let (mut builder, calls) = builder(64);
+        let drifts =
+            builder.procedure("drifts", 1, move |tx: &Transaction<'_>, (shop, n): (i64, i64)| {
+                match drift {
+                    Drift::Writes => partitions::set(tx, shop, n + outside),
+                    Drift::Aborts if n % 3 == outside => Err(Abort::User(REFUSED)),
+                    Drift::Aborts => partitions::set(tx, shop, n),
+                }
+            });
+        builder.on(drifts, |(shop, _): (i64, i64)| Partitions::of(shop));
+        let builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(1)));
+        builder.open(dir.path()).map(|db| (db, calls, drifts))
+    };
+    let (db, calls, drifts) = open(1).unwrap();
+    let mut session = db.session().unwrap();
+    session.call(calls.fill, &()).unwrap().0.unwrap();
+    let until = Instant::now() + Duration::from_millis(100);
+    for n in 0i64.. {
+        if Instant::now() > until {
+            break;
+        }
+        let _ = session.call(drifts, &(1i64, n)).unwrap();
+        session.call(calls.bump, &2i64).unwrap().0.unwrap();
+        if n % 4 == 0 {
+            db.post::<_, i64>(calls.bump, &3i64).unwrap().wait().unwrap();
+            let _ = db.post::<_, ()>(drifts, &(4i64, n)).unwrap().wait();
+        }
+    }
+    drop(session);
+    db.close().unwrap();
+    open(1).unwrap().0.close().unwrap();
+    let Err(error) = open(2) else { return false };
+    // Nothing is lost.
+    open(1).unwrap().0.close().unwrap();
+    let text = error.to_string();
+    assert!(text.contains("nothing was changed on disk"), "{text}");
+    text.contains("\"drifts\" version 1 is not deterministic") && !text.contains("bump")
+}
+
+/// Sales and a checkpoint, until the power goes `step` changes of the device after they begin.
+/// `None` if what was told is not there, otherwise whether they have come to their end.
+pub fn sales_survive_a_cut_at(step: u64) -> Option<bool> {
+    let dir = directory();
+    let device = power_cut(step);
+    let (builder, calls) = builder(64);
+    let cut: Arc<dyn Device> = Arc::new(device.clone());
+    let db = builder.post_threads(1).log_settings(|log| log.device = Some(cut));
+    let db = db.open(dir.path()).unwrap();
+    db.session().unwrap().call(calls.fill, &()).unwrap().1.wait().unwrap();
+    device.cut_after(step);
+    let mut told = Told::new();
+    let through = some_sales(&db, calls, &mut told).is_ok();
+    device.cut();
+    drop(db);
+    for partitions in [64, 4] {
+        let (db, _) = open(dir.path(), partitions);
+        if !are_there(&db, &told) {
+            return None;
+        }
+        db.close().unwrap();
+    }
+    Some(through)
+}
+
+fn some_sales(db: &Database, calls: Calls, told: &mut Told) -> Result<(), Error> {
+    let mut session = db.session()?;
+    for round in 0..8i64 {
+        let sale = |n: i64| (n % SHOPS, (n * 3 + 1) % SHOPS, 5 * round + n);
+        let posted = (0..4).map(|n| db.post::<_, (i64, i64)>(calls.sell, &sale(n)));
+        let posted: Vec<_> = posted.collect::<Result<_, _>>()?;
+        let (outcome, ticket) = session.call(calls.sell, &sale(4))?;
+        let called = outcome.map(|()| session.result().unwrap());
+        if round == 4 {
+            db.checkpoint()?;
+        }
+        for (n, call) in posted.into_iter().enumerate() {
+            match call.wait() {
+                Ok(numbers) => told.insert(sale(n as i64).2, Some(numbers)),
+                Err(Error::Aborted(_)) => told.insert(sale(n as i64).2, None),
+                Err(error) => return Err(error),
+            };
+        }
+        ticket.wait()?;
+        told.insert(sale(4).2, called.ok());
+    }
+    Ok(())
 }
