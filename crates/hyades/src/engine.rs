@@ -84,7 +84,7 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub partitions: PartitionStamps<P::RowStamp>,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
-    /// What calls have come to that were logged before they ran, until records state it.
+    /// Outcomes of calls that were logged before they ran, until records state them.
     pub outcomes: UnstatedOutcomes,
     /// Source of the seeds of transactions.
     seed: AtomicU64,

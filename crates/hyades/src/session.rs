@@ -71,9 +71,9 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     only_read: Option<usize>,
     /// Whether its transaction may wait for others, see [`TxnState::may_wait`].
     may_wait: bool,
-    /// What calls have come to that it has run and that were logged before.
+    /// Outcomes of calls that it has run and that were logged before.
     outcomes: SessionOutcomes,
-    /// Of what such calls have come to, what its next record states.
+    /// Outcomes of such calls that its next record states.
     stated_outcomes: Vec<StatedSum>,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,

@@ -19,7 +19,8 @@ fn the_recovered_state_is_the_state_that_was() {
     const AT_ONCE: usize = 3;
     std::thread::scope(|scope| {
         for first in 0..AT_ONCE {
-            let share = combinations_and_calls().into_iter().enumerate().skip(first).step_by(AT_ONCE);
+            let share =
+                combinations_and_calls().into_iter().enumerate().skip(first).step_by(AT_ONCE);
             scope.spawn(move || {
                 share.for_each(|(seed, c)| the_state_is_the_state_that_was(c, seed as u64));
             });
@@ -73,7 +74,9 @@ fn acknowledged_is_recovered_wherever_the_power_fails() {
 
 #[test]
 fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
-    for (seed, c) in combinations_and_calls().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
+    for (seed, c) in
+        combinations_and_calls().into_iter().enumerate().filter(|(_, c)| c.streams < 16)
+    {
         // All steps of some combinations, some steps of all combinations.
         let stride = if seed % 11 == 0 { 1 } else { 5 };
         let mut step = seed as u64 % stride;

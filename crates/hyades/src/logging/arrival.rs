@@ -16,7 +16,7 @@
 //! when it ends, which may include calls that have arrived since.
 //!
 //! Nothing but calls is logged. The stamp of a record is its vector, then the slots that the call
-//! may access ([`push_slots`]), and in some records what earlier calls have come to ([`outcomes`]).
+//! may access ([`push_slots`]), and in some records outcomes of earlier calls ([`outcomes`]).
 //!
 //! [`outcomes`]: super::outcomes
 
@@ -180,7 +180,7 @@ impl StartsOnLog for Arrival {
 const ALL_SLOTS: u8 = 64;
 /// In place of the number of a slot: a set of slots follows.
 const SLOT_SET: u8 = 65;
-/// Added to the byte with which slots begin: what calls have come to follows.
+/// Added to the byte with which slots begin: outcomes of calls follow.
 const WITH_OUTCOMES: u8 = 128;
 
 /// Appends the slots that a call may access: the number of the only one, or [`ALL_SLOTS`], or

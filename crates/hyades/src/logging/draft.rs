@@ -27,7 +27,7 @@ pub(crate) struct Call<'a> {
     pub slots: u64,
     /// What its record has to state, where it is logged before it runs.
     pub draws: Drawn,
-    /// What earlier calls have come to, for its record to state.
+    /// Outcomes of earlier calls, for its record to state.
     pub outcomes: &'a [StatedSum],
 }
 

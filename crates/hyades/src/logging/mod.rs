@@ -319,6 +319,6 @@ pub(crate) struct VectorStamp<'o> {
     pub predecessors: &'o mut Vec<Predecessor>,
     /// The slots of partitions that a call may access, where it was logged before it ran.
     pub slots: &'o mut Option<u64>,
-    /// What calls have come to that were logged before they ran.
+    /// Outcomes of calls that were logged before they ran.
     pub outcomes: &'o mut Vec<StatedSum>,
 }

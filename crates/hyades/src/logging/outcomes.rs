@@ -1,14 +1,13 @@
-//! Checksums of what calls have come to that were logged before they ran. Their records cannot
-//! state it, so later records do: replay finds out, and names, a procedure that is not
-//! deterministic.
+//! Checksums of the outcomes of calls that were logged before they ran. Their records cannot state
+//! them, so later records do: replay finds out, and names, a procedure that is not deterministic.
 //!
 //! A session sums up the outcomes of the calls that it has run, by epoch and procedure. When it
-//! runs one of another epoch, or is idle, it hands its sums over, and the next record of any session
-//! states them. Replay adds up, for each epoch and procedure, what is stated and what it has found.
-//! Sums are over sets: the order in which calls end does not matter, and calls of a procedure may
-//! be stated in several records. Which calls a sum is over is a sum as well, of their places. Where
-//! that differs from what replay has run, calls or statements are lost, skipped, or not stated yet;
-//! then nothing is compared.
+//! runs one of another epoch, or is idle, it hands its sums over, and the next record of any
+//! session states them. Replay adds up, for each epoch and procedure, what is stated and what it
+//! has found. Sums are over sets: the order in which calls end does not matter, and calls of a
+//! procedure may be stated in several records. Which calls a sum is over is a sum as well, of their
+//! places. Where that differs from what replay has run, calls or statements are lost, skipped, or
+//! not stated yet; then nothing is compared.
 //!
 //! What is not compared: calls behind the last statement, thus about those of the last two epochs
 //! before the log ends; and epochs of which a crash has lost a call.
@@ -40,7 +39,7 @@ impl CallPlace {
         CallPlace(mix(mix(u64::from(stream.0)) ^ start))
     }
 
-    /// What the call has come to; `written` returns a checksum of what it has written.
+    /// The outcome of the call; `written` returns a checksum of what it has written.
     pub fn outcome(self, committed: bool, written: impl FnOnce() -> u32) -> CallSum {
         let is_examined = committed && self.0.is_multiple_of(EXAMINED);
         let ended = u64::from(committed) << 32;
@@ -61,7 +60,7 @@ fn mix(mut bits: u64) -> u64 {
 pub(crate) struct CallSum {
     /// Which calls.
     pub places: u64,
-    /// What they have come to.
+    /// Their outcomes.
     pub outcomes: u32,
 }
 
@@ -195,8 +194,7 @@ impl ComparedOutcomes {
         }
     }
 
-    /// The first epoch in which calls have come to something else than was stated, and their
-    /// procedures.
+    /// The first epoch in which outcomes of calls are not as stated, and the procedures of these.
     pub fn differing(&self) -> Option<(EpochNumber, Vec<u32>)> {
         let differs = |[stated, found]: &[CallSum; 2]| {
             stated.places == found.places && stated.outcomes != found.outcomes

@@ -70,7 +70,7 @@ pub(crate) struct RecordHead {
     /// The slots of partitions that a call may access that was logged before it ran. They stand in
     /// the record's stamp, not in its head.
     pub slots: Option<u64>,
-    /// What earlier calls have come to that were logged before they ran. In the stamp, too.
+    /// Outcomes of earlier calls that were logged before they ran. In the stamp, too.
     pub outcomes: Vec<StatedSum>,
 }
 

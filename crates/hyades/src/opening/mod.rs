@@ -1,21 +1,18 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
+mod host;
 mod pairs;
 
-use crate::checkpoint::keeper::{Checkpointed, Keeper};
-use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
+use crate::checkpoint::{self, keeper::Keeper};
 use crate::concurrency::Commits;
 use crate::config::{Builder, Isolation};
 use crate::database::{Database, DatabaseInner};
-use crate::digest;
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
 use crate::engine::partitions::PartitionStamps;
-use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::engine::turns::TurnListener;
-use crate::erased::{AnyEngine, AnySession};
+use crate::engine::snapshots::Snapshots;
+use crate::erased::AnyEngine;
 use crate::error::Error;
-use crate::retry::OnThisThread;
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
 use crate::pool::SessionPool;
@@ -26,22 +23,21 @@ use crate::recovery::plan::Plan;
 use crate::recovery::recover;
 use crate::recovery::report::RecoveryReport;
 use crate::recovery::schema_change::settle_indexes;
-use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::storage::Stamp;
 use crate::storage::partition;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
-use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
 use crate::transaction::procedure::Procedures;
-use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
+use host::Host;
+use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::{clock, event, span};
-use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
+use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use pairs::RunsUnder;
 use std::collections::HashSet;
 use std::marker::PhantomData;
@@ -86,108 +82,6 @@ pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<D
     check(&builder)?;
     let pair = (builder.protocol, builder.control());
     pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
-}
-
-struct Host<C, P: LoggingProtocol> {
-    shared: Arc<Sessions<P>>,
-    log: Option<Log>,
-    hot_rows: fn(&P) -> HotRows,
-    concurrency: PhantomData<fn() -> C>,
-}
-
-impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
-    fn session(&self) -> Result<Box<dyn AnySession>, Error> {
-        let session = EngineSession::<C, P>::new(self.shared.clone(), self.log.clone())?;
-        Ok(Box::new(session))
-    }
-
-    fn digest(&self) -> u64 {
-        digest::digest(&self.shared.engine.tables)
-    }
-
-    fn rows(&self) -> u64 {
-        digest::rows(&self.shared.engine.tables)
-    }
-
-    fn hot_rows(&self) -> HotRows {
-        (self.hot_rows)(&self.shared.engine.protocol)
-    }
-
-    fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
-        self.check_outside("a snapshot was opened")?;
-        if C::DRAWS_AT_BEGIN {
-            // A transaction that runs alone because it starves would meet a conflict with it.
-            self.shared.gate.pass();
-        }
-        Ok(self.shared.engine.open_snapshot(self.log.as_ref()))
-    }
-
-    fn check_outside(&self, what: &str) -> Result<(), Error> {
-        if !P::LOGS_FIRST || !OnThisThread::runs(Arc::as_ptr(&self.shared).addr()) {
-            return Ok(());
-        }
-        Err(Error::Misuse(format!(
-            "{what} inside a transaction of the same database, whose calls are logged before they \
-             run: it would wait for calls that wait for this transaction"
-        )))
-    }
-
-    fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {
-        let engine = &self.shared.engine;
-        engine.snapshots.close(snapshot, &engine.epoch);
-    }
-
-    fn snapshots(&self) -> &Snapshots {
-        &self.shared.engine.snapshots
-    }
-
-    fn logs_first(&self) -> bool {
-        P::LOGS_FIRST
-    }
-
-    fn on_ready(&self, ready: Box<TurnListener>) {
-        self.shared.engine.partitions.turns.on_ready(ready);
-    }
-
-    fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error> {
-        let engine = &self.shared.engine;
-        Ok((engine.partitions.turns.add()?, engine.cut.add_slot()))
-    }
-
-    fn remove_seat(&self, (seat, slot): (u32, Arc<EpochSlot>)) {
-        let engine = &self.shared.engine;
-        engine.partitions.turns.remove(seat);
-        engine.cut.remove_slot(&slot);
-    }
-
-    fn let_run(&self, seat: u32) {
-        self.shared.engine.partitions.turns.let_run(seat);
-    }
-
-    fn counts(&self) -> SessionCounts {
-        let mut counts = self.shared.tallies.sum();
-        counts.garbage += self.shared.orphaned.len() as u64;
-        counts
-    }
-}
-
-impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
-    fn cut(&self) -> &Cut {
-        &self.shared.engine.cut
-    }
-
-    fn checkpoint(
-        &self,
-        log: &Log,
-        settings: &CheckpointSettings,
-        stop: &AtomicBool,
-    ) -> Result<(Checkpoint, CheckpointReport), Error> {
-        let written = checkpoint::write(&self.shared.engine, log, settings, stop);
-        // The epoch of the cut has ended, so tombstones that waited for it can go.
-        self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
-        self.shared.orphaned.sweep_all::<C, P>(&self.shared.engine);
-        written
-    }
 }
 
 fn check(builder: &Builder) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 
 use super::command::{CommandRunner, written};
 use super::replay::ReplayContext;
-use crate::concurrency::replaying::{self, Replaying, ReplayingCalls};
+use crate::concurrency::replaying::{self, ReplayingCalls};
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::engine::RowIdBlock;
 use crate::garbage::TransactionEnd;
@@ -33,11 +33,10 @@ impl CommandRunner {
         guard: &Guard,
     ) -> Result<(), String> {
         let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
-        let procedure = replay.catalogue.procedure(id)?;
-        let named = |what: &str| {
-            format!("procedure {:?} version {} {what}", procedure.name, procedure.version)
-        };
-        if !procedure.understands(body) {
+        let called = replay.catalogue.procedure(id)?;
+        let named =
+            |what: &str| format!("procedure {:?} version {} {what}", called.name, called.version);
+        if !called.understands(body) {
             return Err(named("does not understand its recorded arguments"));
         }
         let stated = Determinism::recorded(head);
@@ -57,7 +56,7 @@ impl CommandRunner {
         running.set_prefetched(self.prefetched);
         self.result.clear();
         let result = &mut self.result;
-        let run = || (procedure.body)(&Transaction(&running), body, result);
+        let run = || (called.body)(&Transaction(&running), body, result);
         // A panic, too, is how it has ended.
         let ended = catch_unwind(AssertUnwindSafe(run));
         let state = running.state();
@@ -70,10 +69,9 @@ impl CommandRunner {
         }
         head.outcomes.iter().for_each(|sum| self.outcomes.stated(*sum));
         let sum = place.outcome(commits, || written(replay, state));
-        // The catalogue has it, so its number is one.
-        let procedure_id = id as u32;
-        let call = StatedSum { epoch: head.tid.epoch(), procedure: procedure_id, sum };
-        self.outcomes.found(call);
+        // The catalogue has it, so it is a short number.
+        let (epoch, procedure) = (head.tid.epoch(), id as u32);
+        self.outcomes.found(StatedSum { epoch, procedure, sum });
         if commits {
             let installed = replaying::install(&replay.engine, state, head.tid);
             installed.map_err(named)?;
@@ -91,12 +89,7 @@ impl CommandRunner {
         }
         self.garbage.collect_from(&TransactionEnd::Replayed, state, commits);
         drop(running);
-        if !self.garbage.is_empty() {
-            let keep = |table, key| {
-                replay.absent.lock().expect("no holder panics").push((table, key));
-            };
-            self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
-        }
+        self.sweep(replay);
         self.arena.reset();
         Ok(())
     }

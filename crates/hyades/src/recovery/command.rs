@@ -37,7 +37,7 @@ pub(crate) struct CommandRunner {
     pub(super) garbage: Garbage,
     /// Whether the rows of the next command were prefetched, see [`super::prefetching`].
     pub prefetched: bool,
-    /// What calls have come to that were logged before they ran.
+    /// Outcomes of calls that were logged before they ran.
     pub(super) outcomes: ComparedOutcomes,
 }
 
@@ -141,14 +141,19 @@ impl CommandRunner {
             // Commands may still read the versions that this one has overwritten.
             defer_garbage(replay, writer, &mut self.garbage);
         }
+        self.sweep(replay);
+        self.arena.reset();
+        Ok(())
+    }
+
+    /// Removes garbage, but for rows that others hold: these remain until the end.
+    pub(super) fn sweep<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         if !self.garbage.is_empty() {
             let keep = |table, key| {
                 replay.absent.lock().expect("no holder panics").push((table, key));
             };
             self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
         }
-        self.arena.reset();
-        Ok(())
     }
 }
 

@@ -276,18 +276,24 @@ impl Decoder {
                 read(kind, &mut rest, out).map_err(|what| self.broken(frame, what))?;
             }
         }
-        let body = match head.continued {
-            None => Cow::Borrowed(rest),
-            Some(first) => {
-                let group = self.parts.get(&first).filter(|group| !group.incomplete);
-                let Some(mut body) = group.map(|group| group.body.clone()) else {
-                    return Err(self.broken(frame, "its parts are missing"));
-                };
-                body.extend_from_slice(rest);
-                Cow::Owned(body)
-            }
-        };
+        let body = self.body(frame, head.continued, rest)?;
         Ok(Some(Decoded { head, body, stamp }))
+    }
+
+    /// The body of a record that ends with `rest` and may have begun in other frames.
+    fn body<'a>(
+        &self,
+        frame: &Frame<'_>,
+        continued: Option<Lsn>,
+        rest: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, Error> {
+        let Some(first) = continued else { return Ok(Cow::Borrowed(rest)) };
+        let group = self.parts.get(&first).filter(|group| !group.incomplete);
+        let Some(mut body) = group.map(|group| group.body.clone()) else {
+            return Err(self.broken(frame, "its parts are missing"));
+        };
+        body.extend_from_slice(rest);
+        Ok(Cow::Owned(body))
     }
 
     /// Decodes a record ahead of its turn: its head, and its body unless that began in other

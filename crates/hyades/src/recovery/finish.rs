@@ -23,8 +23,8 @@ pub(crate) fn finish_incarnation<S: Stamp>(replay: &ReplayContext<S>) -> Result<
     }
 }
 
-/// Compares what the calls of an incarnation have come to with what its records state. Not where
-/// records may be missing whose calls it has followed.
+/// Compares the outcomes of an incarnation's calls with what its records state. Not where records
+/// may be missing whose calls others have followed.
 pub(crate) fn compare_outcomes<S: Stamp>(
     replay: &ReplayContext<S>,
     salvage: bool,

@@ -29,7 +29,7 @@ pub(crate) struct ReplayContext<S: Stamp> {
     pub later: Mutex<VecDeque<(Id, Garbage)>>,
     /// Keys whose rows were absent when last applied: tombstones to remove at the end.
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
-    /// What the calls of an incarnation have come to that were logged before they ran.
+    /// Outcomes of an incarnation's calls that were logged before they ran.
     pub outcomes: Mutex<ComparedOutcomes>,
 }
 

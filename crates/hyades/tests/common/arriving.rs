@@ -380,8 +380,8 @@ pub enum Drift {
     Aborts,
 }
 
-/// Returns whether replay names a procedure, and it alone, if the number from outside is not what it
-/// was; and opens the database if it is.
+/// Returns whether replay names a procedure, and it alone, if the number from outside is not what
+/// it was; and opens the database if it is.
 pub fn a_drift_is_named(drift: Drift) -> bool {
     let dir = directory();
     let open = |outside: i64| {
@@ -425,7 +425,7 @@ pub fn a_drift_is_named(drift: Drift) -> bool {
 }
 
 /// Sales and a checkpoint, until the power goes `step` changes of the device after they begin.
-/// `None` if what was told is not there, otherwise whether they have come to their end.
+/// `None` if what was told is not there, otherwise whether they have ended.
 pub fn sales_survive_a_cut_at(step: u64) -> Option<bool> {
     let dir = directory();
     let device = power_cut(step);

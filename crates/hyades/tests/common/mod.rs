@@ -18,9 +18,8 @@ pub mod partitions;
 pub mod watched;
 
 use hyades::{
-    Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, PostedCall, ProcedureId,
-    Protocol,
-    RecordKind, Replay, Schema, Table, Transaction, Type, Value,
+    Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, PostedCall,
+    ProcedureId, Protocol, RecordKind, Replay, Schema, Table, Transaction, Type, Value,
 };
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
 use serde::{Deserialize, Serialize};
