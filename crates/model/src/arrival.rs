@@ -1,11 +1,11 @@
 //! Calls that are logged before they run: item Arrival of docs/protocols.md.
 //!
-//! A call enters the queues of its partitions, joins their vectors, is logged in one of two streams,
-//! and leaves its own vector behind, in one step. It runs when it is the first in all of its queues.
-//! A checkpoint may be taken meanwhile: its cut holds the calls that have arrived by then, and its
-//! image the rows as these leave them. Then the power goes, what is durable is judged by the
-//! vectors, and replayed in any order that they allow, on the image if there is one. A call aborts
-//! if it finds both of its partitions empty.
+//! A call enters the queues of its partitions, joins their vectors, is logged in one of two
+//! streams, and leaves its own vector behind, in one step. It runs when it is the first in all of
+//! its queues. A checkpoint may be taken meanwhile: its cut holds the calls that have arrived by
+//! then, and its image the rows as these leave them. Then the power goes, what is durable is judged
+//! by the vectors, and replayed in any order that they allow, on the image if there is one. A call
+//! aborts if it finds both of its partitions empty.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -238,9 +238,8 @@ impl Arrival {
     fn replay(&self, state: &State, at: usize) -> Option<Replay> {
         let mut replay = state.replay.clone()?;
         let read = state.calls[at]?.read;
-        let is_same = |&partition: &usize| {
-            read.is_none_or(|read| replay.rows[partition] == read[partition])
-        };
+        let is_same =
+            |&partition: &usize| read.is_none_or(|read| replay.rows[partition] == read[partition]);
         if !CALLS[at].holds.iter().all(is_same) {
             replay.differs = Some(at);
         }
@@ -392,7 +391,9 @@ impl Protocol for Arrival {
             return format!("T{} reads something else than before", at + 1);
         }
         match state.lost(self.mistake) {
-            Some(at) => format!("T{} was told to have committed, and stands on what is lost", at + 1),
+            Some(at) => {
+                format!("T{} was told to have committed, and stands on what is lost", at + 1)
+            }
             None if state.ends_wrong() => "a call is not recovered".into(),
             None => "all is well".into(),
         }
