@@ -436,7 +436,8 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     ) -> ArrivedEnd {
         let database = Arc::as_ptr(&self.shared).addr();
         let here = (!self.shared.nests).then(|| OnThisThread::begin(database));
-        debug_assert!(here.is_none_or(|here| here.is_ok()), "posted calls run in no other one");
+        let is_first = here.as_ref().is_none_or(|here| here.is_ok());
+        debug_assert!(is_first, "posted calls run in no other one");
         self.run_posted_call(arrived, body, answer)
     }
 

@@ -47,17 +47,18 @@ fn aborts_are_replayed() {
 
 #[test]
 fn what_was_told_survives_a_power_cut_at_any_step() {
-    // Some steps of many runs: where a step falls depends on how threads meet.
+    // Where a step falls depends on how threads meet, and how many there are on how much is written
+    // at a time.
     let mut step = 0;
     loop {
         let through = arriving::sales_survive_a_cut_at(step);
         if through.unwrap_or_else(|| panic!("power cut at step {step}")) {
             break;
         }
-        step += 2;
+        step += 1;
         assert!(step < 1000, "there are no more steps than that");
     }
-    assert!(step > 40, "there are more steps than {step}");
+    assert!(step > 15, "there are more steps than {step}");
 }
 
 #[test]
