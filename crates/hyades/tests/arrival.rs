@@ -75,7 +75,10 @@ fn refusals(db: &Database) -> usize {
         _ => false,
     };
     let opened = db.open_snapshot();
-    let read = |tx: &Transaction<'_>| Ok(assert!(count(tx, 1)? > 0));
+    let read = |tx: &Transaction<'_>| {
+        count(tx, 1)?;
+        Ok(())
+    };
     let tried = [
         db.snapshot(read),
         opened.read(read),

@@ -292,7 +292,7 @@ pub fn sales_survive(seed: u64) -> bool {
             let (db, told) = (&db, &told);
             scope.spawn(move || seller(db, calls, thread, (seed, told)));
         }
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             let db = &db;
             scope.spawn(move || while db.checkpoint().is_ok() {});
         }
