@@ -87,6 +87,17 @@ fn without_a_log_its_keys_are_there_and_null() {
 }
 
 #[test]
+fn calls_that_are_logged_on_arrival_are_recovered() {
+    for words in ["voter", "tpcc --warehouses 2 --mix full --streams 3"] {
+        let words = format!("{words} --concurrency partitioned --protocol arrival --recover");
+        let report = bench(&words);
+        assert_eq!(report["record"], "command", "{words}");
+        assert_eq!(report["recovery"]["state_matches"], true, "{words}");
+        assert_eq!(report["consistent"], true, "{words}");
+    }
+}
+
+#[test]
 fn a_recovered_run_says_everything() {
     let report =
         bench("bank --accounts 500 --recover --recovery-threads 2 --streams 3 --scanners 1");

@@ -52,6 +52,10 @@ pub enum Protocol {
     /// consist of blind writes ([`Transaction::put`]) wait for their own stream alone, all others
     /// until every stream has passed their number. Data records only.
     Poplar,
+    /// Parallel streams of commands that are logged before they run (Malviya et al., ICDE 2014,
+    /// section III), as changed in docs/protocols.md. Closures only read, and procedures state
+    /// their partitions ([`Builder::on`]). Under [`Concurrency::Partitioned`] alone.
+    Arrival,
 }
 
 impl Protocol {
@@ -67,6 +71,7 @@ impl Protocol {
             Protocol::Physiological => "physiological",
             Protocol::Plover => "plover",
             Protocol::Poplar => "poplar",
+            Protocol::Arrival => "arrival",
         }
     }
 
@@ -81,6 +86,7 @@ impl Protocol {
             "physiological" => Some(Protocol::Physiological),
             "plover" => Some(Protocol::Plover),
             "poplar" => Some(Protocol::Poplar),
+            "arrival" => Some(Protocol::Arrival),
             _ => None,
         }
     }

@@ -80,6 +80,8 @@ pub(crate) struct DatabaseInner {
     pub posted: Arc<PostedCalls>,
     pub concurrency: Concurrency,
     pub data_only: bool,
+    /// Calls are logged before they run, and nothing else is.
+    pub logs_first: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,
@@ -340,11 +342,15 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Misuse`] without a log; a file could not be written; the log has failed. The last
-    /// checkpoint, and the log since then, remain.
+    /// [`Error::Misuse`] without a log, or inside a transaction of this database under
+    /// [`Protocol::Arrival`](crate::Protocol::Arrival); a file could not be written; the log has
+    /// failed. The last checkpoint, and the log since then, remain.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Error> {
         match &self.shared.keeper {
-            Some(keeper) => keeper.take(),
+            Some(keeper) => {
+                self.shared.engine.check_outside("a checkpoint was begun")?;
+                keeper.take()
+            }
             None => Err(Error::Misuse("without a log there are no checkpoints".to_string())),
         }
     }
@@ -418,6 +424,9 @@ impl DatabaseInner {
         let posted = self.posted.clone();
         let on_its_own_thread =
             log.as_ref().is_some_and(Log::is_flusher_thread) || posted.is_own_thread();
+        // Queued calls may wait for the transaction inside which it is closed.
+        let on_its_own_thread =
+            on_its_own_thread || self.engine.check_outside("it was closed").is_err();
         let close = move || {
             // Before the log, which these calls need.
             posted.close();
@@ -435,7 +444,8 @@ impl DatabaseInner {
             let _ = thread.spawn(close);
             return Err(Error::Misuse(
                 "a database cannot be closed by a waker, or inside a posted call, which run on \
-                 threads of its own: another thread closes it now"
+                 threads of its own, nor where queued calls wait for the transaction inside which \
+                 it is closed: another thread closes it now"
                     .to_string(),
             ));
         }

@@ -6,6 +6,7 @@ pub(crate) mod partitions;
 pub(crate) mod snapshots;
 pub(crate) mod turns;
 
+use crate::logging::outcomes::UnstatedOutcomes;
 use crate::logging::settings::EPOCH;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::table::TableData;
@@ -27,6 +28,35 @@ const ROW_ID_BLOCK: u64 = 1024;
 pub(crate) struct RowIdBlock {
     next: u64,
     end: u64,
+}
+
+/// Number of row ids that the record of a call states, if it was logged before it ran.
+const STATED_ROW_IDS: u64 = 1 << 16;
+
+impl RowIdBlock {
+    /// The ids that a call may draw whose record states this number.
+    pub fn stated(number: Option<u64>) -> RowIdBlock {
+        let first = number.map_or(0, |number| number.wrapping_mul(STATED_ROW_IDS));
+        RowIdBlock { next: first, end: number.map_or(0, |_| first.wrapping_add(STATED_ROW_IDS)) }
+    }
+
+    /// Whether it never had any.
+    pub fn is_none(&self) -> bool {
+        self.end == 0
+    }
+
+    pub fn take(&mut self) -> Option<u64> {
+        let id = self.next;
+        (id != self.end).then(|| {
+            self.next += 1;
+            id
+        })
+    }
+
+    /// The highest id of the block with this number.
+    pub fn last_of(number: u64) -> u64 {
+        number.saturating_mul(STATED_ROW_IDS).saturating_add(STATED_ROW_IDS - 1)
+    }
 }
 
 pub(crate) struct Engine<P: LoggingProtocol> {
@@ -54,6 +84,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub partitions: PartitionStamps<P::RowStamp>,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
+    /// Outcomes of calls that were logged before they ran, until records state them.
+    pub outcomes: UnstatedOutcomes,
     /// Source of the seeds of transactions.
     seed: AtomicU64,
 }
@@ -80,6 +112,7 @@ impl<P: LoggingProtocol> Engine<P> {
             orders_commands: false,
             partitions: PartitionStamps::new(0, true),
             patience: 0,
+            outcomes: UnstatedOutcomes::default(),
             seed,
         }
     }
@@ -106,6 +139,15 @@ impl<P: LoggingProtocol> Engine<P> {
         }
         block.next += 1;
         block.next - 1
+    }
+
+    /// The number of a block of row ids for the record of a call that has not run.
+    pub fn next_stated_row_ids(&self) -> u64 {
+        let block = |next: u64| next.next_multiple_of(STATED_ROW_IDS);
+        let reserved = |next: u64| Some(block(next) + STATED_ROW_IDS);
+        // Relaxed: the ids only have to differ.
+        let before = self.row_ids.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserved);
+        block(before.expect("there are always more")) / STATED_ROW_IDS
     }
 
     pub fn wall_clock_us(&self) -> i64 {

@@ -3,8 +3,10 @@
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::error::Error;
-use crate::logging::draft::Call;
+use crate::engine::turns::TurnListener;
+use crate::error::{Abort, Error};
+use crate::logging::determinism::{Determinism, Drawn};
+use crate::logging::draft::{ArrivedPlace, Call};
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, Needs};
 use crate::storage::row::Row;
@@ -12,6 +14,7 @@ use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
 use crate::tally::SessionCounts;
 use crate::transaction::access::{Table, Transaction};
+use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::epoch::EpochNumber;
 use hyades_wal::Lsn;
 use std::sync::Arc;
@@ -26,9 +29,54 @@ pub(crate) trait AnyEngine: Checkpointed {
     /// Returns the counters of all its sessions.
     fn counts(&self) -> SessionCounts;
     /// Opens a snapshot. [`AnyEngine::close_snapshot`] closes it.
-    fn open_snapshot(&self) -> Arc<SnapshotState>;
+    /// # Errors
+    /// As of [`AnyEngine::check_outside`].
+    fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error>;
+    /// Refuses what would wait for calls that are logged and have not run, on a thread that runs a
+    /// transaction: it may be one of them, or they may wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`]; `what` names what was begun.
+    fn check_outside(&self, what: &str) -> Result<(), Error>;
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>);
     fn snapshots(&self) -> &Snapshots;
+    /// Whether calls are logged before they run, and nothing else is.
+    fn logs_first(&self) -> bool;
+    /// Where they are: sets what is told the seat of each posted call that may run, and 0 once none
+    /// may any more.
+    fn on_ready(&self, ready: Box<TurnListener>);
+    /// Where they are: adds the seat of a posted call, with its epoch slot.
+    fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error>;
+    fn remove_seat(&self, seat: (u32, Arc<EpochSlot>));
+    /// A posted call that has arrived may run once its turn has come.
+    fn let_run(&self, seat: u32);
+}
+
+/// A call that is logged and has not run.
+pub(crate) struct Arrived {
+    /// Its place in the queues, and the epoch slot in which it is entered until it has run.
+    pub seat: u32,
+    pub slot: Arc<EpochSlot>,
+    /// Its partitions, and the slots of these that it may access.
+    pub set: u64,
+    pub slots: u64,
+    /// The number of its procedure in the log.
+    pub procedure: u32,
+    pub place: ArrivedPlace,
+    pub determinism: Determinism,
+    /// The number of the block of row ids that its record states, if any.
+    pub row_ids: Option<u64>,
+    /// What the frontier has to reach before it is acknowledged.
+    pub needs: Needs,
+}
+
+/// How a call has ended that was logged before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArrivedEnd {
+    /// It committed, or aborted.
+    Done,
+    /// It has drawn what its record does not state, and was rolled back: it has to be logged anew.
+    Lacks(Drawn),
 }
 
 /// How a transaction's body wants to end.
@@ -57,6 +105,10 @@ pub(crate) struct Answer {
     pub needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record, if it has one.
     pub position: Option<(EpochNumber, usize, Lsn)>,
+    /// Why a call that was logged before it ran has aborted, whatever its body has returned.
+    pub refused: Option<Abort>,
+    /// What the record of such a call states beside its arguments.
+    pub draws: Drawn,
 }
 
 /// A session of some engine.
@@ -68,6 +120,15 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
+    /// Logs a call before it runs, and lines it up with the seat of a posted one.
+    fn arrive(&mut self, call: Call<'_>, seat: (u32, &Arc<EpochSlot>)) -> Result<Arrived, Error>;
+    /// Runs a posted call whose turn has come.
+    fn run_arrived(
+        &mut self,
+        arrived: &mut Arrived,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> ArrivedEnd;
     /// Runs `body` at most once, without waiting.
     fn run_once(
         &mut self,

@@ -74,10 +74,24 @@ pub enum Abort {
     /// A snapshot is read, and nothing can be written in it, see
     /// [`Database::snapshot`](crate::Database::snapshot).
     ReadOnly,
+    /// A call accesses rows outside of the partitions that its procedure states
+    /// ([`Builder::on`](crate::Builder::on)), where calls are logged before they run
+    /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    OutsidePartitions,
+    /// A closure writes, where nothing but calls of procedures is logged
+    /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    OnlyCalls,
+    /// A call inserts more than 65,536 rows without a primary key, where calls are logged before
+    /// they run ([`Protocol::Arrival`](crate::Protocol::Arrival)).
+    TooManyRowIds,
     /// The snapshot was ended, because older versions of rows took too much memory or because it
     /// was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another one.
     SnapshotEnded,
 }
+
+const TOO_MANY_ROW_IDS: &str = "the call inserts more than 65536 rows without a primary key";
+const OUTSIDE_PARTITIONS: &str = "the procedure accesses rows outside of the partitions that it \
+                                  states: state all of them with Builder::on";
 
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,6 +140,15 @@ impl fmt::Display for Abort {
             Abort::ReadOnly => {
                 write!(f, "a snapshot is only read: write in a transaction")
             }
+            Abort::OutsidePartitions => f.write_str(OUTSIDE_PARTITIONS),
+            Abort::OnlyCalls => {
+                write!(
+                    f,
+                    "the protocol logs nothing but calls of procedures: write in a procedure, \
+                     or open the database with another protocol"
+                )
+            }
+            Abort::TooManyRowIds => f.write_str(TOO_MANY_ROW_IDS),
             Abort::SnapshotEnded => {
                 write!(
                     f,

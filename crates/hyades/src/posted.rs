@@ -1,199 +1,58 @@
-//! Posted calls: a bounded queue of calls of procedures, and the database's threads that run them.
+//! Posted calls: a bounded queue of calls of procedures, and the threads that run them.
 //!
 //! A call is *open* from when it is posted until its outcome is handed to its [`Reply`]. No more
 //! are open than the builder allows; one more is refused, and nothing of it is done. Threads are
 //! started at the first post, each with a session of its own. They do not wait for durability: the
 //! reply holds the ticket of the call, and what waits for the call waits for that.
 //!
+//! Where calls are logged before they run, what posts a call logs it and lines it up, with a seat
+//! of its own, and waits for nothing. The call joins those that may run when its turn has come,
+//! which the turns tell. So no thread has a call for which it waits, and none is waited for that
+//! no thread has. If the turns have stopped, calls that wait for theirs end: whether they survive
+//! is decided when the database is opened again.
+//!
 //! A database that is closed takes no more calls, and runs those that are open first.
 
-use crate::erased::{Answer, AnyEngine, AnySession, Verdict};
+mod reply;
+
+pub use reply::PostedCall;
+use reply::{NoOutcome, Outcome, Reply};
+
+use crate::erased::{Answer, AnyEngine, AnySession, Arrived, ArrivedEnd, Verdict};
 use crate::error::{Abort, Error};
-use crate::logging::draft::Call;
-use crate::ticket::{LogHandles, Ticket, Tickets};
+use crate::pool::SessionPool;
+use crate::ticket::{LogHandles, Tickets};
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::{ProcedureId, Procedures, decode_result};
+use crate::transaction::procedure::{ProcedureId, Procedures};
+use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::event;
-use serde::de::DeserializeOwned;
-use std::any::Any;
-use std::collections::VecDeque;
-use std::future::Future;
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
 use std::thread::{self, JoinHandle, ThreadId};
-
-/// How a posted call has ended: it committed, with this encoded result, or aborted, and the ticket
-/// tells when that is durable.
-type Outcome = (Result<Vec<u8>, Abort>, Ticket);
-
-/// Why a call has no outcome.
-enum NoOutcome {
-    Failed(Error),
-    /// The procedure panicked, and its changes were rolled back.
-    Panicked(Box<dyn Any + Send>),
-}
-
-enum ReplyState {
-    /// The call is open; what is to be woken when it has ended.
-    Open(Option<Waker>),
-    Ended(Box<Result<Outcome, NoOutcome>>),
-    Taken,
-}
-
-/// Where the outcome of a posted call goes.
-struct Reply {
-    state: Mutex<ReplyState>,
-    ended: Condvar,
-}
-
-impl Reply {
-    fn new() -> Reply {
-        Reply { state: Mutex::new(ReplyState::Open(None)), ended: Condvar::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, ReplyState> {
-        self.state.lock().expect("no holder panics")
-    }
-
-    fn end(&self, outcome: Result<Outcome, NoOutcome>) {
-        let before = std::mem::replace(&mut *self.state(), ReplyState::Ended(Box::new(outcome)));
-        self.ended.notify_all();
-        if let ReplyState::Open(Some(waker)) = before {
-            waker.wake();
-        }
-    }
-
-    /// The outcome, once. `None` while the call is open: then `waker` will be woken.
-    fn take(&self, waker: Option<&Waker>) -> Option<Result<Outcome, NoOutcome>> {
-        let mut state = self.state();
-        if let ReplyState::Open(woken) = &mut *state {
-            *woken = waker.cloned().or(woken.take());
-            return None;
-        }
-        match std::mem::replace(&mut *state, ReplyState::Taken) {
-            ReplyState::Ended(outcome) => Some(*outcome),
-            _ => {
-                let fault = "the outcome of a posted call was taken before";
-                Some(Err(NoOutcome::Failed(Error::Misuse(fault.to_string()))))
-            }
-        }
-    }
-
-    fn wait(&self) {
-        let state = self.state();
-        let is_open = |state: &mut ReplyState| matches!(state, ReplyState::Open(_));
-        drop(self.ended.wait_while(state, is_open).expect("no holder panics"));
-    }
-}
-
-/// A call that was [posted](crate::Database::post), with a result of type `R`.
-///
-/// Block with [`PostedCall::wait`], await it, or poll [`PostedCall::try_result`]. Dropping it
-/// cancels nothing.
-#[must_use = "it tells whether the call has committed, and when that is durable"]
-pub struct PostedCall<R> {
-    reply: Arc<Reply>,
-    /// The outcome, until it is durable.
-    outcome: Option<Outcome>,
-    result: PhantomData<fn() -> R>,
-}
-
-impl<R> std::fmt::Debug for PostedCall<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostedCall").field("outcome", &self.outcome).finish_non_exhaustive()
-    }
-}
-
-impl<R: DeserializeOwned> PostedCall<R> {
-    /// Takes the outcome, if the call has ended.
-    fn advance(&mut self, waker: Option<&Waker>) -> Result<(), Error> {
-        if self.outcome.is_none() {
-            match self.reply.take(waker) {
-                None => {}
-                Some(Ok(outcome)) => self.outcome = Some(outcome),
-                Some(Err(NoOutcome::Failed(error))) => return Err(error),
-                Some(Err(NoOutcome::Panicked(panic))) => resume_unwind(panic),
-            }
-        }
-        Ok(())
-    }
-
-    fn result(result: Result<Vec<u8>, Abort>) -> Result<R, Error> {
-        decode_result(&result?)
-    }
-
-    /// Blocks until the call has ended and its outcome is durable, and returns its result.
-    ///
-    /// # Errors
-    /// [`Error::Aborted`] if the procedure aborted; otherwise as for
-    /// [`Database::call`](crate::Database::call).
-    ///
-    /// # Panics
-    /// If the procedure did. Its changes were rolled back.
-    pub fn wait(mut self) -> Result<R, Error> {
-        if self.outcome.is_none() {
-            self.reply.wait();
-            self.advance(None)?;
-        }
-        let (result, ticket) = self.outcome.take().expect("the call has ended");
-        ticket.wait()?;
-        Self::result(result)
-    }
-
-    /// Returns the result if the call has ended and its outcome is durable; `None` if not. Does not
-    /// block. Once it has returned a result, that is taken: later calls return an error.
-    ///
-    /// # Errors
-    /// As for [`PostedCall::wait`].
-    ///
-    /// # Panics
-    /// If the procedure did.
-    pub fn try_result(&mut self) -> Option<Result<R, Error>> {
-        if let Err(error) = self.advance(None) {
-            return Some(Err(error));
-        }
-        match self.outcome.as_ref()?.1.is_acknowledged() {
-            Ok(false) => None,
-            Ok(true) => self.outcome.take().map(|(result, _)| Self::result(result)),
-            Err(error) => {
-                self.outcome = None;
-                Some(Err(error))
-            }
-        }
-    }
-}
-
-impl<R: DeserializeOwned> Future for PostedCall<R> {
-    type Output = Result<R, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.advance(Some(context.waker()))?;
-        let Some((_, ticket)) = &mut self.outcome else { return Poll::Pending };
-        match Pin::new(ticket).poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(())) => {
-                let (result, _) = self.outcome.take().expect("it has one");
-                Poll::Ready(Self::result(result))
-            }
-        }
-    }
-}
 
 /// A call on its way to a thread.
 struct PostedJob {
     procedure: ProcedureId,
     arguments: Vec<u8>,
     reply: Arc<Reply>,
+    /// Where it is logged, if calls are logged before they run.
+    arrived: Option<Box<Arrived>>,
 }
+
+/// The seat of a posted call, and its epoch slot.
+type PostedSeat = (u32, Arc<EpochSlot>);
 
 #[derive(Default)]
 struct PostedState {
     /// Calls that may run, in the order in which they were posted.
     runnable: VecDeque<PostedJob>,
+    /// Calls that are logged and wait for their turn, by seat.
+    waiting: HashMap<u32, PostedJob>,
+    /// Seats of calls that have ended.
+    seats: Vec<PostedSeat>,
+    /// No call gets its turn any more.
+    stopped: bool,
     /// Calls that are open.
     open: usize,
     threads: Vec<JoinHandle<()>>,
@@ -208,8 +67,12 @@ pub(crate) struct PostedCalls {
     references: Option<Arc<LogHandles>>,
     /// The most calls that may be open.
     most: usize,
+    /// Calls are logged before they run.
+    logs_first: bool,
     /// Threads to start.
     threads: usize,
+    /// Sessions that log posted calls before they run.
+    posters: SessionPool,
     state: Mutex<PostedState>,
     /// A call may run, or the last one has ended and the database is closed.
     moved: Condvar,
@@ -220,6 +83,38 @@ struct Caller {
     session: Box<dyn AnySession>,
     tickets: Tickets,
     answer: Answer,
+}
+
+/// A session that logs a call, until it is dropped.
+struct Lent<'c> {
+    posters: &'c SessionPool,
+    session: Option<Box<dyn AnySession>>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.posters.give_back(self.session.take(), true);
+    }
+}
+
+/// A call that is counted as open, and was not logged if this is dropped.
+struct Arriving<'c> {
+    calls: &'c PostedCalls,
+    is_done: bool,
+}
+
+impl Arriving<'_> {
+    fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.calls.ended(None);
+        }
+    }
 }
 
 impl PostedCalls {
@@ -234,15 +129,46 @@ impl PostedCalls {
         threads: Option<usize>,
     ) -> Arc<PostedCalls> {
         let cores = || thread::available_parallelism().map_or(1, |cores| cores.get());
-        Arc::new(PostedCalls {
+        let logs_first = engine.logs_first();
+        let calls = Arc::new(PostedCalls {
             engine,
             procedures,
             references,
             most,
+            logs_first,
             threads: threads.unwrap_or_else(cores),
+            posters: SessionPool::default(),
             state: Mutex::default(),
             moved: Condvar::new(),
-        })
+        });
+        if logs_first {
+            // Weak: the engine is referred to by the calls.
+            let told = Arc::downgrade(&calls);
+            let ready = move |seat| _ = told.upgrade().map(|calls| calls.ready(seat));
+            calls.engine.on_ready(Box::new(ready));
+        }
+        calls
+    }
+
+    /// The turn of a call has come; or, with seat 0, no more turns will.
+    fn ready(&self, seat: u32) {
+        let mut state = self.state();
+        if seat == 0 {
+            state.stopped = true;
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            for job in waiting.into_values() {
+                self.end(job, Err(NoOutcome::Failed(Error::OutcomeUnknown)));
+            }
+            return;
+        }
+        if let Some(job) = state.waiting.remove(&seat) {
+            state.runnable.push_back(job);
+            drop(state);
+            self.moved.notify_one();
+        } else {
+            debug_assert!(state.stopped, "a call is here before it may run");
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, PostedState> {
@@ -253,6 +179,12 @@ impl PostedCalls {
         let session = self.engine.session()?;
         let tickets = Tickets::new(self.references.clone(), false);
         Ok(Caller { session, tickets, answer: Answer::default() })
+    }
+
+    /// A session for logging calls.
+    fn lend(&self) -> Result<Lent<'_>, Error> {
+        let session = self.posters.take(true, || self.engine.session())?;
+        Ok(Lent { posters: &self.posters, session: Some(session) })
     }
 
     /// Starts the threads; at least one, or returns why there is none.
@@ -289,7 +221,8 @@ impl PostedCalls {
         procedure: ProcedureId,
         arguments: Vec<u8>,
     ) -> Result<PostedCall<R>, Error> {
-        self.procedures.get(procedure)?;
+        let (called, ..) = self.procedures.get(procedure)?;
+        let is_wrong = self.logs_first && !called.understands(&arguments);
         let mut state = self.state();
         if state.closed {
             return Err(Error::Misuse("the database was closed".to_string()));
@@ -301,11 +234,49 @@ impl PostedCalls {
             self.start(&mut state)?;
         }
         let reply = Arc::new(Reply::new());
+        let job = PostedJob { procedure, arguments, reply: reply.clone(), arrived: None };
         state.open += 1;
-        state.runnable.push_back(PostedJob { procedure, arguments, reply: reply.clone() });
-        drop(state);
-        self.moved.notify_one();
-        Ok(PostedCall { reply, outcome: None, result: PhantomData })
+        if is_wrong {
+            drop(state);
+            let ticket = Tickets::new(None, true).issue(&mut Answer::default());
+            self.end(job, Ok((Err(Abort::BadArguments), ticket)));
+        } else if self.logs_first {
+            let seat = state.seats.pop();
+            drop(state);
+            let arriving = Arriving { calls: self, is_done: false };
+            let mut lent = self.lend()?;
+            let seat = seat.map_or_else(|| self.engine.add_seat(), Ok)?;
+            let session = lent.session.as_deref_mut().expect("it is given back when it is dropped");
+            self.arrive(session, job, seat)?;
+            arriving.done();
+        } else {
+            state.runnable.push_back(job);
+            drop(state);
+            self.moved.notify_one();
+        }
+        Ok(PostedCall::of(reply))
+    }
+
+    /// Logs a call, and lines it up.
+    fn arrive(
+        &self,
+        session: &mut dyn AnySession,
+        mut job: PostedJob,
+        seat: PostedSeat,
+    ) -> Result<(), Error> {
+        let (called, log_id, _) = self.procedures.get(job.procedure)?;
+        let call = called.call(log_id, &job.arguments, true);
+        let call = call.ok_or(Error::Aborted(Abort::BadArguments));
+        match call.and_then(|call| session.arrive(call, (seat.0, &seat.1))) {
+            Ok(arrived) => job.arrived = Some(Box::new(arrived)),
+            Err(error) => {
+                self.state().seats.push(seat);
+                return Err(error);
+            }
+        }
+        self.state().waiting.insert(seat.0, job);
+        self.engine.let_run(seat.0);
+        Ok(())
     }
 
     /// The next call that may run. Waits for one if `waits`; `None` once the database is closed and
@@ -329,10 +300,19 @@ impl PostedCalls {
     }
 
     /// A call has ended.
-    fn end(&self, job: &PostedJob, outcome: Result<Outcome, NoOutcome>) {
+    fn end(&self, job: PostedJob, outcome: Result<Outcome, NoOutcome>) {
         job.reply.end(outcome);
+        self.ended(job.arrived.map(|arrived| (arrived.seat, arrived.slot)));
+    }
+
+    /// There is room for one more; this seat is free, unless turns have stopped: then it may stand
+    /// in queues.
+    fn ended(&self, seat: Option<PostedSeat>) {
         let mut state = self.state();
         state.open -= 1;
+        if !state.stopped {
+            state.seats.extend(seat);
+        }
         let is_last = state.closed && state.open == 0;
         drop(state);
         if is_last {
@@ -346,45 +326,74 @@ impl PostedCalls {
         loop {
             let session = &mut caller.session;
             let Some(job) = self.next(true, || session.hand_over_garbage()) else { return };
-            self.run(&mut caller, &job);
+            self.run(&mut caller, job);
         }
     }
 
-    fn run(&self, caller: &mut Caller, job: &PostedJob) {
-        let ran = catch_unwind(AssertUnwindSafe(|| self.call(caller, job)));
+    fn run(&self, caller: &mut Caller, mut job: PostedJob) {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.call(caller, &mut job)));
         let outcome = match ran {
-            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Ok(Some(outcome))) => Ok(outcome),
+            Ok(Ok(None)) => return self.arrive_again(caller, job),
             Ok(Err(error)) => Err(NoOutcome::Failed(error)),
             Err(panic) => Err(NoOutcome::Panicked(panic)),
         };
         self.end(job, outcome);
     }
 
-    fn call(&self, caller: &mut Caller, job: &PostedJob) -> Result<Outcome, Error> {
+    /// Logs a call anew whose record does not state what it draws. It has left its queues.
+    fn arrive_again(&self, caller: &mut Caller, mut job: PostedJob) {
+        let reply = job.reply.clone();
+        let arrived = job.arrived.take().expect("it was logged");
+        let seat = (arrived.seat, arrived.slot);
+        if let Err(error) = self.arrive(&mut *caller.session, job, seat) {
+            reply.end(Err(NoOutcome::Failed(error)));
+            self.ended(None);
+        }
+    }
+
+    /// Runs a call. `None` if it has to be logged anew.
+    fn call(&self, caller: &mut Caller, job: &mut PostedJob) -> Result<Option<Outcome>, Error> {
         let Caller { session, tickets, answer } = caller;
         let (called, log_id, kind) = self.procedures.get(job.procedure)?;
-        let call = Call { log_id, arguments: &job.arguments };
         let (mut value, mut outcome) = (Vec::new(), Ok(()));
         let mut body = |tx: &Transaction<'_>| {
             value.clear();
             outcome = called.run(tx, &job.arguments, &mut value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         };
-        session.run(Some((call, kind)), &mut body, answer)?;
-        Ok((outcome.map(|()| value), tickets.issue(answer)))
+        if let Some(arrived) = &mut job.arrived {
+            if let ArrivedEnd::Lacks(drawn) = session.run_arrived(arrived, &mut body, answer) {
+                called.learn(drawn);
+                return Ok(None);
+            }
+            outcome = answer.refused.take().map_or(outcome, Err);
+        } else {
+            let call = called.call(log_id, &job.arguments, false);
+            let call = call.expect("it is not looked at before");
+            session.run(Some((call, kind)), &mut body, answer)?;
+        }
+        Ok(Some((outcome.map(|()| value), tickets.issue(answer))))
     }
 
     /// Runs one call that may run on the calling thread; false if there is none.
     pub fn run_one(&self) -> Result<bool, Error> {
         let mut caller = self.caller()?;
         let Some(job) = self.next(false, || ()) else { return Ok(false) };
-        self.run(&mut caller, &job);
+        self.run(&mut caller, job);
         Ok(true)
     }
 
     /// Whether the calling thread runs posted calls.
     pub fn is_own_thread(&self) -> bool {
         self.state().own.contains(&thread::current().id())
+    }
+
+    /// Gives seats and sessions back.
+    fn clear(&self) {
+        let seats = std::mem::take(&mut self.state().seats);
+        seats.into_iter().for_each(|seat| self.engine.remove_seat(seat));
+        self.posters.clear();
     }
 
     /// Takes no more calls, and waits until those that are open have ended. Without threads the
@@ -402,6 +411,7 @@ impl PostedCalls {
             // A panic of a procedure is in its reply.
             let _ = thread.join();
         }
+        self.clear();
     }
 
     fn run_rest(&self) {
@@ -411,11 +421,11 @@ impl PostedCalls {
         let mut caller = self.caller();
         while let Some(job) = self.next(true, || ()) {
             match &mut caller {
-                Ok(caller) => self.run(caller, &job),
+                Ok(caller) => self.run(caller, job),
                 Err(_) => {
                     let fault = "the database was closed before the call was run";
                     let failed = NoOutcome::Failed(Error::Misuse(fault.to_string()));
-                    self.end(&job, Err(failed));
+                    self.end(job, Err(failed));
                 }
             }
         }

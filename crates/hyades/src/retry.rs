@@ -197,6 +197,11 @@ impl OnThisThread {
             Ok(OnThisThread { is_nested })
         })
     }
+
+    /// Whether the calling thread is running a transaction of this database.
+    pub fn runs(database: usize) -> bool {
+        UNDER_WAY.with_borrow(|under_way| under_way.contains(&database))
+    }
 }
 
 impl Drop for OnThisThread {

@@ -1,5 +1,6 @@
 //! A session: state that one thread keeps between its transactions, and how it runs them.
 
+mod arriving;
 mod attempt;
 mod poisoning;
 pub(crate) mod shared;
@@ -11,13 +12,14 @@ use crate::concurrency::steps::{Commit, Committed};
 use crate::engine::cut::Entered;
 use crate::engine::snapshots::SnapshotState;
 use crate::engine::{Engine, RowIdBlock};
-use crate::erased::{Answer, AnySession, AttemptEnd, Verdict};
+use crate::erased::{Answer, AnySession, Arrived, ArrivedEnd, AttemptEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
+use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
+use crate::logging::outcomes::{SessionOutcomes, StatedSum};
 use crate::logging::record::RecordKind;
-use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::{OnThisThread, back_off};
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
@@ -32,9 +34,8 @@ use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Choice, Log, Writer};
-use poisoning::PoisonOnPanic;
+use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
-use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -70,6 +71,10 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     only_read: Option<usize>,
     /// Whether its transaction may wait for others, see [`TxnState::may_wait`].
     may_wait: bool,
+    /// Outcomes of calls that it has run and that were logged before.
+    outcomes: SessionOutcomes,
+    /// Outcomes of such calls that its next record states.
+    stated_outcomes: Vec<StatedSum>,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
@@ -80,33 +85,6 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
 /// where one stream was written later than another. With small buffers the limit is a quarter of a
 /// buffer, so that no session waits for a full buffer while others are empty.
 const STREAK_BYTES: u64 = 256 << 10;
-
-/// The verdict of a body. One that panicked may have read inconsistent rows. Then it runs again:
-/// only a panic after reads that are valid is passed on to the caller.
-#[inline(always)]
-fn without_panic(
-    verdict: Result<Verdict, Box<dyn Any + Send>>,
-) -> (Verdict, Option<Box<dyn Any + Send>>) {
-    match verdict {
-        Ok(verdict) => (verdict, None),
-        Err(panic) => (Verdict::Abandon, Some(panic)),
-    }
-}
-
-/// Passes the panic of a body on to the caller of its transaction.
-#[cold]
-fn pass_on(
-    panic: Box<dyn Any + Send>,
-    answer: &mut Answer,
-    tally: &Tally,
-    garbage: usize,
-) -> Result<(), Abort> {
-    tally.panic();
-    // There is no ticket to receive it.
-    answer.needs = Needs::default();
-    tally.set_garbage(garbage);
-    resume_unwind(panic)
-}
 
 /// Ends the epoch before a transaction draws its timestamp, if it is older than it should be.
 /// `was_idle`: its stream had no backlog.
@@ -181,6 +159,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             stream_was_idle: false,
             only_read: None,
             may_wait: true,
+            outcomes: SessionOutcomes::default(),
+            stated_outcomes: Vec::new(),
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -229,7 +209,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let shared = Arc::clone(&self.shared);
         let (retries, began) = (shared.retries, clock::monotonic_ns());
         let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
-        let mut may_only_read = true;
+        // One inside a transaction of another database must not wait for queued calls.
+        let mut may_only_read = self.may_wait || !P::LOGS_FIRST;
         loop {
             self.tally.conflict();
             let attempt_began = clock::monotonic_ns();
@@ -431,11 +412,33 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         let database = Arc::as_ptr(&self.shared).addr();
         let here = (!self.shared.nests).then(|| OnThisThread::begin(database)).transpose()?;
         self.may_wait = here.as_ref().is_none_or(|here| !here.is_nested);
+        if P::LOGS_FIRST
+            && let Some((call, _)) = call
+        {
+            return self.call_logged_first(call, body, answer);
+        }
         self.shared.gate.pass();
         match self.try_once(call, body, answer)? {
             Ok(()) => Ok(()),
             Err(_) => self.try_again(call, body, answer),
         }
+    }
+
+    fn arrive(&mut self, call: Call<'_>, seat: (u32, &Arc<EpochSlot>)) -> Result<Arrived, Error> {
+        self.arrive_posted(call, seat)
+    }
+
+    fn run_arrived(
+        &mut self,
+        arrived: &mut Arrived,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> ArrivedEnd {
+        let database = Arc::as_ptr(&self.shared).addr();
+        let here = (!self.shared.nests).then(|| OnThisThread::begin(database));
+        let is_first = here.as_ref().is_none_or(|here| here.is_ok());
+        debug_assert!(is_first, "posted calls run in no other one");
+        self.run_posted_call(arrived, body, answer)
     }
 
     fn run_once(
@@ -478,6 +481,7 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     }
 
     fn hand_over_garbage(&mut self) {
+        self.outcomes.hand_over(&self.shared.engine.outcomes);
         let noted = self.garbage.len();
         if noted > 0 {
             self.shared.orphaned.adopt(&mut self.garbage);

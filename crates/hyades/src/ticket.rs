@@ -112,7 +112,7 @@ impl Tickets {
 
     #[inline]
     pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
-        let Answer { needs, position } = answer;
+        let Answer { needs, position, .. } = answer;
         let log = match &self.handles {
             // Already acknowledged, and without an id.
             _ if needs.is_empty() && position.is_none() => None,

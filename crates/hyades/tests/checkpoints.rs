@@ -31,7 +31,7 @@ fn the_recovered_state_is_the_state_that_was() {
 fn acknowledged_is_recovered_wherever_the_power_fails() {
     let mut taken = 0;
     for round in 0..1u64 {
-        for (at, c) in combinations().into_iter().enumerate() {
+        for (at, c) in combinations_and_calls().into_iter().enumerate() {
             let seed = round * 1000 + at as u64 + 500;
             let dir = directory();
             let mut acknowledged = Vec::new();
@@ -87,7 +87,7 @@ fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
 
 #[test]
 fn a_manifest_that_cannot_be_switched_loses_nothing() {
-    for (seed, c) in combinations().into_iter().enumerate() {
+    for (seed, c) in combinations_and_calls().into_iter().enumerate() {
         manifest_stays(c, seed as u64);
     }
 }

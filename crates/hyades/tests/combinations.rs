@@ -3,12 +3,12 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{check, combinations, open, populate, power_cut, run};
+use common::{check, combinations_and_calls, open, populate, power_cut, run};
 use hyades::Replay;
 
 #[test]
 fn the_recovered_state_is_the_state_that_was() {
-    for (seed, c) in combinations().into_iter().enumerate() {
+    for (seed, c) in combinations_and_calls().into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
         let device = power_cut(seed as u64);
         let opened = open(dir.path(), c, Some(device.clone()), 1, Replay::Wavefront);
@@ -39,7 +39,7 @@ fn the_recovered_state_is_the_state_that_was() {
 #[test]
 fn acknowledged_is_recovered() {
     for round in 0..2u64 {
-        for (at, c) in combinations().into_iter().enumerate() {
+        for (at, c) in combinations_and_calls().into_iter().enumerate() {
             let seed = round * 1000 + at as u64;
             let dir = tempfile::tempdir().unwrap();
             let mut acknowledged = Vec::new();

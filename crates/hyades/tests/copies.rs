@@ -22,7 +22,7 @@ fn open(dir: &Path, c: Combination, how: How) -> Opened {
     // The same epoch for all protocols, because these tests wait for epochs to pass.
     let builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(10)));
     let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?}: {error}"));
-    Opened { db, watched, transfer, churn }
+    Opened { db, watched, transfer, churn, inserting: None }
 }
 
 fn few() -> Vec<Combination> {

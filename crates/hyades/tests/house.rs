@@ -97,12 +97,13 @@ const UNSAFE_FILES: &[&str] = &[
 /// Names of logging protocols. "Serial" is looked for as a word of its own: serializability and
 /// serialization are everyone's.
 const PROTOCOLS: &[&str] =
-    &["taurus", "serial", "silor", "gsn", "plover", "poplar", "physiological"];
+    &["taurus", "serial", "silor", "gsn", "plover", "poplar", "physiological", "arrival"];
 
 /// Where protocols may be named in code: their own files, the list of modules, the table of pairs,
 /// the readers of stamps, and where people choose. One way of replay is serial too.
 const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
+    "crates/hyades/src/logging/arrival.rs",
     "crates/hyades/src/logging/gsn.rs",
     "crates/hyades/src/logging/mod.rs",
     "crates/hyades/src/logging/physiological.rs",
@@ -437,9 +438,18 @@ fn a_protocol_is_named_only_where_it_lives() {
     // The log's own unit tests write a protocol's name into a manifest.
     let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
     expect_none(offences(&sources, bad), "a protocol named outside its place");
-    for file in
-        ["taurus", "taurus_2016", "serial", "silo_r", "gsn", "plover", "poplar", "physiological"]
-            .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
+    for file in [
+        "taurus",
+        "taurus_2016",
+        "serial",
+        "silo_r",
+        "gsn",
+        "plover",
+        "poplar",
+        "physiological",
+        "arrival",
+    ]
+    .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
     {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");

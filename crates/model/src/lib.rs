@@ -25,6 +25,7 @@ pub mod vector;
 
 pub mod absence;
 pub mod anchors;
+pub mod arrival;
 pub mod checkpoint;
 pub mod deuteronomy;
 pub mod flush_point;
@@ -74,6 +75,7 @@ pub fn cases() -> Vec<Case> {
         deuteronomy::ranges::cases,
         partitions::cases,
         turns::cases,
+        arrival::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -112,4 +114,5 @@ pub const ITEMS: &[&str] = &[
     "Scans",
     "Partitions",
     "Turns",
+    "Arrival",
 ];

@@ -173,6 +173,14 @@ mutations! {
     HandOnBeforeInstall "hand-on-before-install",
     /// A transaction enters its next queue while its predecessor has still to enter some.
     OvertakeInQueues "overtake-in-queues",
+    /// A call that is logged before it runs enters its queues once it is logged, without a latch.
+    EnterAfterLogging "enter-after-logging",
+    /// Such a call is acknowledged by its own record alone.
+    AckByOwnFrameAlone "ack-by-own-frame-alone",
+    /// A cut does not wait for such calls that have not run.
+    CutWithoutQueued "cut-without-queued",
+    /// A replayed call that aborts stops recovery.
+    RefuseAborts "refuse-aborts",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
     /// A transaction component reads past the version of an older transaction that has not ended.

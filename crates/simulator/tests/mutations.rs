@@ -20,6 +20,17 @@ fn is_of_partitions(rule: Mutation) -> bool {
     )
 }
 
+/// Whether the rule is one of calls that are logged before they run.
+fn is_of_arrival(rule: Mutation) -> bool {
+    matches!(
+        rule,
+        Mutation::EnterAfterLogging
+            | Mutation::AckByOwnFrameAlone
+            | Mutation::CutWithoutQueued
+            | Mutation::RefuseAborts
+    )
+}
+
 /// Whether another test breaks the rule.
 fn is_broken_elsewhere(rule: Mutation) -> bool {
     // These rules only affect how long something takes: `slow_stream.rs` of the engine and the
@@ -83,6 +94,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         )
         // Under partitioned execution only: `crates/hyades/tests/partitioned_mutations.rs`.
         || is_of_partitions(rule)
+        // Torture does not log on arrival: `crates/hyades/tests/arrival_mutations.rs`.
+        || is_of_arrival(rule)
         // Only rot shows it, in the last write of a stream: `taurus_2016_mutations.rs` there.
         || rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.

@@ -86,8 +86,8 @@ pub use lane::{Lane, LaneKind};
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
-    BY_TIMESTAMP, Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings,
-    MARKS, Manifest, StreamEntry, VERSIONS,
+    BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, Incarnation,
+    IncarnationSettings, MARKS, Manifest, StreamEntry, VERSIONS,
 };
 pub use marks::Marks;
 pub use needs::{Needs, admits, first_unmet, is_met};

@@ -105,6 +105,10 @@ pub const VERSIONS: &str = "versions";
 /// The only value of [`VERSIONS`].
 pub const BY_TIMESTAMP: &str = "timestamps";
 
+/// The incarnation's setting that says that its records are calls that were logged before they ran:
+/// a replayed call may abort. Its value says how tables were spread over partitions.
+pub const CALLS: &str = "calls";
+
 /// A checkpoint from which recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -228,7 +232,9 @@ const WITH_MARKS: u32 = 3;
 /// The version of a manifest in which rows have several versions at replay (`versions`). Programs
 /// that do not know these would run commands on the wrong one.
 const WITH_VERSIONS: u32 = 4;
-const FORMATS: [u32; 4] = [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS];
+/// The format of a manifest with an incarnation whose calls were logged before they ran.
+const WITH_CALLS: u32 = 5;
+const FORMATS: [u32; 5] = [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS, WITH_CALLS];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
 fn seal<T: Serialize>(value: &T, version: u32) -> String {
@@ -369,7 +375,11 @@ impl Manifest {
         let checked = self.check(dir);
         debug_assert!(checked.is_ok(), "no opening would accept this manifest: {checked:?}");
         let marks = |i: &Incarnation| i.settings.get(MARKS).is_some_and(|v| v == "yes");
-        let version = if self.incarnations.iter().any(|i| i.settings.contains_key(VERSIONS)) {
+        let have =
+            |setting: &str| self.incarnations.iter().any(|i| i.settings.contains_key(setting));
+        let version = if have(CALLS) {
+            WITH_CALLS
+        } else if have(VERSIONS) {
             WITH_VERSIONS
         } else if self.incarnations.iter().any(marks) {
             WITH_MARKS

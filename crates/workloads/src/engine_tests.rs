@@ -73,6 +73,8 @@ fn forms() -> Vec<Form> {
             forms.push(Form { protocol, record: RecordKind::Data, concurrency });
         }
         forms.push(Form { protocol: Protocol::None, record: RecordKind::Data, concurrency });
+        let record = RecordKind::Command;
+        forms.push(Form { protocol: Protocol::Arrival, record, concurrency });
     }
     forms.retain(|form| {
         let Form { protocol, record, concurrency } = *form;

@@ -23,6 +23,8 @@ words! {
         Plover = "plover",
         /// Parallel streams with scalable sequence numbers.
         Poplar = "poplar",
+        /// Parallel streams of commands that are logged before they run.
+        Arrival = "arrival",
     }
 }
 
@@ -139,6 +141,7 @@ impl Protocol {
             Protocol::Physiological => hyades::Protocol::Physiological,
             Protocol::Plover => hyades::Protocol::Plover,
             Protocol::Poplar => hyades::Protocol::Poplar,
+            Protocol::Arrival => hyades::Protocol::Arrival,
         }
     }
 }

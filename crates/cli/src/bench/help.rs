@@ -15,17 +15,19 @@ Protocols (--protocol), and the records that each can log (--record):
   gsn            parallel streams, sequence numbers      data
                  that order all dependencies
   physiological  one stream, before- and after-images    data
+  arrival        parallel streams, calls logged before   command, whatever is chosen
+                 they run; under partitioned alone
 
 Records: data, the changed rows; command, the procedure and its arguments;
 adaptive, one of the two, chosen for each transaction.
 
 Concurrency controls (--concurrency): silo (optimistic) and no-wait (two-phase
-locking that aborts instead of waiting) run under each protocol; tictoc
+locking that aborts instead of waiting) run under all but arrival; tictoc
 (optimistic, with timestamps) under none, serial, taurus, taurus-2016 and
 silo-r; hekaton (multi-version) under none, serial, taurus and silo-r;
 timestamp-order (multi-version) under none, serial and taurus; partitioned
 (the transactions of a partition one after the other) under none, serial,
-taurus and physiological. Under hekaton --isolation snapshot does without
+taurus, physiological and arrival. Under hekaton --isolation snapshot does without
 serializability. auto, the default, takes hekaton for that, no-wait for
 --patience, and otherwise silo.
 
@@ -62,7 +64,8 @@ mod tests {
             let line = lines.find(|line| line.split_whitespace().next() == Some(name));
             let line = line.unwrap_or_else(|| panic!("{name} is not listed"));
             let commands = line.ends_with("data, command, adaptive");
-            let expected = protocol.takes_commands() && protocol != hyades::Protocol::None;
+            let is_logged = protocol != hyades::Protocol::None;
+            let expected = protocol.takes_commands() && protocol.takes_data() && is_logged;
             assert_eq!(commands, expected, "{line}");
         }
     }

@@ -24,8 +24,8 @@ pub const IN_FLIGHT: usize = 8192;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Every workload")]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, taurus-2016, poplar, silo-r, plover, gsn or
-    /// physiological (see below)
+    /// Logging protocol: none, serial, taurus, taurus-2016, poplar, silo-r, plover, gsn,
+    /// physiological or arrival (see below)
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
@@ -229,6 +229,9 @@ impl Bench {
         }
         common.concurrency =
             common.concurrency.or_chosen(common.isolation, common.patience.is_some());
+        if !common.protocol.protocol().takes_data() {
+            common.record = RecordKind::Command;
+        }
         workload.check()?;
         common.check()?;
         let streams = match common.protocol {

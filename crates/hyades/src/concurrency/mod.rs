@@ -39,6 +39,7 @@ use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
 use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, WRITER, word};
+use crate::storage::tid::Tid;
 use state::TxnState;
 use steps::{Commit, Committed};
 
@@ -218,6 +219,14 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     /// Begins a transaction, in its session's slot if there are any.
     #[inline(always)]
     fn begin(_: &Engine<P>, _: &mut TxnState<'_, P>, _slot: u32) {}
+
+    /// Installs what a call has written that was logged before it runs.
+    fn install_arrived(_: &Engine<P>, _: &mut TxnState<'_, P>, _: Tid) {
+        unreachable!("only transactions that take turns are logged before they run");
+    }
+
+    /// Releases rows that such a call has locked; it keeps its turn.
+    fn release_rows(_: &mut TxnState<'_, P>) {}
 
     /// Commits the transaction, in the order of the scheme's paper.
     fn commit<'s>(

@@ -16,6 +16,12 @@
 //! at replay a command must come before what overwrites rows that it has read (C18). One that
 //! writes nothing leaves none, and is acknowledged by the stamps that it has folded.
 //!
+//! Where calls are logged before they run ([`LoggingProtocol::arrive`]), a call has entered its
+//! queues, and its stamp is with the protocol, when it gets its turn. It may access nothing outside
+//! of the slots that it has stated: what it would meet there depends on more than its stamp says.
+//! Slots, not partitions, so that it ends in the same way with another number of these. What is no
+//! call only reads.
+//!
 //! All frames of a transaction are placed while it holds all its partitions, so that in one stream
 //! none of another transaction of them is in between (C17).
 //!
@@ -33,6 +39,7 @@ use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::gap::Gap;
 use crate::storage::partition::{Partitions, TouchedPartitions};
 use crate::storage::record::{Record, WRITER, word};
+use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
@@ -123,6 +130,9 @@ impl Partitioned {
         state: &mut TxnState<'_, P>,
     ) -> Result<Needs, Abort> {
         let partitions = &engine.partitions;
+        if P::LOGS_FIRST {
+            engine.protocol.observe_partitions(partitions.turns.held(state.slot), state.stamp);
+        }
         for partition in partitions.stamps(partitions.turns.held(state.slot)) {
             engine.protocol.observe_read(&partition.stamp, state.stamp);
         }
@@ -153,6 +163,16 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
         state: &mut TxnState<'_, P>,
         touched: TouchedPartitions,
     ) -> Result<(), Abort> {
+        if P::LOGS_FIRST {
+            if let Some(stated) = state.stated_slots {
+                return touched.check_stated(stated).or_else(|abort| state.refuse(abort));
+            }
+            if state.is_writer {
+                // It may go on, and read.
+                state.is_writer = false;
+                return Err(Abort::OnlyCalls);
+            }
+        }
         let held = engine.partitions.turns.held(state.slot);
         if touched == TouchedPartitions::Any {
             return if held != 0 { Ok(()) } else { Self::enter_any(engine, state) };
@@ -167,6 +187,10 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
 
     #[inline]
     fn hold(engine: &Engine<P>, state: &mut TxnState<'_, P>, slots: u64) -> Result<(), Abort> {
+        if let Some(stated) = state.stated_slots.filter(|_| P::LOGS_FIRST) {
+            let is_stated = slots & !stated == 0;
+            return if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) };
+        }
         if slots == Partitions::ALL.0 && !state.is_writer {
             // If it only reads, it had better read a snapshot.
             state.states_all = true;
@@ -266,6 +290,23 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         partitions.turns.wanted(state.slot) == all && all.count_ones() > 1
     }
 
+    fn install_arrived(engine: &Engine<P>, state: &mut TxnState<'_, P>, tid: Tid) {
+        debug_assert!(
+            state.final_writes().all(|w| word::tid(w.record.word.load(Ordering::Relaxed)) < tid),
+            "what has written these rows had arrived before"
+        );
+        let lock = |record: &Record<_>| _ = record.lock_in_turn();
+        steps::install_unstamped(engine, state, tid, lock, |record, version| {
+            record.word.store(version, Ordering::Release)
+        });
+    }
+
+    fn release_rows(state: &mut TxnState<'_, P>) {
+        for HeldLock { record, .. } in state.held.drain(..) {
+            record.lock.store(0, Ordering::Release);
+        }
+    }
+
     /// Holds the turns of all its partitions, so nothing can fail.
     fn commit<'s>(
         engine: &Engine<P>,
@@ -320,9 +361,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
     }
 
     fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
-        for HeldLock { record, .. } in state.held.drain(..) {
-            record.lock.store(0, Ordering::Release);
-        }
+        Self::release_rows(state);
         engine.partitions.turns.leave(state.slot);
     }
 }

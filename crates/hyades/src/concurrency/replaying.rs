@@ -11,6 +11,7 @@ use crate::logging::LoggingProtocol;
 use crate::logging::versions::{Versions, View};
 use crate::logging::write::{Pending, final_writes};
 use crate::storage::old_versions::{OldVersion, OldVersionWriter, OldVersions, Overwritten};
+use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::tid::Tid;
@@ -66,6 +67,59 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
             }
             None => {}
         }
+        Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
+    }
+
+    fn inserted<'s>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {}
+
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        lock(record)
+    }
+}
+
+/// Replay of calls that were logged before they ran: they end as they did, with an abort if that is
+/// how they ended. So they are checked as they were, for keys that are too long, and for slots that
+/// they have not stated.
+pub(crate) struct ReplayingCalls;
+
+impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
+    const INSERTED_WORD: u64 = word::ABSENT;
+    const INSERTED_LOCK: u32 = 0;
+    const TAKES_TURNS: bool = true;
+
+    fn enter(
+        _: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+        touched: TouchedPartitions,
+    ) -> Result<(), Abort> {
+        let stated = state.stated_slots.unwrap_or(u64::MAX);
+        touched.check_stated(stated).or_else(|abort| state.refuse(abort))
+    }
+
+    fn hold(_: &Engine<P>, state: &mut TxnState<'_, P>, slots: u64) -> Result<(), Abort> {
+        let is_stated = slots & !state.stated_slots.unwrap_or(u64::MAX) == 0;
+        if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) }
+    }
+
+    #[inline]
+    fn read<'s, T>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, P>,
+        _: u32,
+        record: &'s Record<P::RowStamp>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<VisibleRow<'s, T>, Abort> {
+        let there = record.word.load(Ordering::Acquire) & word::ABSENT == 0;
+        Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
+    }
+
+    #[inline]
+    fn intend<'s>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, P>,
+        _: u32,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<bool, Abort> {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 

@@ -7,7 +7,7 @@ use crate::engine::active::ReaderTimes;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::determinism::Determinism;
+use crate::logging::determinism::{Determinism, Drawn};
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
@@ -47,6 +47,9 @@ pub(crate) enum RowIds<'s> {
     Fresh(&'s mut RowIdBlock),
     /// The ids stated in the record of a replayed command.
     Recorded(std::slice::Iter<'s, u64>),
+    /// Those of a call that was logged before it runs: its record states where they begin. None if
+    /// it states nothing.
+    Stated(RowIdBlock),
 }
 
 /// Buffers that a session or a replay thread reuses between transactions.
@@ -168,6 +171,12 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub any_partition: u64,
     /// It has stated that it needs all partitions: it enters them when it first writes.
     pub states_all: bool,
+    /// The slots that it may access, if it is a call that was logged before it runs.
+    pub stated_slots: Option<u64>,
+    /// What such a call has drawn that its record does not state.
+    pub lacks: Drawn,
+    /// Why such a call ends with an abort, whatever its body returns.
+    pub refused: Option<Abort>,
 }
 
 impl<'s, P: LoggingProtocol> TxnState<'s, P> {
@@ -221,7 +230,24 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             may_wait: true,
             any_partition: 0,
             states_all: false,
+            stated_slots: None,
+            lacks: Drawn::NOTHING,
+            refused: None,
         }
+    }
+
+    /// A call that was logged before it runs has drawn what its record does not state: it is rolled
+    /// back.
+    #[cold]
+    pub fn lack(&mut self, drawn: Drawn) {
+        self.lacks = self.lacks.with(drawn);
+        self.meet_conflict();
+    }
+
+    /// Ends such a call with an abort, whatever its body makes of it.
+    #[cold]
+    pub fn refuse(&mut self, abort: Abort) -> Result<(), Abort> {
+        Err(*self.refused.get_or_insert(abort))
     }
 
     /// Returns the index in `writes` of the latest write of this row.

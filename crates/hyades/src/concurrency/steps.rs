@@ -63,18 +63,7 @@ const ADAPTIVE_SLACK_BYTES: usize = 32;
 /// while the write set is locked.
 #[inline]
 pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>) -> Tid {
-    let epoch = engine.epoch.current();
-    let above = state.max_tid.next();
-    if above.epoch() >= epoch {
-        // More than 2^27 versions of a row in one epoch overflow into the epoch number, and the
-        // epoch is advanced to match.
-        while engine.epoch.current() < above.epoch() {
-            engine.epoch.advance();
-        }
-        above
-    } else {
-        Tid::new(epoch, 0)
-    }
+    state.max_tid.next_in(&engine.epoch)
 }
 
 /// Maximum length of a row id in a record, in bytes.

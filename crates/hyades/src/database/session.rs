@@ -4,7 +4,6 @@ use super::{DatabaseInner, Snapshot};
 use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
-use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
@@ -189,7 +188,10 @@ impl Session {
         encode_arguments(arguments, bytes)?;
         let (called, log_id, kind) = shared.procedures.get(procedure)?;
         let kind = record.unwrap_or(kind);
-        let call = Call { log_id, arguments: bytes };
+        let logs_first = shared.logs_first;
+        let Some(call) = called.call(log_id, bytes, logs_first) else {
+            return Ok((Err(Abort::BadArguments), self.tickets.issue(&mut Answer::default())));
+        };
         let mut outcome = Ok(());
         let mut body = |tx: &Transaction<'_>| {
             value.clear();
@@ -197,6 +199,10 @@ impl Session {
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         };
         some(inner).run(Some((call, kind)), &mut body, answer)?;
+        if logs_first {
+            called.learn(answer.draws);
+            outcome = answer.refused.take().map_or(outcome, Err);
+        }
         Ok((outcome, self.tickets.issue(answer)))
     }
 
@@ -210,7 +216,7 @@ impl Session {
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<(T, Ticket), Error> {
         let shared = self.shared.clone();
-        let open = OpenWhileRead { state: shared.engine.open_snapshot(), shared: &shared };
+        let open = OpenWhileRead { state: shared.engine.open_snapshot()?, shared: &shared };
         let (result, ticket) = self.read_as_of(&open.state, body)?;
         drop(open);
         match result {
@@ -236,7 +242,7 @@ impl Session {
         if !snapshot.is_of(&self.shared) {
             return Err(Error::Misuse("the snapshot is another database's".to_string()));
         }
-        self.read_as_of(snapshot.state(), body)
+        self.read_as_of(snapshot.state()?, body)
     }
 
     /// Runs a body as of a snapshot, once.
@@ -258,7 +264,7 @@ impl Session {
 
     /// The ticket of a reader of a snapshot.
     pub(super) fn ticket_of(&mut self, snapshot: &SnapshotState) -> Ticket {
-        self.tickets.issue(&mut Answer { needs: snapshot.needs(), position: None })
+        self.tickets.issue(&mut Answer { needs: snapshot.needs(), ..Answer::default() })
     }
 
     /// Visits the next rows of a walk over a table, as of a snapshot.

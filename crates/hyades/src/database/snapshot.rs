@@ -15,12 +15,14 @@ use std::sync::Arc;
 /// [`Database::open_snapshot`]. Closed when it is dropped. Several threads may read it.
 pub struct Snapshot {
     database: Database,
-    state: Arc<SnapshotState>,
+    /// Or why it was not opened.
+    state: Result<Arc<SnapshotState>, String>,
 }
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot").field("epoch", &self.state.epoch.0).finish()
+        let epoch = self.state.as_ref().map(|state| state.epoch.0);
+        f.debug_struct("Snapshot").field("epoch", &epoch).finish()
     }
 }
 
@@ -29,8 +31,10 @@ impl Snapshot {
         Arc::ptr_eq(&self.database.shared, database)
     }
 
-    pub(super) fn state(&self) -> &SnapshotState {
-        &self.state
+    /// # Errors
+    /// It was not opened.
+    pub(super) fn state(&self) -> Result<&SnapshotState, Error> {
+        self.state.as_deref().map_err(|why| Error::Misuse(why.clone()))
     }
 
     /// Reads the snapshot. Returns once everything that it holds is on disk. Memory for the rows
@@ -54,7 +58,7 @@ impl Snapshot {
         body: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>, Error> {
         let mut session: Session = self.database.pooled(Loan::Reader)?;
-        let (result, ticket): (_, Ticket) = session.read_as_of(&self.state, body)?;
+        let (result, ticket): (_, Ticket) = session.read_as_of(self.state()?, body)?;
         drop(session);
         self.database.acknowledge(ticket)?;
         Ok(result)
@@ -97,9 +101,9 @@ impl Snapshot {
             visit(row);
         };
         while !matches!(at, WalkPosition::End) {
-            session.walk(&self.state, (table, columns), &mut at, &mut visit)?;
+            session.walk(self.state()?, (table, columns), &mut at, &mut visit)?;
         }
-        let ticket = session.ticket_of(&self.state);
+        let ticket = session.ticket_of(self.state()?);
         drop(session);
         self.database.acknowledge(ticket)?;
         Ok(rows)
@@ -108,7 +112,9 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.database.shared.engine.close_snapshot(&self.state);
+        if let Ok(state) = &self.state {
+            self.database.shared.engine.close_snapshot(state);
+        }
     }
 }
 
@@ -145,7 +151,8 @@ impl Database {
     ///
     /// # Errors
     /// The closure's; [`Abort::SnapshotEnded`] if the snapshot took too much memory;
-    /// [`Error::OutcomeUnknown`] if the log failed before all was on disk.
+    /// [`Error::OutcomeUnknown`] if the log failed before all was on disk; [`Error::Misuse`] inside
+    /// a transaction of this database under [`Protocol::Arrival`](crate::Protocol::Arrival).
     pub fn snapshot<T>(
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
@@ -165,8 +172,10 @@ impl Database {
     }
 
     /// Opens a snapshot to be read several times, or by several threads. Every read sees the same
-    /// state.
+    /// state. One that may not be opened here, see [`Database::snapshot`], is refused when it is
+    /// read.
     pub fn open_snapshot(&self) -> Snapshot {
-        Snapshot { database: self.clone(), state: self.shared.engine.open_snapshot() }
+        let state = self.shared.engine.open_snapshot().map_err(|error| error.to_string());
+        Snapshot { database: self.clone(), state }
     }
 }

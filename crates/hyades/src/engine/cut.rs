@@ -84,12 +84,7 @@ pub(crate) struct Entered<'s> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.slot.leave();
-        // SeqCst, after the SeqCst addition that reserved the frame: either this sees that the
-        // checkpointing thread sleeps, or that thread sees the frame.
-        if self.cut.asleep.load(Ordering::SeqCst) {
-            self.cut.wake();
-        }
+        self.cut.leave(self.slot);
     }
 }
 
@@ -156,6 +151,17 @@ impl Cut {
     pub fn enter<'s>(&'s self, slot: &'s EpochSlot, epoch: &Epoch) -> Entered<'s> {
         slot.enter(epoch);
         Entered { slot, cut: self }
+    }
+
+    /// Ends a commit, or a call that had entered when it was logged, before it ran: a cut waits for
+    /// such calls, and nothing truncates the log behind them.
+    pub fn leave(&self, slot: &EpochSlot) {
+        slot.leave();
+        // SeqCst, after the SeqCst addition that reserved the frame: either this sees that the
+        // checkpointing thread sleeps, or that thread sees the frame.
+        if self.asleep.load(Ordering::SeqCst) {
+            self.wake();
+        }
     }
 
     /// Whether [`Cut::wait_for_room`] would return at once.

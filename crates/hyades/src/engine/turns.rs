@@ -15,11 +15,18 @@
 //!
 //! A session has a *seat*: its place in each queue. Seats are named by numbers, and are never freed
 //! before the queues are.
+//!
+//! No thread waits with the seat of a *posted* call. It counts what it lacks: the queues in which
+//! it is not first, and the word of what has posted it. What takes the count to zero says that the
+//! call may run. So only calls that may run are handed to threads, which wait for no turn.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use crate::error::Error;
+use crate::storage::partition::members;
 use hyades_platform::event::Event;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, yield_now};
@@ -57,6 +64,10 @@ struct Seat {
     /// 1 if it is placed, see the module. Reset before it enters the first one, whose tail it
     /// exchanges (Release), so no session that finds this seat there sees a value from before.
     is_placed: AtomicU32,
+    /// What the seat of a posted call lacks; 0 for that of a session. Set before it enters the
+    /// first queue, and lowered by what makes it first (AcqRel): the one that takes it to zero has
+    /// seen what all others have done.
+    lacking: AtomicU32,
     /// It is first in another queue.
     moved: Event,
     places: Box<[QueuePlace]>,
@@ -83,13 +94,13 @@ pub(crate) struct TurnQueues {
     stopped: AtomicBool,
     /// Whether transactions wait at all. Not where one thread runs several sessions at once.
     waits: bool,
+    /// Told of each posted call that may run; and of 0 when waiting has ended. Set once, before any
+    /// call is posted.
+    ready: OnceLock<Box<TurnListener>>,
 }
 
-fn partitions_of(set: u64) -> impl Iterator<Item = usize> {
-    let next = |set: &u64| Some(set & (set - 1)).filter(|rest| *rest != 0);
-    std::iter::successors(Some(set).filter(|set| *set != 0), next)
-        .map(|set| set.trailing_zeros() as usize)
-}
+/// Told the seat of a posted call that may run.
+pub(crate) type TurnListener = dyn Fn(u32) + Send + Sync;
 
 impl TurnQueues {
     pub fn new(partitions: usize, waits: bool) -> Self {
@@ -103,6 +114,19 @@ impl TurnQueues {
             numbers: Mutex::default(),
             stopped: AtomicBool::new(false),
             waits,
+            ready: OnceLock::new(),
+        }
+    }
+
+    /// Sets what is told of posted calls that may run.
+    pub fn on_ready(&self, ready: Box<TurnListener>) {
+        let is_first = self.ready.set(ready).is_ok();
+        debug_assert!(is_first, "it is set once");
+    }
+
+    fn tell_ready(&self, number: u32) {
+        if let Some(ready) = self.ready.get() {
+            ready(number);
         }
     }
 
@@ -124,6 +148,7 @@ impl TurnQueues {
             wanted: AtomicU64::new(0),
             written: AtomicU64::new(0),
             is_placed: AtomicU32::new(0),
+            lacking: AtomicU32::new(0),
             moved: Event::new(),
             places: (0..self.tails.len()).map(place).collect(),
         };
@@ -180,10 +205,16 @@ impl TurnQueues {
     /// Ends all waiting.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.tell_ready(0);
     }
 
     pub fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Whether transactions wait for their turns.
+    pub fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Enters the queues of all partitions in `set`, while it stands in none, and waits until it is
@@ -191,14 +222,22 @@ impl TurnQueues {
     /// have stopped.
     #[inline]
     pub fn enter(&self, number: u32, set: u64) -> bool {
-        debug_assert_eq!(self.held(number), 0, "more are only tried");
-        debug_assert!(set >> (self.tails.len() - 1) <= 1, "these partitions exist");
         if !self.waits {
             return self.try_enter(number, set) || self.leave(number);
         }
         if self.has_stopped() {
             return false;
         }
+        self.line_up(number, set);
+        self.await_turn(number, set)
+    }
+
+    /// Enters the queues of all partitions in `set`, while it stands in none. Waits for others to
+    /// enter only.
+    #[inline]
+    pub fn line_up(&self, number: u32, set: u64) {
+        debug_assert_eq!(self.held(number), 0, "more are only tried");
+        debug_assert!(set >> (self.tails.len() - 1) <= 1, "these partitions exist");
         let seat = self.seat(number);
         seat.is_placed.store(0, Ordering::Relaxed);
         let mut rest = set;
@@ -211,6 +250,7 @@ impl TurnQueues {
             let before = self.tails[at].swap(number, Ordering::AcqRel);
             if before == 0 {
                 place.is_first.store(1, Ordering::Relaxed);
+                self.lack_one_less(seat, number);
             } else {
                 self.follow(place, (at, number), before);
             }
@@ -221,11 +261,51 @@ impl TurnQueues {
         }
         // Release: what goes on because of it enters other queues behind this seat.
         seat.is_placed.store(1, Ordering::Release);
-        if !partitions_of(set).all(|at| self.wait_until_first(seat, at)) {
+    }
+
+    /// Waits until the seat, which has [lined up](Self::line_up), is first in all of its queues.
+    /// False if the queues have stopped.
+    #[inline]
+    pub fn await_turn(&self, number: u32, set: u64) -> bool {
+        let seat = self.seat(number);
+        if !members(set).all(|at| self.wait_until_first(seat, at)) {
             return false;
         }
         seat.held.store(set, Ordering::Relaxed);
         true
+    }
+
+    /// Lines up the seat of a posted call, which may run once it is first in all of its queues and
+    /// [`TurnQueues::let_run`] was called.
+    pub fn line_up_posted(&self, number: u32, set: u64) {
+        self.seat(number).lacking.store(set.count_ones() + 1, Ordering::Relaxed);
+        self.line_up(number, set);
+    }
+
+    /// A posted call that has lined up may run when its turn has come.
+    pub fn let_run(&self, number: u32) {
+        self.lack_one_less(self.seat(number), number);
+        if self.has_stopped() {
+            // Whatever was told of that may not have known of this call.
+            self.tell_ready(0);
+        }
+    }
+
+    /// Takes the turn of a posted call that may run.
+    pub fn take_turn(&self, number: u32, set: u64) {
+        let is_first = |at: usize| self.seat(number).places[at].is_first.load(Ordering::Acquire);
+        debug_assert!(members(set).all(|at| is_first(at) != 0), "it is its turn");
+        self.seat(number).held.store(set, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn lack_one_less(&self, seat: &Seat, number: u32) {
+        // Relaxed: 0 unless it is the seat of a posted call; that was set before it lined up.
+        if seat.lacking.load(Ordering::Relaxed) != 0
+            && seat.lacking.fetch_sub(1, Ordering::AcqRel) == 1
+        {
+            self.tell_ready(number);
+        }
     }
 
     /// Places the seat behind another one, and waits until that one is placed, or has left this
@@ -288,7 +368,7 @@ impl TurnQueues {
             // It enters no queue that it would have to wait in.
             seat.is_placed.store(1, Ordering::Relaxed);
         }
-        partitions_of(set & !self.held(number)).all(|at| {
+        members(set & !self.held(number)).all(|at| {
             let place = &seat.places[at];
             place.next.store(0, Ordering::Relaxed);
             place.is_first.store(1, Ordering::Relaxed);
@@ -334,85 +414,14 @@ impl TurnQueues {
             }
         }
         let behind = self.seat(next);
+        // Before it may run, and its seat may be another call's: that of a posted one stays until
+        // it lacks nothing. Relaxed: it was set before it lined up here.
+        let is_posted = behind.lacking.load(Ordering::Relaxed) != 0;
         behind.places[at].is_first.store(1, Ordering::SeqCst);
-        if !cfg!(loom) {
+        if is_posted {
+            self.lack_one_less(behind, next);
+        } else if !cfg!(loom) {
             behind.moved.notify_ordered();
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::sync::Barrier;
-
-    const PARTITIONS: usize = 5;
-
-    /// Threads with random sets of partitions: in each partition one at a time, and all get their
-    /// turn.
-    #[test]
-    fn one_at_a_time_and_everyone_in_the_end() {
-        let queues = TurnQueues::new(PARTITIONS, true);
-        let counts: Vec<Padded<AtomicU64>> = (0..PARTITIONS).map(|_| Padded::default()).collect();
-        let start = Barrier::new(4);
-        let entered: Vec<u64> = std::thread::scope(|scope| {
-            let thread = |at: u64| {
-                let (queues, counts, start) = (&queues, &counts, &start);
-                move || {
-                    let (seat, mut rng) = (queues.add().unwrap(), fastrand::Rng::with_seed(at));
-                    let mut entered = 0;
-                    start.wait();
-                    for _ in 0..1500 {
-                        let set = rng.u64(1..1 << PARTITIONS) & rng.u64(1..1 << PARTITIONS);
-                        assert!(queues.enter(seat, set));
-                        let _ = queues.try_enter(seat, rng.u64(0..1 << PARTITIONS));
-                        for at in partitions_of(queues.held(seat)) {
-                            // Not an addition: another one at the same time would be lost.
-                            let count = counts[at].load(Ordering::Relaxed);
-                            counts[at].store(count + 1, Ordering::Relaxed);
-                            entered += 1;
-                        }
-                        queues.leave(seat);
-                    }
-                    queues.remove(seat);
-                    entered
-                }
-            };
-            let threads: Vec<_> = (0..4).map(|at| scope.spawn(thread(at))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        let counted: u64 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-        assert_eq!(counted, entered.iter().sum::<u64>());
-    }
-
-    #[test]
-    fn what_is_held_is_not_waited_for_where_no_one_waits() {
-        let queues = TurnQueues::new(3, false);
-        let (one, other) = (queues.add().unwrap(), queues.add().unwrap());
-        assert!(queues.enter(one, 0b011));
-        assert!(!queues.enter(other, 0b110));
-        assert_eq!(queues.held(other), 0);
-        assert!(queues.enter(other, 0b100));
-        assert!(!queues.try_enter(one, 0b111));
-        queues.leave(other);
-        assert!(queues.try_enter(one, 0b111));
-        assert_eq!(queues.held(one), 0b111);
-        queues.leave(one);
-        assert!(queues.enter(other, 0b111));
-    }
-
-    #[test]
-    fn waiting_ends_when_the_queues_stop() {
-        let queues = TurnQueues::new(1, true);
-        let (one, other) = (queues.add().unwrap(), queues.add().unwrap());
-        assert!(queues.enter(one, 1));
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| queues.enter(other, 1));
-            std::thread::sleep(Duration::from_millis(5));
-            queues.stop();
-            assert!(!waiting.join().unwrap());
-        });
-        assert!(!queues.enter(other, 1));
-        assert!(!queues.try_enter(other, 1));
     }
 }

@@ -2,6 +2,7 @@
 //! states them, so that replay repeats them.
 
 use super::record::RecordHead;
+use crate::storage::tid::Tid;
 
 /// Time and random seed of a transaction, fixed when first used. A command's record states them if
 /// they were used.
@@ -19,6 +20,12 @@ impl Determinism {
         Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
     }
 
+    /// The seed of a call that was logged before it ran, if its record states none: the same
+    /// whenever it runs.
+    pub fn seed_of(tid: Tid, arguments: &[u8]) -> u64 {
+        split_mix(tid.bits() ^ u64::from(crc32c::crc32c(arguments)) << 32)
+    }
+
     /// Returns the next random number. `fresh` supplies the seed for the first one.
     pub fn random(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
         let seed = *self.seed.get_or_insert_with(fresh);
@@ -33,4 +40,25 @@ fn split_mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// What a procedure draws that the record of a call has to state if it is logged before it runs: a
+/// set. It is learnt: a call that draws what its record does not state is rolled back, and logged
+/// anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drawn(pub u8);
+
+impl Drawn {
+    pub const NOTHING: Drawn = Drawn(0);
+    pub const TIME: Drawn = Drawn(1);
+    /// Hidden ids of rows.
+    pub const ROW_IDS: Drawn = Drawn(2);
+
+    pub fn with(self, other: Drawn) -> Drawn {
+        Drawn(self.0 | other.0)
+    }
+
+    pub fn contains(self, other: Drawn) -> bool {
+        self.0 & other.0 == other.0
+    }
 }

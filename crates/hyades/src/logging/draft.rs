@@ -4,7 +4,8 @@
 //! A protocol's `append` takes the draft through these steps; what it does in between is the
 //! protocol. After [`Composed::reserve`] nothing allocates or waits until the frame is filled.
 
-use super::determinism::Determinism;
+use super::determinism::{Determinism, Drawn};
+use super::outcomes::StatedSum;
 use super::partitioned::PartitionRecords;
 use super::record::{RecordHead, command_in_a_word, push_change, push_plain_head};
 use super::write::{Write, final_writes, outcome};
@@ -22,6 +23,24 @@ pub(crate) struct Call<'a> {
     /// The number of the procedure in the log.
     pub log_id: u32,
     pub arguments: &'a [u8],
+    /// The slots of partitions that it may access, where it is logged before it runs.
+    pub slots: u64,
+    /// What its record has to state, where it is logged before it runs.
+    pub draws: Drawn,
+    /// Outcomes of earlier calls, for its record to state.
+    pub outcomes: &'a [StatedSum],
+}
+
+/// Where a call is logged that has not run yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivedPlace {
+    pub tid: Tid,
+    pub stream: usize,
+    /// Where its frame is; the last one, if it has several.
+    pub start: Lsn,
+    pub end: Lsn,
+    /// Bytes of all its frames.
+    pub bytes: u64,
 }
 
 /// What a record states for a replay that keeps several versions of rows.
@@ -93,7 +112,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// put together in memory. `None` if its head is too long for that.
     #[inline(always)]
     pub fn short_record(&self, stamp: u8) -> Option<Payload<'w>> {
-        let Call { log_id, arguments } = self.command?;
+        let Call { log_id, arguments, .. } = self.command?;
         let (lead, len) = command_in_a_word(self.tid, stamp, log_id)?;
         Some(Payload::with_prefix(lead, len, arguments))
     }
@@ -292,6 +311,16 @@ impl<'w> Reserved<'w> {
     #[inline(always)]
     pub fn end(&self) -> Lsn {
         self.position().expect("there is a log").1
+    }
+
+    /// The start of the frame of a record that has one, or of the last of its frames.
+    ///
+    /// Panics for other records.
+    pub fn start(&self) -> Lsn {
+        match &self.frames {
+            ReservedFrames::Short(frame, _) | ReservedFrames::One(frame, ..) => frame.start(),
+            ReservedFrames::None | ReservedFrames::Many(_) => unreachable!("it has one frame"),
+        }
     }
 
     /// Calls `patch` with the stamp of the record, or of each: it may be written anew in the same

@@ -7,12 +7,14 @@
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
 
+pub(crate) mod arrival;
 pub(crate) mod counters;
 pub(crate) mod determinism;
 pub(crate) mod draft;
 pub(crate) mod gsn;
 pub(crate) mod lanes;
 pub(crate) mod none;
+pub(crate) mod outcomes;
 pub(crate) mod partitioned;
 pub(crate) mod physiological;
 pub(crate) mod plover;
@@ -34,11 +36,12 @@ pub(crate) mod write;
 use crate::storage::Stamp;
 use crate::storage::record::Record;
 use crate::storage::tid::Tid;
-use draft::{Draft, Reserved};
+use draft::{ArrivedPlace, Draft, Reserved};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 pub(crate) use hyades_wal::{Needs, admits, first_unmet, is_met};
+use outcomes::StatedSum;
 use predecessors::Predecessor;
 use record::RecordKind;
 use row_frame::RowFrames;
@@ -103,6 +106,8 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether blind writes matter: then `observe_read` is called for every row that was read, also
     /// if it is overwritten. Otherwise an overwritten row counts as read.
     const TELLS_BLIND_WRITES: bool = false;
+    /// Whether calls are logged before they run, and nothing else is: see [`Self::arrive`].
+    const LOGS_FIRST: bool = false;
     /// Logging metadata of a row, or of a gap between rows.
     type RowStamp: Default + Send + Sync + 'static;
     /// Logging metadata of a transaction; kept by the session and reused.
@@ -159,6 +164,27 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     ) -> Reserved<'w> {
         let _ = txn;
         draft.compose(|_| ()).reserve()
+    }
+
+    /// Logs a call that will access the partitions in `set`, before it runs: calls `enter`, which
+    /// enters the queues of these partitions, and then `draft` with the call's version, so that no
+    /// other call of one of them arrives in between. `None` if `enter` has returned false: nothing
+    /// is logged then.
+    fn arrive<'d, 'w: 'd, M: Stamp>(
+        &self,
+        txn: &mut Self::TxnStamp,
+        set: u64,
+        epoch: &Epoch,
+        enter: impl FnOnce() -> bool,
+        draft: impl FnOnce(Tid) -> Draft<'d, 'w, M>,
+    ) -> Option<ArrivedPlace> {
+        let _ = (txn, set, epoch, enter, draft);
+        unreachable!("calls are logged when they commit")
+    }
+    /// Where calls are logged before they run: called for the partitions that a transaction holds
+    /// which is not a call.
+    fn observe_partitions(&self, set: u64, txn: &mut Self::TxnStamp) {
+        let _ = (set, txn);
     }
 
     /// Stamps a row or gap with this reader: a command, unless `TRACKS_READERS`. Called after
@@ -232,6 +258,8 @@ pub(crate) struct StartContext<'g> {
     pub times: RowTimes,
     /// The number of tables.
     pub tables: usize,
+    /// The number of partitions, where transactions take turns.
+    pub partitions: usize,
 }
 
 /// The stamp of a record that has a number.
@@ -289,4 +317,8 @@ pub(crate) struct VectorStamp<'o> {
     /// What it must be replayed after.
     pub order: &'o mut [Lsn],
     pub predecessors: &'o mut Vec<Predecessor>,
+    /// The slots of partitions that a call may access, where it was logged before it ran.
+    pub slots: &'o mut Option<u64>,
+    /// Outcomes of calls that were logged before they ran.
+    pub outcomes: &'o mut Vec<StatedSum>,
 }

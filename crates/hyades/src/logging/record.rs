@@ -1,6 +1,7 @@
 //! The transaction record: what a Record frame's payload holds. docs/format.md, "Transaction
 //! records", is the specification; this file writes and reads it.
 
+use super::outcomes::StatedSum;
 use crate::storage::layout::Layout;
 use crate::storage::row::{check_delta, push_varint, take, take_varint};
 use crate::storage::tid::Tid;
@@ -66,6 +67,11 @@ pub(crate) struct RecordHead {
     pub floor: Option<Tid>,
     /// The start of the first Part frame, in the same stream.
     pub continued: Option<u64>,
+    /// The slots of partitions that a call may access that was logged before it ran. They stand in
+    /// the record's stamp, not in its head.
+    pub slots: Option<u64>,
+    /// Outcomes of earlier calls that were logged before they ran. In the stamp, too.
+    pub outcomes: Vec<StatedSum>,
 }
 
 impl RecordHead {
@@ -333,6 +339,7 @@ mod tests {
             let [as_of, floor] = [as_of, floor].map(|below| below.map(not_above));
             let head = RecordHead {
                 command, tid, time_us, seed, epoch_us, outcome, row_ids, as_of, floor, continued,
+                slots: None, outcomes: Vec::new(),
             };
             let mut out = Vec::new();
             head.encode(&mut out);

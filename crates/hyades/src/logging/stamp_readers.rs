@@ -1,5 +1,6 @@
 //! The formats of stamps by protocol: recovery knows only the protocol's name.
 
+use super::arrival::{self, Arrival};
 use super::gsn::{self, Gsn};
 use super::plover::{self, Plover};
 use super::poplar::{self, Poplar};
@@ -17,6 +18,9 @@ pub(crate) fn stamp_format(name: &str) -> StampFormat {
         Poplar::NAME => StampFormat::Number(poplar::read_stamp),
         Taurus::NAME => {
             StampFormat::Vectors { read: taurus::read_stamp, skip: Some(taurus::skip_stamp) }
+        }
+        Arrival::NAME => {
+            StampFormat::Vectors { read: arrival::read_stamp, skip: Some(arrival::skip_stamp) }
         }
         Taurus2016::NAME => StampFormat::Vectors { read: taurus_2016::read_stamp, skip: None },
         _ => StampFormat::Empty,

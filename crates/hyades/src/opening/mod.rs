@@ -1,18 +1,17 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
+mod host;
 mod pairs;
 
-use crate::checkpoint::keeper::{Checkpointed, Keeper};
-use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
+use crate::checkpoint::{self, keeper::Keeper};
 use crate::concurrency::Commits;
 use crate::config::{Builder, Isolation};
 use crate::database::{Database, DatabaseInner};
-use crate::digest;
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
 use crate::engine::partitions::PartitionStamps;
-use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::erased::{AnyEngine, AnySession};
+use crate::engine::snapshots::Snapshots;
+use crate::erased::AnyEngine;
 use crate::error::Error;
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
@@ -24,21 +23,21 @@ use crate::recovery::plan::Plan;
 use crate::recovery::recover;
 use crate::recovery::report::RecoveryReport;
 use crate::recovery::schema_change::settle_indexes;
-use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::storage::Stamp;
+use crate::storage::partition;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
-use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
 use crate::transaction::procedure::Procedures;
+use host::Host;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::{clock, event, span};
-use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
+use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use pairs::RunsUnder;
 use std::collections::HashSet;
 use std::marker::PhantomData;
@@ -83,74 +82,6 @@ pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<D
     check(&builder)?;
     let pair = (builder.protocol, builder.control());
     pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
-}
-
-struct Host<C, P: LoggingProtocol> {
-    shared: Arc<Sessions<P>>,
-    log: Option<Log>,
-    hot_rows: fn(&P) -> HotRows,
-    concurrency: PhantomData<fn() -> C>,
-}
-
-impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
-    fn session(&self) -> Result<Box<dyn AnySession>, Error> {
-        let session = EngineSession::<C, P>::new(self.shared.clone(), self.log.clone())?;
-        Ok(Box::new(session))
-    }
-
-    fn digest(&self) -> u64 {
-        digest::digest(&self.shared.engine.tables)
-    }
-
-    fn rows(&self) -> u64 {
-        digest::rows(&self.shared.engine.tables)
-    }
-
-    fn hot_rows(&self) -> HotRows {
-        (self.hot_rows)(&self.shared.engine.protocol)
-    }
-
-    fn open_snapshot(&self) -> Arc<SnapshotState> {
-        if C::DRAWS_AT_BEGIN {
-            // A transaction that runs alone because it starves would meet a conflict with it.
-            self.shared.gate.pass();
-        }
-        self.shared.engine.open_snapshot(self.log.as_ref())
-    }
-
-    fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {
-        let engine = &self.shared.engine;
-        engine.snapshots.close(snapshot, &engine.epoch);
-    }
-
-    fn snapshots(&self) -> &Snapshots {
-        &self.shared.engine.snapshots
-    }
-
-    fn counts(&self) -> SessionCounts {
-        let mut counts = self.shared.tallies.sum();
-        counts.garbage += self.shared.orphaned.len() as u64;
-        counts
-    }
-}
-
-impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
-    fn cut(&self) -> &Cut {
-        &self.shared.engine.cut
-    }
-
-    fn checkpoint(
-        &self,
-        log: &Log,
-        settings: &CheckpointSettings,
-        stop: &AtomicBool,
-    ) -> Result<(Checkpoint, CheckpointReport), Error> {
-        let written = checkpoint::write(&self.shared.engine, log, settings, stop);
-        // The epoch of the cut has ended, so tombstones that waited for it can go.
-        self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
-        self.shared.orphaned.sweep_all::<C, P>(&self.shared.engine);
-        written
-    }
 }
 
 fn check(builder: &Builder) -> Result<(), Error> {
@@ -300,6 +231,7 @@ impl Opening<'_> {
             started_ns: self.started_ns,
             until,
             salvage,
+            partitions: &partition::declarations(&builder.tables),
         };
         let mut recovered =
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
@@ -365,6 +297,7 @@ impl Opening<'_> {
             active: &active,
             times: C::TIMES,
             tables: tables.len(),
+            partitions: self.builder.partitions,
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
@@ -387,6 +320,12 @@ impl Opening<'_> {
         let began = clock::monotonic_ns();
         checkpoint::write_with_catalogue(engine, log, &self.builder.checkpoints, catalogue)?;
         Ok((clock::monotonic_ns() - began) as f64 / 1e9)
+    }
+
+    /// How the tables are spread over partitions, as the manifest states it.
+    fn declared_partitions(&self) -> String {
+        let declared = partition::declarations(&self.builder.tables);
+        serde_json::to_string(&declared).expect("names are text")
     }
 
     fn recovery_threads(&self) -> usize {
@@ -428,8 +367,10 @@ impl Opening<'_> {
         let by_timestamp = (hyades_wal::VERSIONS, hyades_wal::BY_TIMESTAMP);
         let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
         let rows = P::rows(&self.builder.log).setting();
+        let partitions = self.declared_partitions();
+        let calls = P::LOGS_FIRST.then_some((hyades_wal::CALLS, &*partitions));
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
-        let settings = settings.chain(marks).chain(versions).chain(rows);
+        let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls);
         let settings = IncarnationSettings {
             catalogue,
             data_only,
@@ -459,6 +400,7 @@ impl Opening<'_> {
         let log_ids = catalogue.procedure_ids.clone();
         let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
         let caller = (engine.clone(), procedures.clone(), references.clone());
+        let logs_first = engine.logs_first();
         // In simulations no thread runs beside the one that steps.
         let threads = if is_stepped { Some(0) } else { post_threads };
         let posted = PostedCalls::new(caller, posted_calls, threads);
@@ -472,6 +414,7 @@ impl Opening<'_> {
             posted,
             concurrency,
             data_only,
+            logs_first,
             report,
             pool: SessionPool::default(),
             acknowledged: LatencyHistogram::default(),

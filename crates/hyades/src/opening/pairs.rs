@@ -10,6 +10,7 @@ use crate::config::{Concurrency, Isolation, Protocol};
 use crate::database::Database;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
+use crate::logging::arrival::Arrival;
 use crate::logging::record::RecordKind;
 use crate::logging::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover};
 use crate::logging::{poplar::Poplar, serial::Serial, silo_r::SiloR};
@@ -56,6 +57,7 @@ impl RunsUnder<NoLog> for Partitioned {}
 impl RunsUnder<Serial> for Partitioned {}
 impl RunsUnder<Taurus> for Partitioned {}
 impl RunsUnder<Physiological> for Partitioned {}
+impl RunsUnder<Arrival> for Partitioned {}
 
 /// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
@@ -71,6 +73,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             Protocol::Gsn | Protocol::Plover | Protocol::Poplar | Protocol::Physiological => {
                 Err(unsound(pair))
             }
+            Protocol::Arrival => Err(unsound(pair)),
         },
         Concurrency::Hekaton => match pair.0 {
             Protocol::None => opening.without_log::<Hekaton, _>(NoLog),
@@ -80,7 +83,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             Protocol::Taurus2016 | Protocol::Gsn | Protocol::Plover | Protocol::Poplar => {
                 Err(unsound(pair))
             }
-            Protocol::Physiological => Err(unsound(pair)),
+            Protocol::Physiological | Protocol::Arrival => Err(unsound(pair)),
         },
         Concurrency::TimestampOrder => match pair.0 {
             Protocol::None => {
@@ -91,13 +94,14 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn | Protocol::Plover => {
                 Err(unsound(pair))
             }
-            Protocol::Poplar | Protocol::Physiological => Err(unsound(pair)),
+            Protocol::Poplar | Protocol::Physiological | Protocol::Arrival => Err(unsound(pair)),
         },
         Concurrency::Partitioned => match pair.0 {
             Protocol::None => opening.without_log::<Partitioned, _>(NoLog),
             Protocol::Serial => opening.with_log::<Partitioned, Serial>(),
             Protocol::Taurus => opening.with_log::<Partitioned, Taurus>(),
             Protocol::Physiological => opening.with_log::<Partitioned, Physiological>(),
+            Protocol::Arrival => opening.with_log::<Partitioned, Arrival>(),
             Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn | Protocol::Plover => {
                 Err(unsound(pair))
             }
@@ -128,6 +132,7 @@ where
         Protocol::Physiological => opening.with_log::<C, Physiological>(),
         Protocol::Plover => opening.with_log::<C, Plover>(),
         Protocol::Poplar => opening.with_log::<C, Poplar>(),
+        Protocol::Arrival => Err(unsound(pair)),
     }
 }
 
@@ -144,7 +149,8 @@ impl Protocol {
             Protocol::Gsn => Some(Protocol::Plover),
             Protocol::Plover => Some(Protocol::Poplar),
             Protocol::Poplar => Some(Protocol::Physiological),
-            Protocol::Physiological => None,
+            Protocol::Physiological => Some(Protocol::Arrival),
+            Protocol::Arrival => None,
         }
     }
 
@@ -181,26 +187,27 @@ impl Concurrency {
     /// stamps, and the protocols that it offers work with those of partitions.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
-            Concurrency::NoWait | Concurrency::Silo => true,
+            Concurrency::NoWait | Concurrency::Silo => protocol != Protocol::Arrival,
             Concurrency::TicToc => match protocol {
                 Protocol::None | Protocol::Serial | Protocol::Taurus => true,
                 Protocol::Taurus2016 | Protocol::SiloR => true,
                 Protocol::Gsn | Protocol::Plover | Protocol::Poplar => false,
-                Protocol::Physiological => false,
+                Protocol::Physiological | Protocol::Arrival => false,
             },
             Concurrency::Hekaton => match protocol {
                 Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::SiloR => true,
                 Protocol::Taurus2016 | Protocol::Gsn | Protocol::Plover => false,
-                Protocol::Poplar | Protocol::Physiological => false,
+                Protocol::Poplar | Protocol::Physiological | Protocol::Arrival => false,
             },
             Concurrency::TimestampOrder => match protocol {
                 Protocol::None | Protocol::Serial | Protocol::Taurus => true,
                 Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn => false,
                 Protocol::Plover | Protocol::Poplar | Protocol::Physiological => false,
+                Protocol::Arrival => false,
             },
             Concurrency::Partitioned => match protocol {
                 Protocol::None | Protocol::Serial | Protocol::Taurus => true,
-                Protocol::Physiological => true,
+                Protocol::Physiological | Protocol::Arrival => true,
                 Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn => false,
                 Protocol::Plover | Protocol::Poplar => false,
             },
@@ -227,9 +234,16 @@ impl Protocol {
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
+            Protocol::Arrival => true,
             Protocol::SiloR | Protocol::Gsn | Protocol::Plover | Protocol::Poplar => false,
             Protocol::Physiological => false,
         }
+    }
+
+    /// Whether closures that write are logged, and procedures as data. Where they are not, calls
+    /// are logged before they run, and nothing else is.
+    pub fn takes_data(self) -> bool {
+        self != Protocol::Arrival
     }
 
     /// The protocols that take commands, by name: "a, b or c".
@@ -276,6 +290,13 @@ pub(crate) fn check_record(
     (protocol, concurrency): (Protocol, Concurrency),
     record: RecordKind,
 ) -> Result<(), Error> {
+    if record != RecordKind::Command && !protocol.takes_data() {
+        return Err(Error::Misuse(format!(
+            "{} logging logs calls of procedures as commands, before they run: set record to \
+             command",
+            protocol.name()
+        )));
+    }
     if record == RecordKind::Data || concurrency.takes_commands_under(protocol) {
         return Ok(());
     }

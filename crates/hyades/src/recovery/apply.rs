@@ -6,6 +6,7 @@
 use super::former_changes;
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::{self, RowLock};
+use crate::engine::RowIdBlock;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
@@ -416,7 +417,9 @@ pub(crate) fn count<S: Stamp>(replay: &ReplayContext<S>, head: &RecordHead) {
     if counts.max_epoch.load(Ordering::Relaxed) < epoch {
         counts.max_epoch.fetch_max(epoch, Ordering::Relaxed);
     }
-    if let Some(id) = head.row_ids.iter().max() {
-        counts.max_row_id.fetch_max(*id, Ordering::Relaxed);
+    if let Some(&id) = head.row_ids.iter().max() {
+        // Where calls were logged before they ran, they state the number of a block.
+        let id = if head.slots.is_some() { RowIdBlock::last_of(id) } else { id };
+        counts.max_row_id.fetch_max(id, Ordering::Relaxed);
     }
 }

@@ -8,13 +8,16 @@ use crate::concurrency::replaying::{self, Replaying};
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
+use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
+use crate::logging::outcomes::{CallPlace, ComparedOutcomes};
 use crate::logging::predecessors::Id;
 use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::write::outcome;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
+use crate::storage::record::Record;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Procedure;
@@ -28,12 +31,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// State of one thread for running commands.
 pub(crate) struct CommandRunner {
-    arena: Bump,
-    workspace: Workspace,
-    result: Vec<u8>,
-    garbage: Garbage,
+    pub(super) arena: Bump,
+    pub(super) workspace: Workspace,
+    pub(super) result: Vec<u8>,
+    pub(super) garbage: Garbage,
     /// Whether the rows of the next command were prefetched, see [`super::prefetching`].
     pub prefetched: bool,
+    /// Outcomes of calls that were logged before they ran.
+    pub(super) outcomes: ComparedOutcomes,
 }
 
 impl CommandRunner {
@@ -44,12 +49,15 @@ impl CommandRunner {
             result: Vec::new(),
             garbage: Garbage::default(),
             prefetched: false,
+            outcomes: ComparedOutcomes::default(),
         }
     }
 
     /// Ends the thread's work.
     pub fn finish<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         replay.engine.snapshots.versions().end_writer(&mut self.workspace.old_versions);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        replay.outcomes.lock().expect("no holder panics").merge(outcomes);
     }
 
     /// Runs the command of a record after everything that it depends on was replayed. `place` is
@@ -63,7 +71,14 @@ impl CommandRunner {
         (writer, versions): (Id, Option<EarlierVersions<'_>>),
         guard: &Guard,
     ) -> Result<(), Error> {
-        self.replay_command(replay, head, body, (writer, versions), guard).map_err(|why| {
+        let replayed = match head.slots {
+            None => self.replay_command(replay, head, body, (writer, versions), guard),
+            Some(slots) => {
+                let place = CallPlace::new(stream, lsn);
+                self.replay_call(replay, (head, slots, place), body, guard)
+            }
+        };
+        replayed.map_err(|why| {
             let advice = replay.catalogue.advice();
             Error::Recovery(format!(
                 "replay stopped at Lsn {lsn} of log stream {stream}: {why}; nothing was changed on \
@@ -109,7 +124,7 @@ impl CommandRunner {
         // A row object that it placed and rolled back was only read. Another command that does the
         // same may be running now, so the row object stays until the end.
         if state.rolled_back {
-            let inserted = std::mem::replace(&mut state.inserted, ArenaVec::new_in(&self.arena));
+            let inserted = take_inserted(state, &self.arena);
             let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
             let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
             replay.absent.lock().expect("no holder panics").extend(keys);
@@ -126,15 +141,28 @@ impl CommandRunner {
             // Commands may still read the versions that this one has overwritten.
             defer_garbage(replay, writer, &mut self.garbage);
         }
+        self.sweep(replay);
+        self.arena.reset();
+        Ok(())
+    }
+
+    /// Removes garbage, but for rows that others hold: these remain until the end.
+    pub(super) fn sweep<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         if !self.garbage.is_empty() {
             let keep = |table, key| {
                 replay.absent.lock().expect("no holder panics").push((table, key));
             };
             self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
         }
-        self.arena.reset();
-        Ok(())
     }
+}
+
+/// Takes the rows that a command has inserted.
+pub(super) fn take_inserted<'s, P: LoggingProtocol>(
+    state: &mut TxnState<'s, P>,
+    arena: &'s Bump,
+) -> ArenaVec<'s, (u32, &'s Record<P::RowStamp>)> {
+    std::mem::replace(&mut state.inserted, ArenaVec::new_in(arena))
 }
 
 /// Calls the procedure with its recorded arguments.
@@ -154,6 +182,17 @@ fn call<S: Stamp>(
     }
 }
 
+/// A checksum of what a command has written.
+pub(super) fn written<S: Stamp>(
+    replay: &ReplayContext<S>,
+    state: &TxnState<'_, Unstamped<S>>,
+) -> u32 {
+    match replay.catalogue.has_formers() {
+        false => outcome(&replay.engine.tables, state.final_writes()),
+        true => former_changes::outcome(replay, state.final_writes()),
+    }
+}
+
 /// Compares what the command did with what its record says it did when it ran.
 fn check_outcome<S: Stamp>(
     replay: &ReplayContext<S>,
@@ -163,11 +202,7 @@ fn check_outcome<S: Stamp>(
     if state.row_ids_used.len() != head.row_ids.len() {
         return Err("inserted another number of rows than when it ran".into());
     }
-    let now = || match replay.catalogue.has_formers() {
-        false => outcome(&replay.engine.tables, state.final_writes()),
-        true => former_changes::outcome(replay, state.final_writes()),
-    };
-    let differs = head.outcome.is_some_and(|then| then != now());
+    let differs = head.outcome.is_some_and(|then| then != written(replay, state));
     if differs && !mutation::is(Mutation::ForgetOutcomes) {
         return Err("wrote something else than when it ran: it is not deterministic, or it was \
                     changed and kept its version"

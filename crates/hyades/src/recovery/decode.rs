@@ -15,6 +15,7 @@ use hyades_wal::{
     Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, StreamId, read_anchor,
 };
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The format of an incarnation's records, and which of them are replayed.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,9 @@ pub(crate) struct RecordShape {
     until: EpochNumber,
     /// Whether the ends of its streams have been recorded.
     pub ended: bool,
+    /// Whether its records are calls that were logged before they ran, on tables that are spread
+    /// over partitions as they are now.
+    pub calls: Option<bool>,
 }
 
 impl RecordShape {
@@ -59,6 +63,7 @@ impl RecordShape {
         let data_only = incarnation.data_only;
         let versions = incarnation.settings.contains_key(hyades_wal::VERSIONS);
         let until = EpochNumber::ABOVE_ALL;
+        let calls = incarnation.settings.contains_key(hyades_wal::CALLS).then_some(true);
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
         RecordShape {
             lanes,
@@ -71,6 +76,7 @@ impl RecordShape {
             cut,
             until,
             ended,
+            calls,
         }
     }
 
@@ -83,6 +89,18 @@ impl RecordShape {
     /// The same, but records of epochs above `epoch` are skipped.
     pub fn until(self, epoch: EpochNumber) -> RecordShape {
         RecordShape { until: epoch, ..self }
+    }
+
+    /// The same, with what is declared now of how tables are spread over partitions.
+    pub fn over(self, incarnation: &Incarnation, declared: &BTreeMap<String, String>) -> Self {
+        let then = incarnation.settings.get(hyades_wal::CALLS).map(|then| {
+            let then = serde_json::from_str::<BTreeMap<String, String>>(then);
+            then.is_ok_and(|then| {
+                // No row is left of a table that is not declared any more.
+                then.iter().all(|(table, then)| declared.get(table).is_none_or(|now| now == then))
+            })
+        });
+        RecordShape { calls: then, ..self }
     }
 
     /// Whether the transaction is skipped: the checkpoint holds it, or its epoch is above `until`.
@@ -116,6 +134,15 @@ impl Decoded<'_> {
     pub fn counts(&self) -> bool {
         self.stamp.is_none_or(|stamp| stamp.counts)
     }
+}
+
+#[cold]
+fn other_partitions() -> Error {
+    Error::Mismatch(
+        "a table's partitions are declared otherwise than when calls were logged that have to be \
+         replayed: open the database with the former declarations, and take a checkpoint first"
+            .to_string(),
+    )
 }
 
 /// Decodes one stream's frames in order.
@@ -212,7 +239,7 @@ impl Decoder {
             _ => return Ok(None),
         }
         let mut rest = frame.payload;
-        let Some(head) = RecordHead::decode(&mut rest) else {
+        let Some(mut head) = RecordHead::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
         if !self.shape.versions && (head.as_of.is_some() || head.floor.is_some()) {
@@ -222,6 +249,9 @@ impl Decoder {
             // Its first parts may have been truncated from the log.
             self.forget_parts(head.continued);
             return Ok(None);
+        }
+        if self.shape.calls == Some(false) {
+            return Err(other_partitions());
         }
         let mut stamp = None;
         match self.shape.stamp {
@@ -234,28 +264,36 @@ impl Decoder {
                 }
             }
             StampFormat::Vectors { read, .. } => {
+                let kind = self.shape.stamp_kind(&head);
                 let out = VectorStamp {
                     anchor: &self.anchor,
                     validity: &mut self.validity,
                     order: &mut self.order,
                     predecessors: &mut self.predecessors,
+                    slots: &mut head.slots,
+                    outcomes: &mut head.outcomes,
                 };
-                read(self.shape.stamp_kind(&head), &mut rest, out)
-                    .map_err(|what| self.broken(frame, what))?;
+                read(kind, &mut rest, out).map_err(|what| self.broken(frame, what))?;
             }
         }
-        let body = match head.continued {
-            None => Cow::Borrowed(rest),
-            Some(first) => {
-                let group = self.parts.get(&first).filter(|group| !group.incomplete);
-                let Some(mut body) = group.map(|group| group.body.clone()) else {
-                    return Err(self.broken(frame, "its parts are missing"));
-                };
-                body.extend_from_slice(rest);
-                Cow::Owned(body)
-            }
-        };
+        let body = self.body(frame, head.continued, rest)?;
         Ok(Some(Decoded { head, body, stamp }))
+    }
+
+    /// The body of a record that ends with `rest` and may have begun in other frames.
+    fn body<'a>(
+        &self,
+        frame: &Frame<'_>,
+        continued: Option<Lsn>,
+        rest: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, Error> {
+        let Some(first) = continued else { return Ok(Cow::Borrowed(rest)) };
+        let group = self.parts.get(&first).filter(|group| !group.incomplete);
+        let Some(mut body) = group.map(|group| group.body.clone()) else {
+            return Err(self.broken(frame, "its parts are missing"));
+        };
+        body.extend_from_slice(rest);
+        Ok(Cow::Owned(body))
     }
 
     /// Decodes a record ahead of its turn: its head, and its body unless that began in other

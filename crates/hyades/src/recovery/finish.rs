@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
+use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
 /// Ends an incarnation. Fails if a delta still waits. No delta is kept, since row objects of the
@@ -20,6 +21,31 @@ pub(crate) fn finish_incarnation<S: Stamp>(replay: &ReplayContext<S>) -> Result<
             tables[table].layout.name
         ))),
     }
+}
+
+/// Compares the outcomes of an incarnation's calls with what its records state. Not where records
+/// may be missing whose calls others have followed.
+pub(crate) fn compare_outcomes<S: Stamp>(
+    replay: &ReplayContext<S>,
+    salvage: bool,
+) -> Result<(), Error> {
+    let outcomes = std::mem::take(&mut *replay.outcomes.lock().expect("no holder panics"));
+    let Some((epoch, procedures)) = outcomes.differing() else { return Ok(()) };
+    if salvage || mutation::is(Mutation::ForgetOutcomes) {
+        return Ok(());
+    }
+    let names: Vec<String> = procedures
+        .into_iter()
+        .filter_map(|id| replay.catalogue.procedure(id.into()).ok())
+        .map(|procedure| format!("procedure {:?} version {}", procedure.name, procedure.version))
+        .collect();
+    Err(Error::Recovery(format!(
+        "replay stopped: calls of epoch {epoch} have ended otherwise than when they ran, or wrote \
+         something else: {} is not deterministic, or was changed and kept its version; nothing \
+         was changed on disk{}",
+        names.join(", or "),
+        replay.catalogue.advice()
+    )))
 }
 
 pub(crate) fn finish<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {

@@ -8,6 +8,7 @@
 //! Recovery changes nothing on disk.
 
 pub(crate) mod apply;
+mod arrived;
 pub(crate) mod catalogue;
 pub(crate) mod command;
 mod cursor;
@@ -170,6 +171,7 @@ impl<S: Stamp> Recovery<'_, S> {
             self.recovering.judge_incarnation(incarnation, ends)?;
         }
         finish::finish_incarnation(&self.replay)?;
+        finish::compare_outcomes(&self.replay, self.plan.salvage)?;
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
@@ -208,6 +210,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let Recovery { recovering, replay, plan, .. } = self;
         let checkpoint = recovering.manifest().checkpoint.as_ref();
         let shape = RecordShape::of(incarnation, lanes.len(), checkpoint).until(plan.until);
+        let shape = shape.over(incarnation, plan.partitions);
         match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
             // Lists of predecessors decide which records are live, and order commands.
             (true, _, _, _) => dataflow::replay(replay, lanes, shape, !plan.salvage, plan.threads),

@@ -2,6 +2,7 @@
 
 use super::report::Progress;
 use hyades_platform::epoch::EpochNumber;
+use std::collections::BTreeMap;
 
 /// How replay orders the records of a log that needs ordering. Public with the feature `research`.
 #[cfg_attr(not(feature = "research"), allow(dead_code))]
@@ -34,4 +35,6 @@ pub(crate) struct Plan<'p> {
     pub until: EpochNumber,
     /// Recovers as much as a damaged log allows.
     pub salvage: bool,
+    /// How tables are declared to be spread over partitions.
+    pub partitions: &'p BTreeMap<String, String>,
 }

@@ -5,6 +5,7 @@ use super::held_deltas::HeldDeltas;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::garbage::Garbage;
+use crate::logging::outcomes::ComparedOutcomes;
 use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
@@ -28,6 +29,8 @@ pub(crate) struct ReplayContext<S: Stamp> {
     pub later: Mutex<VecDeque<(Id, Garbage)>>,
     /// Keys whose rows were absent when last applied: tombstones to remove at the end.
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
+    /// Outcomes of an incarnation's calls that were logged before they ran.
+    pub outcomes: Mutex<ComparedOutcomes>,
 }
 
 /// Counters over all incarnations. Added to by every thread, most of them in batches, and read for
@@ -61,6 +64,7 @@ impl<S: Stamp> ReplayContext<S> {
             failed: AtomicBool::new(false),
             later: Mutex::default(),
             absent: Mutex::default(),
+            outcomes: Mutex::default(),
         }
     }
 

@@ -2,8 +2,14 @@
 
 use crate::concurrency::Commits;
 use crate::engine::Engine;
+use crate::erased::{Answer, Verdict};
+use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::Needs;
+use crate::tally::Tally;
 use hyades_wal::Log;
+use std::any::Any;
+use std::panic::resume_unwind;
 
 /// Ends the waiting of transactions for each other.
 type Stop<P> = fn(&Engine<P>);
@@ -38,4 +44,31 @@ impl<P: LoggingProtocol> Drop for PoisonOnPanic<'_, P> {
         }
         stop(engine);
     }
+}
+
+/// The verdict of a body. One that panicked may have read inconsistent rows. Then it runs again:
+/// only a panic after reads that are valid is passed on to the caller.
+#[inline(always)]
+pub(super) fn without_panic(
+    verdict: Result<Verdict, Box<dyn Any + Send>>,
+) -> (Verdict, Option<Box<dyn Any + Send>>) {
+    match verdict {
+        Ok(verdict) => (verdict, None),
+        Err(panic) => (Verdict::Abandon, Some(panic)),
+    }
+}
+
+/// Passes the panic of a body on to the caller of its transaction.
+#[cold]
+pub(super) fn pass_on(
+    panic: Box<dyn Any + Send>,
+    answer: &mut Answer,
+    tally: &Tally,
+    garbage: usize,
+) -> Result<(), Abort> {
+    tally.panic();
+    // There is no ticket to receive it.
+    answer.needs = Needs::default();
+    tally.set_garbage(garbage);
+    resume_unwind(panic)
 }

@@ -8,6 +8,8 @@
 use super::range::Range;
 use super::schema::{PartitionSpec, Schema};
 use super::value::Value;
+use crate::error::Abort;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Partitions are folded from this many slots.
@@ -64,6 +66,13 @@ pub(crate) fn slot_of(value: &Value<'_>) -> u32 {
     (number % u64::from(SLOTS)) as u32
 }
 
+/// The members of a set of partitions or slots, ascending.
+pub(crate) fn members(set: u64) -> impl Iterator<Item = usize> {
+    let next = |set: &u64| Some(set & (set - 1)).filter(|rest| *rest != 0);
+    std::iter::successors(Some(set).filter(|set| *set != 0), next)
+        .map(|set| set.trailing_zeros() as usize)
+}
+
 /// FNV-1a, with its upper half folded into the lower one.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
@@ -81,6 +90,19 @@ pub(crate) enum TouchedPartitions {
     Any,
 }
 
+impl TouchedPartitions {
+    /// Whether a call that has stated these slots may access them.
+    pub fn check_stated(self, stated: u64) -> Result<(), Abort> {
+        let is_stated = match self {
+            TouchedPartitions::One(slot) => stated >> slot & 1 == 1,
+            TouchedPartitions::All => stated == u64::MAX,
+            // It holds one.
+            TouchedPartitions::Any => true,
+        };
+        if is_stated { Ok(()) } else { Err(Abort::OutsidePartitions) }
+    }
+}
+
 /// How the rows of a table are spread over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TablePartitions {
@@ -90,6 +112,20 @@ pub(crate) enum TablePartitions {
     By { column: u16, in_key: Option<u16> },
     /// Rows belong to every partition.
     Replicated,
+}
+
+/// How the rows of the declared tables are spread, by names. Calls that were logged before they ran
+/// end as they did only where that has not changed.
+pub(crate) fn declarations(schemas: &[Schema]) -> BTreeMap<String, String> {
+    let declaration = |(number, schema): (usize, &Schema)| {
+        let spread = match schema.partitions {
+            PartitionSpec::Whole => format!("slot {}", number as u32 % SLOTS),
+            PartitionSpec::By(column) => format!("by {}", schema.columns[usize::from(column)].name),
+            PartitionSpec::Replicated => "replicated".to_string(),
+        };
+        (schema.name.clone(), spread)
+    };
+    schemas.iter().enumerate().map(declaration).collect()
 }
 
 impl TablePartitions {

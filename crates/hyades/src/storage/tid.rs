@@ -1,6 +1,6 @@
 //! Transaction ids, which are also the versions of rows.
 
-use hyades_platform::epoch::{EpochNumber, MAX_EPOCH};
+use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use std::fmt;
 
 /// A transaction's identity, and the version of the rows that it wrote: an epoch above a sequence
@@ -59,6 +59,21 @@ impl Tid {
     #[inline]
     pub const fn next(self) -> Tid {
         Tid(self.0 + 1)
+    }
+
+    /// The lowest TID above this one that is not of an epoch before the current one.
+    #[inline]
+    pub fn next_in(self, epoch: &Epoch) -> Tid {
+        let (above, current) = (self.next(), epoch.current());
+        if above.epoch() < current {
+            return Tid::new(current, 0);
+        }
+        // More than 2^27 versions of a row in one epoch overflow into the epoch number, and the
+        // epoch is advanced to match.
+        while epoch.current() < above.epoch() {
+            epoch.advance();
+        }
+        above
     }
 }
 

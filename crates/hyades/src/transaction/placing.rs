@@ -7,6 +7,7 @@ use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::determinism::Drawn;
 use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::GapChange;
@@ -103,6 +104,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             // A replayed command that asks for more ids than are recorded is reported as a
             // divergence.
             RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
+            RowIds::Stated(block) => match block.take() {
+                Some(id) => id,
+                None if block.is_none() => {
+                    state.lack(Drawn::ROW_IDS);
+                    return Err(Abort::Conflict);
+                }
+                None => return state.refuse(Abort::TooManyRowIds).map(|()| unreachable!()),
+            },
         };
         state.row_ids_used.push(id);
         key.extend_from_slice(&id.to_be_bytes());

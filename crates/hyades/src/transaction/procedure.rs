@@ -2,6 +2,8 @@
 
 use super::access::Transaction;
 use crate::error::{Abort, Error};
+use crate::logging::determinism::Drawn;
+use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::storage::origin::Origin;
 use crate::storage::partition::Partitions;
@@ -10,12 +12,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) type Body =
     dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
 
 /// Which partitions a procedure accesses, given its encoded arguments.
 pub(crate) type StatedPartitions = dyn Fn(&[u8]) -> Result<Partitions, Abort> + Send + Sync;
+
+/// Whether bytes are encoded arguments of a procedure.
+type Understands = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 /// A registered procedure.
 #[derive(Clone)]
@@ -27,6 +33,11 @@ pub(crate) struct Procedure {
     pub body: Arc<Body>,
     /// Asked before the body runs, where transactions take turns. Not at replay.
     pub partitions: Option<Arc<StatedPartitions>>,
+    /// Whether these are encoded arguments for it.
+    understands: Arc<Understands>,
+    /// What its calls have drawn, see [`Drawn`]. Raised by what has run it, Relaxed: a call that is
+    /// logged without knowing is logged again.
+    drawn: Arc<AtomicU8>,
 }
 
 impl Procedure {
@@ -45,7 +56,16 @@ impl Procedure {
             Ok(())
         };
         let (name, body) = (name.to_string(), Arc::new(body));
-        Procedure { name, version, record, body, partitions: None }
+        let understands = Arc::new(|bytes: &[u8]| postcard::from_bytes::<A>(bytes).is_ok());
+        Procedure {
+            name,
+            version,
+            record,
+            body,
+            partitions: None,
+            understands,
+            drawn: Arc::default(),
+        }
     }
 
     /// States which partitions it accesses, as follows from its arguments.
@@ -58,6 +78,34 @@ impl Procedure {
             let first = postcard::take_from_bytes(arguments).map_err(|_| Abort::BadArguments)?.0;
             Ok(partitions(first))
         }));
+    }
+
+    /// Whether it can be called with these arguments.
+    pub fn understands(&self, arguments: &[u8]) -> bool {
+        (self.understands)(arguments)
+    }
+
+    /// A call of it. `None` if it is to be logged before it runs, and the arguments are not for it.
+    #[inline]
+    pub fn call<'a>(&self, log_id: u32, arguments: &'a [u8], logs_first: bool) -> Option<Call<'a>> {
+        let (mut slots, mut draws) = (u64::MAX, Drawn::NOTHING);
+        if logs_first {
+            if !self.understands(arguments) {
+                return None;
+            }
+            if let Some(stated) = &self.partitions {
+                slots = stated(arguments).ok()?.0;
+            }
+            draws = Drawn(self.drawn.load(Ordering::Relaxed));
+        }
+        Some(Call { log_id, arguments, slots, draws, outcomes: &[] })
+    }
+
+    /// Remembers what the record of its next call has to state.
+    pub fn learn(&self, drawn: Drawn) {
+        if !Drawn(self.drawn.load(Ordering::Relaxed)).contains(drawn) {
+            self.drawn.fetch_or(drawn.0, Ordering::Relaxed);
+        }
     }
 
     /// Runs it in a transaction of a session.

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::determinism::Drawn;
 use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
@@ -443,6 +444,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
 
     fn now_us(&self) -> i64 {
         let state = &mut *self.state.borrow_mut();
+        if state.stated_slots.is_some() && state.determinism.time_us.is_none() {
+            state.lack(Drawn::TIME);
+            return 0;
+        }
         *state.determinism.time_us.get_or_insert_with(|| self.engine.wall_clock_us())
     }
 

@@ -2,10 +2,10 @@
 
 use super::held::HeldDevice;
 use super::{
-    Combination, How, Opened, TRANSFERS, Transfer, check, directory, files, populate, power_cut,
+    Combination, How, Opened, Transfer, ballast_rows, check, directory, files, populate, power_cut,
     run, try_open,
 };
-use hyades::{Abort, CheckpointSettings, Replay};
+use hyades::{CheckpointSettings, Replay};
 use hyades_platform::device::{Device, FileDevice, PowerCutDevice};
 use std::path::Path;
 use std::sync::Arc;
@@ -42,15 +42,11 @@ pub fn ballast(opened: &Opened, rows: u64) {
 }
 
 pub fn ballast_at(opened: &Opened, from: u64, rows: u64) {
-    for chunk in from / 1000..(from + rows) / 1000 {
-        let insert = |tx: &hyades::Transaction<'_>| {
-            for n in 0..1000 {
-                let id = (1 << 63) | (chunk * 1000 + n);
-                tx.insert(TRANSFERS, &[id.into(), 0i64.into(), 0i64.into(), 0i64.into()])?;
-            }
-            Ok::<_, Abort>(())
-        };
-        opened.db.try_transact(insert).unwrap().unwrap();
+    for first in (from..from + rows).step_by(1000) {
+        match opened.inserting {
+            None => opened.db.try_transact(|tx| ballast_rows(tx, first)).unwrap().unwrap(),
+            Some([_, ballast]) => opened.call(ballast, &first),
+        }
     }
 }
 

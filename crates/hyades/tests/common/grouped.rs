@@ -16,7 +16,9 @@ pub const COUNT: Column<i64> = Column::at(3);
 pub const BY_GROUP: Index = Index(0);
 
 pub fn pairs() -> impl Iterator<Item = (Protocol, Concurrency)> {
-    let pairs = Protocol::all().flat_map(|protocol| Concurrency::all().map(move |c| (protocol, c)));
+    // Rows are written by closures.
+    let protocols = Protocol::all().filter(|protocol| protocol.takes_data());
+    let pairs = protocols.flat_map(|protocol| Concurrency::all().map(move |c| (protocol, c)));
     pairs.filter(|(protocol, concurrency)| concurrency.runs_under(*protocol))
 }
 

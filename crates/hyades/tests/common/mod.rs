@@ -2,6 +2,7 @@
 //! checks.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
+pub mod arriving;
 pub mod beside;
 pub mod broken;
 pub mod by_hand;
@@ -17,8 +18,8 @@ pub mod partitions;
 pub mod watched;
 
 use hyades::{
-    Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, ProcedureId, Protocol,
-    RecordKind, Replay, Schema, Table, Transaction, Type, Value,
+    Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, PostedCall,
+    ProcedureId, Protocol, RecordKind, Replay, Schema, Table, Transaction, Type, Value,
 };
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
 use serde::{Deserialize, Serialize};
@@ -87,13 +88,24 @@ pub fn combinations() -> Vec<Combination> {
     all
 }
 
-/// Combinations with their places among all: those under Silo, and every third of the others,
-/// beginning at `offset`. For long tests of what matters to the log more than to the concurrency
-/// control; with `HYADES_ALL_COMBINATIONS` in the environment, all of them.
+/// [`combinations`], and those that log calls before they run, and nothing else.
+pub fn combinations_and_calls() -> Vec<Combination> {
+    let (protocol, concurrency) = (Protocol::Arrival, Concurrency::Partitioned);
+    let record = RecordKind::Command;
+    let calls = [1, 3, 16].map(|streams| Combination { protocol, concurrency, record, streams });
+    combinations().into_iter().chain(calls).collect()
+}
+
+/// Combinations with their places among all: those under Silo, those that log calls, and every third
+/// of the others, beginning at `offset`. For long tests of what matters to the log more than to the
+/// concurrency control; with `HYADES_ALL_COMBINATIONS` in the environment, all of them.
 pub fn some_combinations(offset: usize) -> Vec<(usize, Combination)> {
     let all = std::env::var_os("HYADES_ALL_COMBINATIONS").is_some();
-    let mut some: Vec<_> = combinations().into_iter().enumerate().collect();
-    some.retain(|(at, c)| all || c.concurrency == Concurrency::Silo || at % 3 == offset % 3);
+    let mut some: Vec<_> = combinations_and_calls().into_iter().enumerate().collect();
+    some.retain(|(at, c)| {
+        let always = c.concurrency == Concurrency::Silo || c.protocol == Protocol::Arrival;
+        all || always || at % 3 == offset % 3
+    });
     some
 }
 
@@ -202,6 +214,18 @@ pub struct Opened {
     pub watched: watched::Watched,
     pub transfer: ProcedureId,
     pub churn: ProcedureId,
+    /// Where nothing but calls is logged: procedures that insert the accounts, and rows that only
+    /// lengthen a scan.
+    pub inserting: Option<[ProcedureId; 2]>,
+}
+
+impl Opened {
+    /// Calls a procedure, and returns once that is durable.
+    pub fn call<A: Serialize>(&self, procedure: ProcedureId, arguments: &A) {
+        let (outcome, ticket) = self.db.session().unwrap().call(procedure, arguments).unwrap();
+        outcome.unwrap();
+        ticket.wait().unwrap();
+    }
 }
 
 /// Options for opening, apart from the combination.
@@ -240,8 +264,14 @@ pub fn open(
 
 pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
     let watched = watched::watched(&format!("{c:?}, {} threads, {:?}", how.threads, how.replay));
-    let (builder, [transfer, churn]) = builder(c, how);
-    Ok(Opened { db: builder.open(dir)?, watched, transfer, churn })
+    let (mut builder, [transfer, churn]) = builder(c, how);
+    let inserting = (!c.protocol.takes_data()).then(|| {
+        let fill = builder.procedure("fill", 1, |tx: &Transaction<'_>, (): ()| fill(tx));
+        let ballast = builder
+            .procedure("ballast", 1, |tx: &Transaction<'_>, first: u64| ballast_rows(tx, first));
+        [fill, ballast]
+    });
+    Ok(Opened { db: builder.open(dir)?, watched, transfer, churn, inserting })
 }
 
 /// A builder for the bank, and its procedures.
@@ -300,17 +330,32 @@ pub fn bank_tables(builder: &mut hyades::Builder) {
 
 pub const ACCOUNT_COUNT: i64 = 12;
 
+fn fill(tx: &Transaction<'_>) -> Result<(), Abort> {
+    for id in 0..ACCOUNT_COUNT {
+        tx.insert(ACCOUNTS, &[id.into(), 1000i64.into()])?;
+    }
+    Ok(())
+}
+
 pub fn populate(opened: &Opened) {
-    opened
-        .db
-        .try_transact(|tx| {
-            for id in 0..ACCOUNT_COUNT {
-                tx.insert(ACCOUNTS, &[id.into(), 1000i64.into()])?;
-            }
-            Ok::<_, Abort>(())
-        })
-        .unwrap()
-        .unwrap();
+    match opened.inserting {
+        None => opened.db.try_transact(fill).unwrap().unwrap(),
+        Some([fill, _]) => opened.call(fill, &()),
+    }
+}
+
+/// Inserts a thousand rows that only lengthen a scan.
+pub fn ballast_rows(tx: &Transaction<'_>, first: u64) -> Result<(), Abort> {
+    for n in first..first + 1000 {
+        let id = (1 << 63) | n;
+        tx.insert(TRANSFERS, &[id.into(), 0i64.into(), 0i64.into(), 0i64.into()])?;
+    }
+    Ok(())
+}
+
+/// The posted transfer, if it is told that it has committed.
+fn has_committed((transfer, call): (Transfer, PostedCall<i64>)) -> Option<Transfer> {
+    call.wait().is_ok().then_some(transfer)
 }
 
 /// Runs random transactions on two threads. Returns the acknowledged transfers.
@@ -319,7 +364,7 @@ pub fn run(opened: &Opened, seed: u64, count: u64) -> Vec<Transfer> {
         let mut rng = fastrand::Rng::with_seed(seed * 100 + w);
         let mut session = opened.db.session().unwrap();
         let mut queue = opened.db.commit_queue();
-        let mut acknowledged = Vec::new();
+        let (mut acknowledged, mut posted) = (Vec::new(), Vec::new());
         for n in 0..count {
             let result = if rng.bool() {
                 let t = Transfer {
@@ -328,6 +373,15 @@ pub fn run(opened: &Opened, seed: u64, count: u64) -> Vec<Transfer> {
                     to: rng.i64(0..ACCOUNT_COUNT),
                     amount: rng.i64(0..50),
                 };
+                // Where calls are logged on arrival, half of them are posted.
+                if opened.inserting.is_some() && rng.bool() {
+                    let Ok(call) = opened.db.post::<_, i64>(opened.transfer, &t) else { break };
+                    posted.push((t, call));
+                    if posted.len() >= 16 {
+                        acknowledged.extend(posted.drain(..).filter_map(has_committed));
+                    }
+                    continue;
+                }
                 session.call(opened.transfer, &t).map(|(r, ticket)| (r.map(|()| Some(t)), ticket))
             } else {
                 let c = Churn { seed: rng.u64(..) };
@@ -349,6 +403,7 @@ pub fn run(opened: &Opened, seed: u64, count: u64) -> Vec<Transfer> {
             }
             let _ = queue.drain(|t| acknowledged.push(t));
         }
+        acknowledged.extend(posted.drain(..).filter_map(has_committed));
         acknowledged
     };
     std::thread::scope(|scope| {

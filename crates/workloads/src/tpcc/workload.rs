@@ -108,6 +108,10 @@ impl Workload for Tpcc {
             supplying.fold(Partitions::of(order.w), |held, warehouse| held.with(warehouse))
         });
         builder.on(procedures.payment, |(w, _, c_w): (i32, i32, i32)| Partitions::of(w).with(c_w));
+        let of_warehouse = |(w,): (i32,)| Partitions::of(w);
+        for procedure in [procedures.order_status, procedures.delivery, procedures.stock_level] {
+            builder.on(procedure, of_warehouse);
+        }
         self.handles = Some((t, procedures));
     }
 

@@ -15,7 +15,7 @@ impl Shared {
     /// Adds to the counters of what the seat holds; returns how many these are.
     fn count(&self, number: u32) -> u64 {
         let held = self.queues.held(number);
-        for at in partitions_of(held) {
+        for at in members(held) {
             let count = self.counts[at].load(Ordering::Relaxed);
             self.counts[at].store(count + 1, Ordering::Relaxed);
         }

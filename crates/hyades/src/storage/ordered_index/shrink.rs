@@ -47,11 +47,11 @@ where
         guard: &Guard,
     ) -> Option<*const E> {
         loop {
-            let arrival = self.try_descend(guard, |inner, _, count| {
+            let reached = self.try_descend(guard, |inner, _, count| {
                 // SAFETY: G1.
                 unsafe { inner.route(probe, count) }
             });
-            let Some(LeafPosition { leaf, version, .. }) = arrival else { continue };
+            let Some(LeafPosition { leaf, version, .. }) = reached else { continue };
             let count = leaf.count();
             // SAFETY: G1.
             let slot = unsafe { leaf.lower_bound(probe, count) };

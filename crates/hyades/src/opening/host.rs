@@ -1,0 +1,123 @@
+//! An opened database as its handles see it: sessions, snapshots and checkpoints of some engine.
+
+use super::pairs::RunsUnder;
+use crate::checkpoint::keeper::Checkpointed;
+use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
+use crate::digest;
+use crate::engine::cut::Cut;
+use crate::engine::snapshots::{SnapshotState, Snapshots};
+use crate::engine::turns::TurnListener;
+use crate::erased::{AnyEngine, AnySession};
+use crate::error::Error;
+use crate::logging::{HotRows, LoggingProtocol};
+use crate::retry::OnThisThread;
+use crate::session::EngineSession;
+use crate::session::shared::Sessions;
+use crate::tally::SessionCounts;
+use hyades_platform::active_epochs::EpochSlot;
+use hyades_wal::{Checkpoint, Log};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub(super) struct Host<C, P: LoggingProtocol> {
+    pub shared: Arc<Sessions<P>>,
+    pub log: Option<Log>,
+    pub hot_rows: fn(&P) -> HotRows,
+    pub concurrency: PhantomData<fn() -> C>,
+}
+
+impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
+    fn session(&self) -> Result<Box<dyn AnySession>, Error> {
+        let session = EngineSession::<C, P>::new(self.shared.clone(), self.log.clone())?;
+        Ok(Box::new(session))
+    }
+
+    fn digest(&self) -> u64 {
+        digest::digest(&self.shared.engine.tables)
+    }
+
+    fn rows(&self) -> u64 {
+        digest::rows(&self.shared.engine.tables)
+    }
+
+    fn hot_rows(&self) -> HotRows {
+        (self.hot_rows)(&self.shared.engine.protocol)
+    }
+
+    fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
+        self.check_outside("a snapshot was opened")?;
+        if C::DRAWS_AT_BEGIN {
+            // A transaction that runs alone because it starves would meet a conflict with it.
+            self.shared.gate.pass();
+        }
+        Ok(self.shared.engine.open_snapshot(self.log.as_ref()))
+    }
+
+    fn check_outside(&self, what: &str) -> Result<(), Error> {
+        if !P::LOGS_FIRST || !OnThisThread::runs(Arc::as_ptr(&self.shared).addr()) {
+            return Ok(());
+        }
+        Err(Error::Misuse(format!(
+            "{what} inside a transaction of the same database, whose calls are logged before they \
+             run: it would wait for calls that wait for this transaction"
+        )))
+    }
+
+    fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {
+        let engine = &self.shared.engine;
+        engine.snapshots.close(snapshot, &engine.epoch);
+    }
+
+    fn snapshots(&self) -> &Snapshots {
+        &self.shared.engine.snapshots
+    }
+
+    fn logs_first(&self) -> bool {
+        P::LOGS_FIRST
+    }
+
+    fn on_ready(&self, ready: Box<TurnListener>) {
+        self.shared.engine.partitions.turns.on_ready(ready);
+    }
+
+    fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error> {
+        let engine = &self.shared.engine;
+        Ok((engine.partitions.turns.add()?, engine.cut.add_slot()))
+    }
+
+    fn remove_seat(&self, (seat, slot): (u32, Arc<EpochSlot>)) {
+        let engine = &self.shared.engine;
+        engine.partitions.turns.remove(seat);
+        engine.cut.remove_slot(&slot);
+    }
+
+    fn let_run(&self, seat: u32) {
+        self.shared.engine.partitions.turns.let_run(seat);
+    }
+
+    fn counts(&self) -> SessionCounts {
+        let mut counts = self.shared.tallies.sum();
+        counts.garbage += self.shared.orphaned.len() as u64;
+        counts
+    }
+}
+
+impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
+    fn cut(&self) -> &Cut {
+        &self.shared.engine.cut
+    }
+
+    fn checkpoint(
+        &self,
+        log: &Log,
+        settings: &CheckpointSettings,
+        stop: &AtomicBool,
+    ) -> Result<(Checkpoint, CheckpointReport), Error> {
+        let written = checkpoint::write(&self.shared.engine, log, settings, stop);
+        // The epoch of the cut has ended, so tombstones that waited for it can go.
+        self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
+        self.shared.orphaned.sweep_all::<C, P>(&self.shared.engine);
+        written
+    }
+}

@@ -1,0 +1,177 @@
+//! The outcome of a posted call, and what waits for it.
+
+use crate::error::{Abort, Error};
+use crate::ticket::Ticket;
+use crate::transaction::procedure::decode_result;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// How a posted call has ended: it committed, with this encoded result, or aborted, and the ticket
+/// tells when that is durable.
+pub(super) type Outcome = (Result<Vec<u8>, Abort>, Ticket);
+
+/// Why a call has no outcome.
+pub(super) enum NoOutcome {
+    Failed(Error),
+    /// The procedure panicked, and its changes were rolled back.
+    Panicked(Box<dyn Any + Send>),
+}
+
+enum ReplyState {
+    /// The call is open; what is to be woken when it has ended.
+    Open(Option<Waker>),
+    Ended(Box<Result<Outcome, NoOutcome>>),
+    Taken,
+}
+
+/// Where the outcome of a posted call goes.
+pub(super) struct Reply {
+    state: Mutex<ReplyState>,
+    ended: Condvar,
+}
+
+impl Reply {
+    pub fn new() -> Reply {
+        Reply { state: Mutex::new(ReplyState::Open(None)), ended: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ReplyState> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    pub fn end(&self, outcome: Result<Outcome, NoOutcome>) {
+        let before = std::mem::replace(&mut *self.state(), ReplyState::Ended(Box::new(outcome)));
+        self.ended.notify_all();
+        if let ReplyState::Open(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+
+    /// The outcome, once. `None` while the call is open: then `waker` will be woken.
+    fn take(&self, waker: Option<&Waker>) -> Option<Result<Outcome, NoOutcome>> {
+        let mut state = self.state();
+        if let ReplyState::Open(woken) = &mut *state {
+            *woken = waker.cloned().or(woken.take());
+            return None;
+        }
+        match std::mem::replace(&mut *state, ReplyState::Taken) {
+            ReplyState::Ended(outcome) => Some(*outcome),
+            _ => {
+                let fault = "the outcome of a posted call was taken before";
+                Some(Err(NoOutcome::Failed(Error::Misuse(fault.to_string()))))
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let state = self.state();
+        let is_open = |state: &mut ReplyState| matches!(state, ReplyState::Open(_));
+        drop(self.ended.wait_while(state, is_open).expect("no holder panics"));
+    }
+}
+
+/// A call that was [posted](crate::Database::post), with a result of type `R`.
+///
+/// Block with [`PostedCall::wait`], await it, or poll [`PostedCall::try_result`]. Dropping it
+/// cancels nothing.
+#[must_use = "it tells whether the call has committed, and when that is durable"]
+pub struct PostedCall<R> {
+    reply: Arc<Reply>,
+    /// The outcome, until it is durable.
+    outcome: Option<Outcome>,
+    result: PhantomData<fn() -> R>,
+}
+
+impl<R> std::fmt::Debug for PostedCall<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostedCall").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}
+
+impl<R> PostedCall<R> {
+    pub(super) fn of(reply: Arc<Reply>) -> Self {
+        PostedCall { reply, outcome: None, result: PhantomData }
+    }
+}
+
+impl<R: DeserializeOwned> PostedCall<R> {
+    /// Takes the outcome, if the call has ended.
+    fn advance(&mut self, waker: Option<&Waker>) -> Result<(), Error> {
+        if self.outcome.is_none() {
+            match self.reply.take(waker) {
+                None => {}
+                Some(Ok(outcome)) => self.outcome = Some(outcome),
+                Some(Err(NoOutcome::Failed(error))) => return Err(error),
+                Some(Err(NoOutcome::Panicked(panic))) => resume_unwind(panic),
+            }
+        }
+        Ok(())
+    }
+
+    fn result(result: Result<Vec<u8>, Abort>) -> Result<R, Error> {
+        decode_result(&result?)
+    }
+
+    /// Blocks until the call has ended and its outcome is durable, and returns its result.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] if the procedure aborted; otherwise as for
+    /// [`Database::call`](crate::Database::call).
+    ///
+    /// # Panics
+    /// If the procedure did. Its changes were rolled back.
+    pub fn wait(mut self) -> Result<R, Error> {
+        if self.outcome.is_none() {
+            self.reply.wait();
+            self.advance(None)?;
+        }
+        let (result, ticket) = self.outcome.take().expect("the call has ended");
+        ticket.wait()?;
+        Self::result(result)
+    }
+
+    /// Returns the result if the call has ended and its outcome is durable; `None` if not. Does not
+    /// block. Once it has returned a result, that is taken: later calls return an error.
+    ///
+    /// # Errors
+    /// As for [`PostedCall::wait`].
+    ///
+    /// # Panics
+    /// If the procedure did.
+    pub fn try_result(&mut self) -> Option<Result<R, Error>> {
+        if let Err(error) = self.advance(None) {
+            return Some(Err(error));
+        }
+        match self.outcome.as_ref()?.1.is_acknowledged() {
+            Ok(false) => None,
+            Ok(true) => self.outcome.take().map(|(result, _)| Self::result(result)),
+            Err(error) => {
+                self.outcome = None;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl<R: DeserializeOwned> Future for PostedCall<R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.advance(Some(context.waker()))?;
+        let Some((_, ticket)) = &mut self.outcome else { return Poll::Pending };
+        match Pin::new(ticket).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) => {
+                let (result, _) = self.outcome.take().expect("it has one");
+                Poll::Ready(Self::result(result))
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Replays calls that were logged before they ran. One that had aborted aborts again, and leaves
+//! nothing: that is how it ended, and what follows it has met the same state.
+
+use super::command::{CommandRunner, written};
+use super::replay::ReplayContext;
+use crate::concurrency::replaying::{self, ReplayingCalls};
+use crate::concurrency::state::{RowIds, TxnState};
+use crate::engine::RowIdBlock;
+use crate::garbage::TransactionEnd;
+use crate::logging::determinism::{Determinism, Drawn};
+use crate::logging::outcomes::{CallPlace, StatedSum};
+use crate::logging::record::RecordHead;
+use crate::logging::unstamped::Unstamped;
+use crate::storage::Stamp;
+use crate::storage::key::KeyBytes;
+use crate::storage::row::take_varint;
+use crate::transaction::access::Transaction;
+use crate::transaction::running::Running;
+use crossbeam_epoch::Guard;
+use hyades_platform::mutation::{self, Mutation};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+impl CommandRunner {
+    /// Runs a call that may access `slots`.
+    ///
+    /// # Errors
+    /// A message that says why it cannot be replayed.
+    pub(super) fn replay_call<S: Stamp>(
+        &mut self,
+        replay: &ReplayContext<S>,
+        (head, slots, place): (&RecordHead, u64, CallPlace),
+        mut body: &[u8],
+        guard: &Guard,
+    ) -> Result<(), String> {
+        let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
+        let called = replay.catalogue.procedure(id)?;
+        let named =
+            |what: &str| format!("procedure {:?} version {} {what}", called.name, called.version);
+        if !called.understands(body) {
+            return Err(named("does not understand its recorded arguments"));
+        }
+        let stated = Determinism::recorded(head);
+        let seed = Some(Determinism::seed_of(head.tid, body));
+        let row_ids = RowIdBlock::stated(head.row_ids.first().copied());
+        let stamp = &mut ();
+        let mut state = TxnState::<Unstamped<S>>::new(
+            &self.arena,
+            guard,
+            stamp,
+            &mut self.workspace,
+            RowIds::Stated(row_ids),
+            Determinism { seed, ..stated },
+        );
+        state.stated_slots = Some(slots);
+        let mut running = Running::<ReplayingCalls, Unstamped<S>>::new(&replay.engine, state);
+        running.set_prefetched(self.prefetched);
+        self.result.clear();
+        let result = &mut self.result;
+        let run = || (called.body)(&Transaction(&running), body, result);
+        // A panic, too, is how it has ended.
+        let ended = catch_unwind(AssertUnwindSafe(run));
+        let state = running.state();
+        let commits = matches!(ended, Ok(Ok(())))
+            && state.lacks == Drawn::NOTHING
+            && state.refused.is_none()
+            && !state.conflict;
+        if state.conflict && state.lacks == Drawn::NOTHING {
+            return Err(named("had a conflict, which cannot occur at replay"));
+        }
+        head.outcomes.iter().for_each(|sum| self.outcomes.stated(*sum));
+        let sum = place.outcome(commits, || written(replay, state));
+        // The catalogue has it, so it is a short number.
+        let (epoch, procedure) = (head.tid.epoch(), id as u32);
+        self.outcomes.found(StatedSum { epoch, procedure, sum });
+        if commits {
+            let installed = replaying::install(&replay.engine, state, head.tid);
+            installed.map_err(named)?;
+        } else if mutation::is(Mutation::RefuseAborts) {
+            return Err(named("committed when it ran, but now aborts"));
+        } else {
+            state.truncate_writes(0);
+        }
+        // As for all commands: a row object that it placed and rolled back may be in use.
+        if state.rolled_back {
+            let inserted = super::command::take_inserted(state, &self.arena);
+            let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
+            let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
+            replay.absent.lock().expect("no holder panics").extend(keys);
+        }
+        self.garbage.collect_from(&TransactionEnd::Replayed, state, commits);
+        drop(running);
+        self.sweep(replay);
+        self.arena.reset();
+        Ok(())
+    }
+}

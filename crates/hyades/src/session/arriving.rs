@@ -1,0 +1,300 @@
+//! Calls that are logged before they run, on arrival: by the session that is called, or that posts
+//! them; and how they run once their turn has come.
+
+use super::poisoning::{PoisonOnPanic, pass_on, without_panic};
+use super::{EngineSession, end_old_epoch};
+use crate::concurrency::Commits;
+use crate::concurrency::state::{RowIds, TxnState};
+use crate::engine::RowIdBlock;
+use crate::engine::turns::TurnQueues;
+use crate::erased::{Answer, Arrived, ArrivedEnd, Verdict};
+use crate::error::{Abort, Error};
+use crate::garbage::TransactionEnd;
+use crate::logging::determinism::{Determinism, Drawn};
+use crate::logging::draft::{ArrivedPlace, Call, Draft, StatedVersions};
+use crate::logging::outcomes::{CallPlace, StatedSum};
+use crate::logging::record::RecordKind;
+use crate::logging::write::outcome;
+use crate::logging::{LoggingProtocol, Needs};
+use crate::retry::back_off;
+use crate::storage::tid::Tid;
+use crate::transaction::access::Transaction;
+use crate::transaction::running::Running;
+use hyades_platform::active_epochs::EpochSlot;
+use hyades_platform::clock;
+use hyades_platform::mutation::{self, Mutation};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a call enters the queues of its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entering {
+    /// It is run by what finds its turn come.
+    Posted,
+    /// Its caller waits for its turn.
+    Called,
+    /// Its caller cannot wait: only if all queues are empty.
+    IfFree,
+}
+
+impl Entering {
+    /// Enters the queues of `set`; false if that is not possible.
+    fn enter(self, turns: &TurnQueues, seat: u32, set: u64) -> bool {
+        match self {
+            Entering::Posted => turns.line_up_posted(seat, set),
+            Entering::Called => turns.line_up(seat, set),
+            Entering::IfFree => return turns.try_enter(seat, set) || turns.leave(seat),
+        }
+        true
+    }
+}
+
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
+    /// Logs a call and lines it up. From then on a cut waits until it has run. `None` if it would
+    /// have to wait and must not: nothing is logged then.
+    fn arrive(
+        &mut self,
+        call: Call<'_>,
+        (seat, slot): (u32, &Arc<EpochSlot>),
+        entering: Entering,
+    ) -> Option<Arrived> {
+        let engine = &self.shared.engine;
+        let turns = &engine.partitions.turns;
+        // One that accesses nothing, or replicated rows alone, holds some partition all the same.
+        let slots = if call.slots == 0 { 1 } else { call.slots };
+        let (call, set) = (Call { slots, ..call }, engine.partitions.of_slots(slots));
+        let draws = |drawn| call.draws.contains(drawn);
+        let time_us = draws(Drawn::TIME).then(|| engine.wall_clock_us());
+        let row_ids = draws(Drawn::ROW_IDS).then(|| engine.next_stated_row_ids());
+        let stated = Determinism { time_us, ..Determinism::default() };
+
+        engine.outcomes.take(&mut self.stated_outcomes);
+        let (procedure, arguments) = (call.log_id, call.arguments);
+        let call = Call { outcomes: &self.stated_outcomes, ..call };
+        let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
+        end_old_epoch(engine, self.stream_was_idle);
+        if !mutation::is(Mutation::CutWithoutQueued) {
+            slot.enter(&engine.epoch);
+        }
+        let enter = || entering.enter(turns, seat, set);
+        let writer =
+            self.writer.as_mut().expect("calls are logged first only where there is a log");
+        let (stated_epoch, payload) = (self.stated_epoch, &mut self.payload);
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        let placed = engine.protocol.arrive(stamp, set, &engine.epoch, enter, |tid: Tid| Draft {
+            writer,
+            stream: self.stream,
+            tid,
+            command: Some(call),
+            has_read: true,
+            states_epoch: tid.epoch() != stated_epoch,
+            // Of what has not run there is no checksum.
+            whole_rows: true,
+            epoch: &engine.epoch,
+            tables: &engine.tables,
+            writes: &[],
+            determinism: &stated,
+            row_ids: row_ids.as_slice(),
+            versions: StatedVersions::default(),
+            payload,
+        });
+        let mut needs = Needs::default();
+        if let Some(placed) = placed {
+            engine.protocol.needs(stamp, Some((placed.stream, placed.end)), &mut needs);
+        }
+        poison_on_panic.disarm();
+        let Some(place) = placed else {
+            engine.cut.leave(slot);
+            engine.outcomes.add(&mut self.stated_outcomes);
+            return None;
+        };
+        self.stated_outcomes.clear();
+        self.stated_epoch = place.tid.epoch();
+        self.last_stream = place.stream;
+        self.streak_bytes += place.bytes;
+        let seed = Some(Determinism::seed_of(place.tid, arguments));
+        let determinism = Determinism { seed, ..stated };
+        let slot = slot.clone();
+        Some(Arrived { seat, slot, set, slots, procedure, place, determinism, row_ids, needs })
+    }
+
+    /// Logs a call with the seat of a posted one.
+    pub(super) fn arrive_posted(
+        &mut self,
+        call: Call<'_>,
+        seat: (u32, &Arc<EpochSlot>),
+    ) -> Result<Arrived, Error> {
+        self.prepare()?;
+        C::check_stopped(&self.shared.engine)?;
+        let arrived = self.arrive(call, seat, Entering::Posted);
+        Ok(arrived.expect("a posted call waits for its turn"))
+    }
+
+    /// Logs a call, waits for its turn, and runs it.
+    pub(super) fn call_logged_first(
+        &mut self,
+        mut call: Call<'_>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let turns = &shared.engine.partitions.turns;
+        let slot = self.slot.clone();
+        let (mut conflicts, began) = (0, clock::monotonic_ns());
+        loop {
+            shared.gate.pass();
+            self.prepare()?;
+            C::check_stopped(&shared.engine)?;
+            let waits = self.may_wait && turns.waits();
+            let entering = if waits { Entering::Called } else { Entering::IfFree };
+            let Some(mut arrived) = self.arrive(call, (self.active, &slot), entering) else {
+                conflicts += 1;
+                self.tally.attempt();
+                self.tally.conflict();
+                self.end_if_starved(conflicts, began)?;
+                back_off(&mut self.rng, conflicts);
+                continue;
+            };
+            if waits && !turns.await_turn(self.active, arrived.set) {
+                shared.engine.cut.leave(&slot);
+                return Err(Error::OutcomeUnknown);
+            }
+            match self.run_in_turn(&mut arrived, body, answer) {
+                ArrivedEnd::Done => return Ok(()),
+                ArrivedEnd::Lacks(drawn) => {
+                    call.draws = call.draws.with(drawn);
+                    answer.draws = call.draws;
+                }
+            }
+        }
+    }
+
+    fn end_if_starved(&self, attempts: u64, began: u64) -> Result<(), Error> {
+        let retries = self.shared.retries;
+        let starved_for = Duration::from_nanos(clock::monotonic_ns() - began);
+        if retries.attempts.is_none_or(|most| attempts < most)
+            && retries.deadline.is_none_or(|deadline| starved_for < deadline)
+        {
+            return Ok(());
+        }
+        self.tally.starved();
+        Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() })
+    }
+
+    /// Runs a posted call whose turn has come.
+    pub(super) fn run_posted_call(
+        &mut self,
+        arrived: &mut Arrived,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> ArrivedEnd {
+        self.shared.engine.partitions.turns.take_turn(arrived.seat, arrived.set);
+        self.run_in_turn(arrived, body, answer)
+    }
+
+    /// Runs a call that has its turn, and ends that. It meets a conflict only with the removal of
+    /// garbage: then it runs again, and keeps its turn.
+    fn run_in_turn(
+        &mut self,
+        arrived: &mut Arrived,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> ArrivedEnd {
+        let mut attempts = 0;
+        let ended = loop {
+            match self.attempt_in_turn(arrived, body) {
+                Some(ended) => break ended,
+                None => {
+                    self.tally.attempt();
+                    self.tally.conflict();
+                    attempts += 1;
+                    back_off(&mut self.rng, attempts);
+                }
+            }
+            self.arena.reset();
+        };
+        self.arena.reset();
+        if self.tally.attempt().is_multiple_of(super::HOUSEKEEPING_INTERVAL) {
+            self.housekeep();
+        }
+        if !self.garbage.is_empty() {
+            self.sweep();
+        }
+        if ended.lacks != Drawn::NOTHING {
+            self.tally.conflict();
+            return ArrivedEnd::Lacks(ended.lacks);
+        }
+        if !ended.committed && ended.panic.is_none() {
+            self.tally.failure();
+        }
+        let place = arrived.place;
+        answer.position = Some((place.tid.epoch(), place.stream, place.end));
+        answer.needs = std::mem::take(&mut arrived.needs);
+        answer.refused = ended.refused;
+        if let Some(panic) = ended.panic {
+            let _ = pass_on(panic, answer, &self.tally, self.garbage.len());
+        }
+        ArrivedEnd::Done
+    }
+
+    /// `None` if it has met a conflict; it has its turn still.
+    fn attempt_in_turn(
+        &mut self,
+        arrived: &Arrived,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> Option<EndedCall> {
+        let engine = &self.shared.engine;
+        let guard = crossbeam_epoch::pin();
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        engine.protocol.begin(stamp, RecordKind::Command);
+        let mut state = TxnState::new(
+            &self.arena,
+            &guard,
+            stamp,
+            &mut self.workspace,
+            RowIds::Stated(RowIdBlock::stated(arrived.row_ids)),
+            arrived.determinism,
+        );
+        state.stated_slots = Some(arrived.slots);
+        state.may_wait = false;
+        C::begin(engine, &mut state, arrived.seat);
+        let mut running = Running::<C, P>::new(engine, state);
+        // A panic is caught, so that others get their turns.
+        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
+        let state = running.state();
+        let (verdict, panic) = without_panic(verdict);
+        let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
+        let (lacks, refused) = (state.lacks, state.refused);
+        let runs_again = state.conflict && lacks == Drawn::NOTHING && refused.is_none();
+        let committed = verdict == Verdict::Commit && !state.conflict && refused.is_none();
+        if !runs_again && let Some(log) = &self.log {
+            let ArrivedPlace { tid, stream, start, .. } = arrived.place;
+            let written = || outcome(&engine.tables, state.final_writes());
+            let sum = CallPlace::new(log.stream_id(stream), start).outcome(committed, written);
+            let call = StatedSum { epoch: tid.epoch(), procedure: arrived.procedure, sum };
+            self.outcomes.add(call, &engine.outcomes);
+        }
+        if committed {
+            C::install_arrived(engine, state, arrived.place.tid);
+        }
+        if runs_again {
+            C::release_rows(state);
+        } else {
+            C::release(engine, state);
+            engine.cut.leave(&arrived.slot);
+        }
+        self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
+        poison_on_panic.disarm();
+        (!runs_again).then_some(EndedCall { lacks, refused, committed, panic })
+    }
+}
+
+/// How a call has ended that had its turn.
+struct EndedCall {
+    lacks: Drawn,
+    refused: Option<Abort>,
+    committed: bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
