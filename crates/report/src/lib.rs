@@ -8,6 +8,7 @@
 
 pub mod axis;
 pub mod chart;
+pub mod checks;
 pub mod data;
 pub mod experiment;
 pub mod judge;
