@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use hyades::{Builder, Error, RecordKind};
 use hyades_wal::{LogOptions, Manifest, Recovering};
-use hyades_workloads::{Workload, bank, smallbank, tatp, tpcc, ycsb};
+use hyades_workloads::{Workload, bank, smallbank, tatp, tpcc, voter, ycsb};
 use std::path::PathBuf;
 
 /// A function that opens a log: [`hyades_wal::open`], [`hyades_wal::open_read`] or
@@ -44,7 +44,7 @@ pub fn as_it_was<T>(
     manifest: &Manifest,
     mut act: impl FnMut(Builder) -> Result<T, Error>,
 ) -> Result<T, Failure> {
-    let workloads: [&dyn Fn(&mut Builder); 5] = [
+    let workloads: [&dyn Fn(&mut Builder); 6] = [
         &|builder| ycsb::Ycsb::new(ycsb::YcsbConfig::default()).declare(builder),
         &|builder| tpcc::Tpcc::new(tpcc::TpccConfig::new(1)).declare(builder),
         &|builder| bank::Bank::new(bank::BankConfig::default()).declare(builder),
@@ -52,6 +52,7 @@ pub fn as_it_was<T>(
             smallbank::SmallBank::new(smallbank::SmallBankConfig::default()).declare(builder)
         },
         &|builder| tatp::Tatp::new(tatp::TatpConfig::default()).declare(builder),
+        &|builder| voter::Voter::new(voter::VoterConfig::default()).declare(builder),
     ];
     for declare in workloads {
         let mut builder = hyades::inspect::builder_without_tables(manifest)?;

@@ -194,6 +194,16 @@ fn an_offered_load_is_not_exceeded() {
 }
 
 #[test]
+fn transactions_scan_an_ordered_index_and_say_if_there_is_none() {
+    let scanning = "ycsb --rows 500 --protocol none --scanners 1 --scan-with plain --workers 1";
+    let report = bench(&format!("{scanning} --ordered --write-share 0"));
+    assert!(report["scans"]["completed"].as_u64() > Some(0), "{report}");
+    let output = hyades(&format!("bench {scanning} {SHORT}"), &[]);
+    assert_ne!(code(&output), 0);
+    assert!(stderr(&output).contains("--ordered"), "{}", stderr(&output));
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_says_what_is_right() {
     for (words, right) in [
         ("bank --protocol serial --streams 2", "one stream"),
@@ -216,7 +226,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("bank --streams 65", "1 to 64"),
         ("bank --seconds soon", "us, ms, s or m"),
         ("bank --rate 0", "above 0"),
-        ("voter", "--help"),
+        ("elections", "--help"),
     ] {
         let output = hyades("bench", &words.split(' ').collect::<Vec<_>>());
         assert_eq!(code(&output), 2, "{words}");

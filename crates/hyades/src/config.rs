@@ -9,6 +9,7 @@ use crate::recovery::plan::Replay;
 use crate::recovery::report::Progress;
 use crate::retry::RetrySettings;
 use crate::storage::origin::Origin;
+use crate::storage::partition::{Partitions, SLOTS};
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId};
@@ -117,6 +118,18 @@ pub enum Concurrency {
     /// as under [`Concurrency::Hekaton`]. Runs under the protocols of
     /// [`Concurrency::runs_under`].
     TimestampOrder,
+    /// The transactions of a partition run one after the other, from beginning to end (Kallman et
+    /// al., PVLDB 1(2), 2008): nothing is validated, and transactions lock only rows that the
+    /// removal of garbage may change: those that they insert or find absent, and those of tables
+    /// with secondary indexes, as they write them. Tables declare their partitions
+    /// ([`Schema::partition_by`], [`Schema::replicated`]), procedures and transactions may state
+    /// theirs ([`Builder::on`], [`Transaction::hold`]). While a transaction runs, others wait that
+    /// need one of its partitions, without a bound: a body that waits for a thread that needs one
+    /// of them waits for ever. Inside a transaction of another database, and in
+    /// [`Session::attempt`](crate::Session::attempt), a transaction conflicts instead of waiting.
+    /// One that reads all partitions and writes nothing reads a snapshot. Runs under the protocols
+    /// of [`Concurrency::runs_under`].
+    Partitioned,
 }
 
 /// What transactions that write are protected from, see [`Builder::isolation`].
@@ -144,6 +157,7 @@ impl Concurrency {
             Concurrency::TicToc => "tictoc",
             Concurrency::Hekaton => "hekaton",
             Concurrency::TimestampOrder => "timestamp-order",
+            Concurrency::Partitioned => "partitioned",
         }
     }
 
@@ -200,7 +214,10 @@ pub struct Builder {
     pub(crate) retries: RetrySettings,
     pub(crate) isolation: Isolation,
     pub(crate) patience: u32,
+    pub(crate) partitions: usize,
     pub(crate) snapshots: SnapshotSettings,
+    pub(crate) posted_calls: usize,
+    pub(crate) post_threads: Option<usize>,
     /// Of the handles that it returns.
     pub(crate) origin: Origin,
 }
@@ -222,7 +239,10 @@ impl Default for Builder {
             retries: RetrySettings::default(),
             isolation: Isolation::default(),
             patience: 0,
+            partitions: SLOTS as usize,
             snapshots: SnapshotSettings::default(),
+            posted_calls: 5000,
+            post_threads: None,
             origin: Origin::draw(),
         }
     }
@@ -342,6 +362,14 @@ impl Builder {
         self
     }
 
+    /// Sets the number of partitions under [`Concurrency::Partitioned`]: a power of two, 1 to 64.
+    /// Default: 64, more than most machines have cores, so that few transactions meet in one
+    /// without need. Each opening may use another number.
+    pub fn partitions(mut self, partitions: usize) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
     /// Sets what transactions are protected from. Default: [`Isolation::Serializable`]. Concurrency
     /// controls other than [`Concurrency::Hekaton`] offer nothing else.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
@@ -353,6 +381,21 @@ impl Builder {
     /// old a snapshot may become.
     pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
         change(&mut self.snapshots);
+        self
+    }
+
+    /// Sets how many calls may be [posted](crate::Database::post) and not have ended, 1 to 10,000.
+    /// Default: 5,000.
+    pub fn posted_calls(mut self, calls: usize) -> Self {
+        self.posted_calls = calls;
+        self
+    }
+
+    /// Sets how many threads run posted calls, at most 200. By default there are as many as cores.
+    /// They are started when the first call is posted. If 0, posted calls wait until
+    /// [`Database::run_posted`](crate::Database::run_posted) runs them.
+    pub fn post_threads(mut self, threads: usize) -> Self {
+        self.post_threads = Some(threads);
         self
     }
 
@@ -416,6 +459,49 @@ impl Builder {
         F: Fn(&Transaction<'_>, A) -> Result<R, Abort> + Send + Sync + 'static,
     {
         self.add(Procedure::new(name, version, Some(record), body))
+    }
+
+    /// Sets which partitions a procedure accesses, given its arguments; see [`Transaction::hold`].
+    /// `A` is the type of its arguments, or a tuple of the first of them. Only
+    /// [`Concurrency::Partitioned`] asks, before the body runs, and not when commands are replayed.
+    ///
+    /// ```
+    /// use hyades::{Column, Concurrency, Database, Partitions, Schema, Transaction, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// const STOCK: Column<i64> = Column::at(2);
+    /// let mut builder = Database::builder().concurrency(Concurrency::Partitioned);
+    /// let schema = Schema::new("stock")
+    ///     .column("shop", Type::I64)
+    ///     .column("item", Type::I64)
+    ///     .column("count", Type::I64)
+    ///     .primary_key(&["shop", "item"])
+    ///     .partition_by("shop");
+    /// let stock = builder.table(schema);
+    /// type Send = (i64, i64, i64);
+    /// let send = builder.procedure("send", 1, move |tx: &Transaction<'_>, (from, to, n): Send| {
+    ///     for (shop, n) in [(from, -n), (to, n)] {
+    ///         let count = tx.get(stock, (shop, 5i64))?.map_or(0, |row| row.get(STOCK));
+    ///         tx.upsert(stock, &[shop.into(), 5i64.into(), (count + n).into()])?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// builder.on(send, |(from, to): (i64, i64)| Partitions::of(from).with(to));
+    /// let db = builder.open(dir)?;
+    /// let mut session = db.session()?;
+    /// session.call(send, &(1i64, 2i64, 10i64))?.1.wait()?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the procedure was not registered with this builder.
+    pub fn on<A, F>(&mut self, procedure: ProcedureId, partitions: F)
+    where
+        A: DeserializeOwned,
+        F: Fn(A) -> Partitions + Send + Sync + 'static,
+    {
+        assert!(procedure.origin == self.origin, "the procedure is another builder's");
+        self.procedures[procedure.number as usize].state_partitions(partitions);
     }
 
     fn add(&mut self, procedure: Procedure) -> ProcedureId {

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod metrics;
+mod post;
 mod session;
 mod snapshot;
 
@@ -16,20 +17,18 @@ use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::config::{Builder, Concurrency};
 use crate::erased::AnyEngine;
 use crate::error::{Abort, Error};
-use crate::logging::record::RecordKind;
 use crate::pool::SessionPool;
+use crate::posted::PostedCalls;
 use crate::recovery::report::RecoveryReport;
-use crate::storage::origin::Origin;
 use crate::tally::SessionCounts;
 use crate::ticket::{CommitQueue, LogHandles, Ticket};
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::{Procedure, ProcedureId};
+use crate::transaction::procedure::{ProcedureId, Procedures};
 use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::{clock, event};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,20 +75,16 @@ pub(crate) struct DatabaseInner {
     /// Shared references to the log, for tickets.
     pub references: Option<Arc<LogHandles>>,
     pub closed: AtomicBool,
-    pub procedures: Vec<Procedure>,
-    pub procedure_ids: Vec<u32>,
-    pub record: RecordKind,
+    pub procedures: Arc<Procedures>,
+    /// Calls that wait for threads of the database.
+    pub posted: Arc<PostedCalls>,
     pub concurrency: Concurrency,
     pub data_only: bool,
-    /// Of the builder that opened it.
-    pub origin: Origin,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,
     /// The time from commit to acknowledgement, of those.
     pub acknowledged: LatencyHistogram,
-    /// The newest version of each procedure, by name.
-    pub names: HashMap<String, ProcedureId>,
 }
 
 /// Counters of a database since it was opened.
@@ -270,7 +265,7 @@ impl Database {
     /// # Errors
     /// [`Error::Misuse`] if none is registered.
     pub fn prepare(&self, name: &str) -> Result<ProcedureId, Error> {
-        self.shared.names.get(name).copied().ok_or_else(|| {
+        self.shared.procedures.names.get(name).copied().ok_or_else(|| {
             Error::Misuse(format!(
                 "there is no procedure {name:?}: register it with the builder before opening"
             ))
@@ -402,12 +397,12 @@ impl Database {
         CommitQueue::new(self.shared.references.clone())
     }
 
-    /// Makes everything durable and closes the log. Other handles and sessions cannot be used any
-    /// more.
+    /// Runs what is [posted](Database::post), makes everything durable and closes the log. Other
+    /// handles and sessions cannot be used any more.
     ///
     /// # Errors
-    /// [`Error::Log`] if the log failed; [`Error::Misuse`] on a thread of the log, as in a waker
-    /// (another thread then closes the database).
+    /// [`Error::Log`] if the log failed; [`Error::Misuse`] on a thread of the database, as in a
+    /// waker (another thread then closes it).
     pub fn close(self) -> Result<(), Error> {
         self.shared.close()
     }
@@ -420,8 +415,12 @@ impl DatabaseInner {
         }
         self.pool.clear();
         let (keeper, log) = (self.keeper.clone(), self.log.clone());
-        let on_its_own_thread = log.as_ref().is_some_and(Log::is_flusher_thread);
+        let posted = self.posted.clone();
+        let on_its_own_thread =
+            log.as_ref().is_some_and(Log::is_flusher_thread) || posted.is_own_thread();
         let close = move || {
+            // Before the log, which these calls need.
+            posted.close();
             if let Some(keeper) = keeper {
                 keeper.stop();
             }
@@ -430,13 +429,13 @@ impl DatabaseInner {
             Ok(closed?)
         };
         if on_its_own_thread {
-            // A waker drops the last handle or closes the database: this log thread would wait for
+            // A waker drops the last handle or closes the database: this thread would wait for
             // itself.
             let thread = std::thread::Builder::new().name("close".into());
             let _ = thread.spawn(close);
             return Err(Error::Misuse(
-                "a database cannot be closed by a waker, which runs on a thread of its log: \
-                 another thread closes it now"
+                "a database cannot be closed by a waker, or inside a posted call, which run on \
+                 threads of its own: another thread closes it now"
                     .to_string(),
             ));
         }

@@ -2,7 +2,9 @@
 
 pub(crate) mod active;
 pub(crate) mod cut;
+pub(crate) mod partitions;
 pub(crate) mod snapshots;
+pub(crate) mod turns;
 
 use crate::logging::settings::EPOCH;
 use crate::logging::{LoggingProtocol, Needs};
@@ -11,6 +13,7 @@ use cut::Cut;
 use hyades_platform::clock;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Lane, Log};
+use partitions::PartitionStamps;
 use snapshots::{SnapshotState, Snapshots};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,6 +50,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub replays_versions: bool,
     /// Commands are replayed on one version of each row, in the order of their records.
     pub orders_commands: bool,
+    /// The partitions, where the transactions of each run one after the other.
+    pub partitions: PartitionStamps<P::RowStamp>,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
     /// Source of the seeds of transactions.
@@ -73,6 +78,7 @@ impl<P: LoggingProtocol> Engine<P> {
             snapshot_isolation: false,
             replays_versions: false,
             orders_commands: false,
+            partitions: PartitionStamps::new(0, true),
             patience: 0,
             seed,
         }

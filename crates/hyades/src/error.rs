@@ -187,6 +187,10 @@ pub enum Error {
         /// Time since the first conflict, in seconds.
         seconds: f64,
     },
+    /// This number of posted calls have not ended, the most that
+    /// [`Builder::posted_calls`](crate::Builder::posted_calls) allows. Nothing of this one was done
+    /// or logged.
+    TooManyPosted(usize),
     /// The transaction ended without a commit, and its changes were rolled back. Operations return
     /// an [`Abort`]; `?` turns it into this.
     Aborted(Abort),
@@ -243,6 +247,11 @@ impl fmt::Display for Error {
                 "the transaction met a conflict in all of its {attempts} attempts in {seconds:.1} \
                  s, and nothing of it was done: make it shorter, or give it more time with \
                  Builder::retries"
+            ),
+            Error::TooManyPosted(calls) => write!(
+                f,
+                "{calls} posted calls have not ended, the most there may be, and nothing of this \
+                 one was done: post it again later, or raise Builder::posted_calls"
             ),
             Error::Aborted(abort) => write!(f, "{abort}"),
             Error::User(error) => write!(f, "{error}"),

@@ -40,6 +40,7 @@ mod logging;
 mod metrics;
 mod opening;
 mod pool;
+mod posted;
 mod ranges;
 mod recovery;
 mod restore;
@@ -71,6 +72,7 @@ pub use logging::settings::LogSettings;
 #[cfg(feature = "research")]
 pub use logging::settings::ResearchSettings;
 pub use metrics::{Histogram, Metric, MetricValue, Metrics};
+pub use posted::PostedCall;
 #[cfg(feature = "research")]
 pub use recovery::plan::Replay;
 pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
@@ -78,6 +80,7 @@ pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
 #[cfg(feature = "research")]
+pub use storage::partition::Partitions;
 pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{
@@ -89,10 +92,11 @@ pub use storage::{hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 #[cfg(feature = "research")]
 pub use transaction::access::Access;
-pub use transaction::access::{Index, Key, Savepoint, Scan, Table, Transaction};
+pub use transaction::access::{Index, Savepoint, Scan, Table, Transaction};
 #[doc(hidden)]
 #[cfg(feature = "research")]
 pub use transaction::for_tests;
+pub use transaction::key::Key;
 pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 pub use typed::{Rows, TableRow, TypedIndex, TypedScan, TypedTable};

@@ -4,6 +4,7 @@ use crate::checkpoint::CheckpointSettings;
 use crate::config::Builder;
 use crate::error::Error;
 use crate::logging::settings::LogSettings;
+use crate::storage::partition::SLOTS;
 use hyades_wal::MAX_LANES;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -79,5 +80,13 @@ fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
 pub(crate) fn check(builder: &Builder) -> Result<(), Error> {
     log(&builder.log)?;
     checkpoints(&builder.checkpoints)?;
+    within("the number of partitions", &builder.partitions, 1..=SLOTS as usize, usize::to_string)?;
+    if !builder.partitions.is_power_of_two() {
+        let n = builder.partitions;
+        return Err(Error::Misuse(format!("{n} partitions: choose a power of two")));
+    }
+    within("the number of posted calls", &builder.posted_calls, 1..=10_000, usize::to_string)?;
+    let threads = builder.post_threads.unwrap_or(1);
+    within("the threads of posted calls", &threads, 0..=200, usize::to_string)?;
     within("the threads of recovery", &builder.recovery_threads, 0..=1024, usize::to_string)
 }

@@ -7,6 +7,11 @@
 //! session. Correctness does not depend on the gate. A session waits at it no longer than a few
 //! times the duration of the starving transaction's attempts, so that a closure that waits for
 //! another thread, which waits at the gate, still makes progress.
+//!
+//! That is not so where transactions take turns: one waits for its turn until it comes, which is no
+//! conflict and has no bound here. So a closure must not wait for a thread that needs one of its
+//! partitions. Only a transaction that is run inside one of another database does not wait: it
+//! conflicts instead, so two databases that are nested both ways do not stop for ever.
 
 use crate::error::Error;
 use hyades_platform::clock;
@@ -17,6 +22,9 @@ use std::time::Duration;
 
 /// How often and for how long a transaction is retried after conflicts; see
 /// [`Builder::retries`](crate::Builder::retries).
+///
+/// Waiting for a turn under [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) is not a
+/// conflict, and nothing here bounds it: it lasts until the transactions ahead have ended.
 ///
 /// ```
 /// use hyades::Database;
@@ -165,7 +173,11 @@ thread_local! {
 }
 
 /// Marks the calling thread as running a transaction of a database, until it is dropped.
-pub(crate) struct OnThisThread;
+pub(crate) struct OnThisThread {
+    /// The thread runs a transaction of another database. It must not wait for a turn in this one:
+    /// a thread that has its turn here may wait for that transaction.
+    pub is_nested: bool,
+}
 
 impl OnThisThread {
     /// # Errors
@@ -180,8 +192,9 @@ impl OnThisThread {
                         .to_string(),
                 ));
             }
+            let is_nested = !under_way.is_empty();
             under_way.push(database);
-            Ok(OnThisThread)
+            Ok(OnThisThread { is_nested })
         })
     }
 }

@@ -1,6 +1,7 @@
 //! A session: state that one thread keeps between its transactions, and how it runs them.
 
 mod attempt;
+mod poisoning;
 pub(crate) mod shared;
 mod snapshots;
 
@@ -31,6 +32,7 @@ use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Choice, Log, Writer};
+use poisoning::PoisonOnPanic;
 use shared::Sessions;
 use std::any::Any;
 use std::marker::PhantomData;
@@ -49,7 +51,7 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     row_ids: RowIdBlock,
     /// Through this slot a checkpoint sees that a commit is in progress.
     slot: Arc<EpochSlot>,
-    /// The number of its slot among the active transactions, if there are slots.
+    /// Its number for the concurrency control, if that numbers sessions.
     active: u32,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
@@ -66,27 +68,10 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     /// How much the last attempt had read when it met a conflict, if no operation would have
     /// written; all there is if it failed when it was validated.
     only_read: Option<usize>,
+    /// Whether its transaction may wait for others, see [`TxnState::may_wait`].
+    may_wait: bool,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
-}
-
-/// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed. The
-/// drop then stops the log, so that transactions that meet these rows fail instead of retrying for
-/// ever.
-struct PoisonOnPanic<'l>(Option<&'l Log>);
-
-impl PoisonOnPanic<'_> {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for PoisonOnPanic<'_> {
-    fn drop(&mut self) {
-        if let Some(log) = self.0 {
-            log.stop("a commit panicked, and left rows locked that nobody can unlock");
-        }
-    }
 }
 
 /// A session stays on a stream for this many bytes, then looks for the fastest one. The longer it
@@ -147,9 +132,13 @@ fn enter<'e, P: LoggingProtocol>(
 
 /// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
 #[cold]
-fn only_read<P: LoggingProtocol>(state: &TxnState<'_, P>) -> Option<usize> {
+fn only_read<C: Commits<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &TxnState<'_, P>,
+) -> Option<usize> {
     let reads = state.reads.len() + state.held.len() + state.gaps.len();
-    (!state.is_writer).then_some(if state.conflict { reads } else { usize::MAX })
+    let is_long = !state.conflict || C::reads_many(engine, state);
+    (!state.is_writer).then_some(if is_long { usize::MAX } else { reads })
 }
 
 /// Maximum time that a starving transaction waits for another one that runs alone, before it runs
@@ -170,7 +159,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let stamp = Some(shared.engine.protocol.txn_stamp());
         let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
-        let active = if C::HAS_SLOTS { shared.engine.snapshots.active.add()? } else { 0 };
+        let active = C::add_session(&shared.engine)?;
         Ok(EngineSession {
             active,
             slot: shared.engine.cut.add_slot(),
@@ -191,6 +180,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             longest_streak: STREAK_BYTES.min(longest),
             stream_was_idle: false,
             only_read: None,
+            may_wait: true,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -211,7 +201,11 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             "its ticket has taken what the last transaction needs"
         );
         answer.position = None;
-        let result = self.attempt(call, body, answer);
+        // Nothing is pinned while it waits, and what has panicked meanwhile is reported above.
+        let result = match C::await_turns(&self.shared.engine, self.active, self.may_wait) {
+            true => self.attempt(call, body, answer),
+            false => Err(Abort::Conflict),
+        };
         self.arena.reset();
         if self.tally.attempt().is_multiple_of(HOUSEKEEPING_INTERVAL) {
             self.housekeep();
@@ -244,6 +238,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
             {
                 self.tally.starved();
+                C::forget_attempts(&shared.engine, self.active);
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
             }
             let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
@@ -275,7 +270,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
 
     fn sweep(&mut self) {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let poison_on_panic = PoisonOnPanic(self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic::arm::<C>(&self.shared.engine, self.log.as_ref());
         self.garbage.sweep::<C, P>(&self.shared.engine, stamp);
         self.tally.set_garbage(self.garbage.len());
         poison_on_panic.disarm();
@@ -302,13 +297,14 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             Determinism::default(),
         );
         end_old_epoch(engine, C::DRAWS_AT_BEGIN && self.stream_was_idle);
+        state.may_wait = self.may_wait;
         C::begin(engine, &mut state, self.active);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let state = running.state();
         let (verdict, panic) = without_panic(verdict);
-        let poison_on_panic = PoisonOnPanic(self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
         let commit = Commit {
             writer: self.writer.as_mut(),
             stream: self.stream,
@@ -329,7 +325,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         };
         C::release(engine, state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
-        self.only_read = result.as_ref().err().and_then(|_| only_read(state));
+        self.only_read = result.as_ref().err().and_then(|_| only_read::<C, P>(engine, state));
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
         }
@@ -356,7 +352,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// protocol enter it, and waits while a checkpoint's side buffer is full.
     #[inline(always)]
     fn prepare(&mut self) -> Result<(), Error> {
-        let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
+        let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else {
+            return C::check_stopped(&self.shared.engine);
+        };
         if P::PARTITIONED {
             // The streams it needs are known only after it has run: all must have room.
             for stream in 0..log.streams() {
@@ -416,7 +414,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     fn sweep_orphaned(&mut self, noted: usize) {
         if self.shared.orphaned.len() > 0 {
             let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-            let poison_on_panic = PoisonOnPanic(self.log.as_ref());
+            let poison_on_panic = PoisonOnPanic::arm::<C>(&self.shared.engine, self.log.as_ref());
             self.shared.orphaned.sweep::<C, P>(&self.shared.engine, stamp, noted);
             poison_on_panic.disarm();
         }
@@ -431,7 +429,8 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         answer: &mut Answer,
     ) -> Result<(), Error> {
         let database = Arc::as_ptr(&self.shared).addr();
-        let _here = (!self.shared.nests).then(|| OnThisThread::begin(database)).transpose()?;
+        let here = (!self.shared.nests).then(|| OnThisThread::begin(database)).transpose()?;
+        self.may_wait = here.as_ref().is_none_or(|here| !here.is_nested);
         self.shared.gate.pass();
         match self.try_once(call, body, answer)? {
             Ok(()) => Ok(()),
@@ -500,9 +499,7 @@ impl<C: Commits<P>, P: LoggingProtocol> Drop for EngineSession<C, P> {
         self.hand_over_garbage();
         let engine = &self.shared.engine;
         engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
-        if C::HAS_SLOTS {
-            engine.snapshots.active.remove(self.active);
-        }
+        C::remove_session(engine, self.active);
         self.shared.engine.cut.remove_slot(&self.slot);
         self.shared.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {

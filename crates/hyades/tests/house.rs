@@ -130,6 +130,7 @@ const CONTROLS: &[&str] = &[
     "hekaton",
     "TimestampOrder",
     "timestamp_order",
+    "Partitioned",
 ];
 
 /// Where concurrency controls may be named in code: their own files, the list of modules, the table
@@ -138,6 +139,7 @@ const CONTROL_FILES: &[&str] = &[
     "crates/hyades/src/concurrency/hekaton.rs",
     "crates/hyades/src/concurrency/mod.rs",
     "crates/hyades/src/concurrency/no_wait.rs",
+    "crates/hyades/src/concurrency/partitioned.rs",
     "crates/hyades/src/concurrency/silo.rs",
     "crates/hyades/src/concurrency/tictoc.rs",
     "crates/hyades/src/concurrency/timestamp_order.rs",

@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["digest", "retry", "typed"],
     &["config"],
     &["erased", "inspect", "ranges"],
-    &["backup", "pool", "session", "ticket"],
+    &["backup", "pool", "posted", "session", "ticket"],
     &["database"],
     &["opening"],
     &["fuzzing", "restore"],

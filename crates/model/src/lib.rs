@@ -33,6 +33,7 @@ pub mod inserting;
 pub mod judging;
 pub mod mixed;
 pub mod occ;
+pub mod partitions;
 pub mod poplar;
 pub mod predecessors;
 pub mod replaying;
@@ -40,6 +41,7 @@ pub mod silo_r;
 pub mod snapshots;
 pub mod tictoc;
 pub mod timestamp_order;
+pub mod turns;
 pub mod unwritten;
 pub mod versioned_replay;
 pub mod versions;
@@ -69,6 +71,8 @@ pub fn cases() -> Vec<Case> {
         versioned_replay::cases,
         timestamp_order::cases,
         deuteronomy::cases,
+        partitions::cases,
+        turns::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -104,4 +108,6 @@ pub const ITEMS: &[&str] = &[
     "Versions at replay",
     "Timestamp order",
     "Deuteronomy",
+    "Partitions",
+    "Turns",
 ];

@@ -163,6 +163,16 @@ mutations! {
     SeeUnlistedVersions "see-unlisted-versions",
     /// A list leaves out what is durable, though no anchor states that.
     LeaveOutUnanchored "leave-out-unanchored",
+    /// An access outside of the partitions that a transaction holds is not refused.
+    UncheckedPartitions "unchecked-partitions",
+    /// A transaction leaves its stamp in the first of its partitions only.
+    StampHomeOnly "stamp-home-only",
+    /// A transaction leaves no stamp in partitions that it has only read.
+    StampWrittenOnly "stamp-written-only",
+    /// A transaction hands its partitions on before it has installed its rows.
+    HandOnBeforeInstall "hand-on-before-install",
+    /// A transaction enters its next queue while its predecessor has still to enter some.
+    OvertakeInQueues "overtake-in-queues",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
     /// A transaction component reads past the version of an older transaction that has not ended.

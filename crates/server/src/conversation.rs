@@ -9,6 +9,7 @@ mod answering;
 use crate::clients::ClientEntry;
 use crate::commands::table::{self, Run};
 use crate::commands::{Job, JobReply};
+use crate::data::keyspace::WatchedKey;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
@@ -43,6 +44,8 @@ pub struct Client {
     pub silence: Silence,
     /// The connection is closed behind its last reply.
     pub is_closing: bool,
+    /// What WATCH has seen.
+    pub watched: Vec<WatchedKey>,
     /// Commands since MULTI, if there was one.
     pub multi: Option<Multi>,
 }
@@ -67,6 +70,7 @@ impl Client {
             is_resp3: false,
             silence: Silence::None,
             is_closing: false,
+            watched: Vec::new(),
             multi: None,
         }
     }
@@ -326,6 +330,13 @@ impl Conversation {
         };
         let done =
             self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
+        if done == Execution::Done {
+            let (unwatched, watched) = self.run.take_watched();
+            if unwatched {
+                self.client.watched.clear();
+            }
+            self.client.watched.extend(watched);
+        }
         if let Some((ticket, replies)) = self.run.take_ticket() {
             // What it depends on may be on disk already.
             if ticket.is_acknowledged().unwrap_or(false) {
@@ -359,7 +370,9 @@ impl Conversation {
                 && self.client.multi.is_none()
                 && turn.session.is_some();
             // Reads in front of a run do not wait for the writes behind them.
-            let joins = is_data && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+            let is_alone = place.is_some_and(|at| table::all()[at].flags & table::ALONE != 0);
+            let joins =
+                is_data && !is_alone && place.is_none_or(|at| self.run.takes(&table::all()[at]));
             if joins {
                 self.run.push(request);
                 taken += 1;

@@ -5,7 +5,7 @@ mod patient;
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
-use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop};
+use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop, WatchedKey};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::Arguments;
@@ -126,6 +126,8 @@ pub struct RunQueue {
     pub is_silent: bool,
     /// It is the commands of MULTI, whose replies are an array.
     is_exec: bool,
+    /// EXEC compares them.
+    watched: Vec<WatchedKey>,
     writes: bool,
     effects: RefCell<Effects>,
     ticket: Option<(Ticket, usize)>,
@@ -136,7 +138,7 @@ pub struct RunQueue {
 impl RunQueue {
     /// Whether there is nothing to execute.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.requests.is_empty() && !self.is_exec
     }
 
     /// Whether a command may join: writes do not join reads.
@@ -150,9 +152,10 @@ impl RunQueue {
         self.requests.push(request);
     }
 
-    /// The run is the commands of MULTI.
-    pub fn set_exec(&mut self, requests: Vec<Request>) {
+    /// The run is the commands of MULTI, if what was watched has not changed.
+    pub fn set_exec(&mut self, requests: Vec<Request>, watched: Vec<WatchedKey>) {
         self.requests = requests;
+        self.watched = watched;
         self.is_exec = true;
     }
 
@@ -179,6 +182,7 @@ impl RunQueue {
         let run = PatientRun {
             requests: own,
             is_exec: self.is_exec,
+            watched: std::mem::take(&mut self.watched),
             is_silent: self.is_silent,
             has_starved: self.conflicts >= CONFLICTS,
             database: client.database,
@@ -186,6 +190,12 @@ impl RunQueue {
         (self.requests, self.first) = (rest, 0);
         self.finish(0);
         Job::transaction(move |shared, reply| run.run(shared, reply))
+    }
+
+    /// Whether what was executed has ended watching, and what it has begun to watch.
+    pub fn take_watched(&mut self) -> (bool, Vec<WatchedKey>) {
+        let effects = self.effects.get_mut();
+        (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
     }
 
     /// The ticket of what was executed, and how many replies depend on it.
@@ -198,6 +208,7 @@ impl RunQueue {
         self.conflicts = 0;
         if self.first >= self.requests.len() {
             self.requests.clear();
+            self.watched.clear();
             (self.first, self.writes) = (0, false);
             (self.is_exec, self.is_silent) = (false, false);
         }
@@ -228,7 +239,8 @@ impl RunQueue {
             let mut reply = Reply::new(&mut out, client.is_resp3);
             let mut failed = failed.borrow_mut();
             failed.clear();
-            let commands = Commands { database: client.database, requests, input, is_exec };
+            let (database, watched) = (client.database, &self.watched[..]);
+            let commands = Commands { database, requests, input, is_exec, watched };
             run_all(tx, context, &commands, &mut reply, *failed)
         });
         let (done, ticket) = match outcome {
@@ -240,7 +252,7 @@ impl RunQueue {
             Ok(Attempt::Conflict) => {
                 replies.buffer().truncate(from);
                 // While another one runs alone, that one is met, and no rival.
-                if shared.patient.load(Relaxed) == 0 {
+                if shared.patient.load(Relaxed) == 0 && !self.is_watch() {
                     self.conflicts += 1;
                 }
                 shared.counters.conflicts.fetch_add(1, Relaxed);
@@ -261,15 +273,21 @@ impl RunQueue {
                 return Execution::Done;
             }
         };
-        let part = part.start..part.start + done;
+        let (all, part) = (part.len(), part.start..part.start + done);
         self.committed(shared, client, part.clone());
         if self.is_silent {
             replies.buffer().truncate(from);
         }
         let count = if is_exec { 1 } else { done };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        self.finish(done);
+        self.finish(if is_exec { all } else { done });
         Execution::Done
+    }
+
+    /// WATCH reads a few heads, and is not handed on: what it has seen stays here.
+    fn is_watch(&self) -> bool {
+        let name = |request: &Request| request.place.map(|at| table::all()[at].name);
+        !self.is_exec && self.requests.first().and_then(name) == Some("watch")
     }
 
     /// Replies an error to each request.
@@ -381,6 +399,7 @@ struct Commands<'a> {
     requests: &'a [Request],
     input: &'a [u8],
     is_exec: bool,
+    watched: &'a [WatchedKey],
 }
 
 /// Runs requests one after the other, and returns how many. Requests that do not belong together
@@ -394,9 +413,16 @@ fn run_all(
     reply: &mut Reply<'_>,
     failed: &mut Vec<(usize, String)>,
 ) -> Result<usize, Ended> {
-    let Commands { database, requests, input, is_exec } = *commands;
+    let Commands { database, requests, input, is_exec, watched } = *commands;
     let space = Keyspace::open(*tx, Context { is_exec, ..context }, database)?;
     let begin = reply.position();
+    for watched in watched {
+        if !space.is_as_watched(watched)? {
+            // That another was first is a reply as well: it waits for what was read.
+            reply.null_array();
+            return Ok(0);
+        }
+    }
     if is_exec {
         reply.array(requests.len());
     }

@@ -104,6 +104,18 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     let mut line = String::new();
     quick.read_line(&mut line).unwrap();
     assert_eq!(line, "*0\r\n");
+    // The slow job was given to its thread; it begins soon after.
+    while !line.contains("cmd=debug") {
+        quick.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
+        line.clear();
+        let mut length = String::new();
+        quick.read_line(&mut length).unwrap();
+        let bytes: usize = length.trim().trim_start_matches('$').parse().unwrap();
+        let mut list = vec![0; bytes + 2];
+        quick.read_exact(&mut list).unwrap();
+        line = String::from_utf8(list).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     drop(served);
     // What was begun is answered; what was not has no effect, and no reply.

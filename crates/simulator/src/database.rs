@@ -4,7 +4,7 @@ use crate::plan::{Combination, Plan};
 use crate::program::{self, Program};
 use crate::{checkpoints, schema};
 use fastrand::Rng;
-use hyades::{Builder, Database, ProcedureId, Transaction};
+use hyades::{Builder, Database, Partitions, ProcedureId, Transaction};
 use hyades_platform::device::SimulatedDevice;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,8 +46,25 @@ pub(crate) fn builder(
             plan.shape.retry_settings(&mut Rng::with_seed(settings ^ 0x4E74), retries);
         });
     let tables = plan.tables;
-    schema::declare(&mut builder, tables);
+    // Each opening spreads the rows in another way, over another number of partitions.
+    let mut rng = Rng::with_seed(settings ^ 0x9A27);
+    builder = builder.partitions(1 << rng.u32(0..7));
+    schema::declare(&mut builder, tables, &mut rng);
     let run = move |tx: &Transaction<'_>, program: Program| program::run(tx, tables, &program);
     let procedure = builder.procedure("program", 1, run);
+    if rng.bool() {
+        builder.on(procedure, |(id,): (u64,)| stated(id));
+    }
     (builder, procedure)
+}
+
+/// Partitions that a program is said to access, with the first of its arguments: all, none, or some
+/// that it may not need.
+fn stated(id: u64) -> Partitions {
+    match id % 5 {
+        0 => Partitions::ALL,
+        1 => Partitions::default(),
+        2 | 3 => Partitions::of(id),
+        _ => Partitions::of(id).with(id / 7),
+    }
 }

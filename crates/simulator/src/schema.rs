@@ -1,5 +1,6 @@
 //! The tables of a history: small, so that transactions conflict.
 
+use fastrand::Rng;
 use hyades::{
     Abort, Builder, Column, Database, Error, Index, Row, Schema, Set, Table, Transaction, Type,
     Value,
@@ -119,8 +120,8 @@ pub struct Content {
 /// All rows.
 pub type State = BTreeMap<At, Content>;
 
-/// Declares the tables.
-pub fn declare(builder: &mut Builder, tables: Tables) {
+/// Declares the tables. How they are spread over partitions is random.
+pub fn declare(builder: &mut Builder, tables: Tables, rng: &mut Rng) {
     for number in 0..=MARKS + tables.spare {
         let name = match number {
             HASHED => "hashed".to_string(),
@@ -135,6 +136,11 @@ pub fn declare(builder: &mut Builder, tables: Tables) {
             .column("group", Type::I64)
             .column("fill", Type::Text)
             .primary_key(&["key"]);
+        schema = match rng.u32(0..6) {
+            0 => schema.replicated(),
+            1 => schema,
+            _ => schema.partition_by("key"),
+        };
         if number == HASHED || number >= MARKS && tables.hashed_marks {
             schema = schema.hash();
         }

@@ -50,8 +50,14 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let quiet = ending.is_quiet();
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
-    let holds_rows = [Concurrency::NoWait, Concurrency::Hekaton, Concurrency::TimestampOrder];
-    let interleaves = !holds_rows.contains(&opened.combination.concurrency);
+    // Under these a transaction may hold, when it runs another one, what that one needs.
+    let interleaves = !matches!(
+        opened.combination.concurrency,
+        Concurrency::NoWait
+            | Concurrency::Hekaton
+            | Concurrency::TimestampOrder
+            | Concurrency::Partitioned
+    );
     let mut taken = case.takes_checkpoints().then(CheckpointCounts::default);
     let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();
     match ending {

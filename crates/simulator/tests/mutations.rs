@@ -8,6 +8,18 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_simulator::{Options, Scheduler, torture};
 use std::time::{Duration, Instant};
 
+/// Whether the rule is one of partitioned execution.
+fn is_of_partitions(rule: Mutation) -> bool {
+    matches!(
+        rule,
+        Mutation::UncheckedPartitions
+            | Mutation::StampHomeOnly
+            | Mutation::StampWrittenOnly
+            | Mutation::HandOnBeforeInstall
+            | Mutation::OvertakeInQueues
+    )
+}
+
 /// Whether another test breaks the rule.
 fn is_broken_elsewhere(rule: Mutation) -> bool {
     // These rules only affect how long something takes: `slow_stream.rs` of the engine and the
@@ -69,6 +81,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::CommitInClosedEpoch
                 | Mutation::CommitAfterEnded
         )
+        // Under partitioned execution only: `crates/hyades/tests/partitioned_mutations.rs`.
+        || is_of_partitions(rule)
         // Only rot shows it, in the last write of a stream: `taurus_2016_mutations.rs` there.
         || rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.

@@ -6,10 +6,13 @@ use crate::oracle::Oracle;
 use crate::smallbank::{self, SmallBank};
 use crate::tatp::{self, Tatp};
 use crate::tpcc::{self, Tpcc};
+use crate::voter::{self, Voter};
 use crate::ycsb::{self, Ycsb};
 use crate::{Outcome, Reader, Workload, populate};
 use fastrand::Rng;
-use hyades::{Abort, Concurrency, Database, Protocol, RecordKind, Ticket, Transaction};
+use hyades::{
+    Abort, Concurrency, Database, Protocol, RecordKind, Table, Ticket, Transaction, TypedTable,
+};
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -176,6 +179,53 @@ fn smallbank_keeps_its_money_and_survives() {
 #[test]
 fn tatp_keeps_its_conditions_and_survives() {
     survives(tatp, 2000);
+}
+
+/// Callers that vote often, so that the limit matters.
+fn voter(limit: Option<i32>) -> Voter {
+    Voter::new(voter::VoterConfig { limit, ..voter::VoterConfig::default() })
+}
+
+#[test]
+fn votes_are_counted_and_survive() {
+    survives(|| voter(Some(2)), 400);
+    survives(|| voter(None), 200);
+}
+
+/// The same caller votes until that is refused, and once for a contestant that does not exist.
+#[test]
+fn a_caller_votes_as_often_as_allowed() {
+    let form = Form {
+        protocol: Protocol::None,
+        record: RecordKind::Data,
+        concurrency: Concurrency::Partitioned,
+    };
+    for (limit, counted) in [(Some(2), 2), (None, 5)] {
+        let mut workload = voter(limit);
+        let dir = tempfile::tempdir().unwrap();
+        let database = open(&mut workload, form, dir.path());
+        populate(&workload, &database, 1, |_| {}).unwrap();
+        let mut session = database.session().unwrap();
+        let ballot = |contestant| voter::Ballot {
+            phone: 6_175_551_234,
+            contestant,
+            limit: limit.unwrap_or(0),
+        };
+        let mut cast = |contestant| {
+            outcome_of(workload.run(&mut session, &ballot(contestant))).unwrap();
+            session.result::<voter::Counted>().unwrap()
+        };
+        assert_eq!(cast(7), voter::Counted::NoContestant);
+        let votes = (0..5).filter(|_| cast(3) == voter::Counted::Yes).count();
+        assert_eq!(votes, counted);
+        assert_consistent(&workload, &database, form);
+        // A count without a vote is noticed.
+        let callers = TypedTable::<voter::Caller>::of(Table::nth(3));
+        let caller = voter::Caller { phone: 6_175_559_999, votes: 1 };
+        database.transact(|tx| Ok(callers.put(tx, &caller)?)).unwrap();
+        let violations = workload.check(&database).unwrap().unwrap();
+        assert_eq!(violations.iter().map(|found| found.condition).collect::<Vec<_>>(), [3]);
+    }
 }
 
 fn outcome_of(outcome: Outcome) -> Result<(), Abort> {

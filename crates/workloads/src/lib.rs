@@ -1,5 +1,5 @@
-//! Workloads: YCSB, TPC-C, SmallBank, TATP and bank transfers, as stored procedures that run both
-//! data-logged and command-logged.
+//! Workloads: YCSB, TPC-C, SmallBank, TATP, Voter and bank transfers, as stored procedures that run
+//! both data-logged and command-logged.
 //!
 //! All random inputs are drawn outside the procedures, from a generator that the caller seeds; the
 //! population depends only on its seed. A driver runs any workload through [`Workload`].
@@ -11,6 +11,7 @@ mod check;
 pub mod smallbank;
 pub mod tatp;
 pub mod tpcc;
+pub mod voter;
 mod workload;
 pub mod ycsb;
 pub mod zipf;

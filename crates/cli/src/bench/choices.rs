@@ -53,6 +53,8 @@ words! {
         Hekaton = "hekaton",
         /// Several versions of each row, written in the order of timestamps.
         TimestampOrder = "timestamp-order",
+        /// The transactions of a partition one after the other.
+        Partitioned = "partitioned",
     }
 }
 
@@ -96,6 +98,7 @@ impl Concurrency {
             Concurrency::TicToc => hyades::Concurrency::TicToc,
             Concurrency::Hekaton => hyades::Concurrency::Hekaton,
             Concurrency::TimestampOrder => hyades::Concurrency::TimestampOrder,
+            Concurrency::Partitioned => hyades::Concurrency::Partitioned,
         }
     }
 }

@@ -23,9 +23,11 @@ Concurrency controls (--concurrency): silo (optimistic) and no-wait (two-phase
 locking that aborts instead of waiting) run under each protocol; tictoc
 (optimistic, with timestamps) under none, serial, taurus, taurus-2016 and
 silo-r; hekaton (multi-version) under none, serial, taurus and silo-r;
-timestamp-order (multi-version) under none, serial and taurus. Under hekaton
---isolation snapshot does without serializability. auto, the default, takes
-hekaton for that, no-wait for --patience, and otherwise silo.
+timestamp-order (multi-version) under none, serial and taurus; partitioned
+(the transactions of a partition one after the other) under none, serial,
+taurus and physiological. Under hekaton --isolation snapshot does without
+serializability. auto, the default, takes hekaton for that, no-wait for
+--patience, and otherwise silo.
 
 Devices (--device); each log directory is a separate device:
   file                     files, with fsync

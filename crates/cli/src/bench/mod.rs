@@ -13,6 +13,7 @@ pub mod smallbank;
 pub mod table;
 pub mod tatp;
 mod timeline;
+pub mod voter;
 pub mod ycsb;
 
 use crate::children;
@@ -26,7 +27,8 @@ use driver::{Drive, Measured};
 use hyades::{Database, RecordKind};
 use hyades_platform::device::MemoryDevice;
 use hyades_workloads::{
-    Workload, bank::Bank, populate, smallbank::SmallBank, tatp::Tatp, tpcc::Tpcc, ycsb::Ycsb,
+    Workload, bank::Bank, populate, smallbank::SmallBank, tatp::Tatp, tpcc::Tpcc, voter::Voter,
+    ycsb::Ycsb,
 };
 use options::{Bench, Workload as Choice};
 use report::{Checkpoints, Latency, Load, Recovery, Report};
@@ -56,8 +58,8 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
     match &options {
         Bench::Paper(options) => return crate::paper::paper(options),
         Bench::Table(options) => return table::table(options),
-        Bench::Ycsb(_) | Bench::Tpcc(_) | Bench::Bank(_) | Bench::Smallbank(_) | Bench::Tatp(_) => {
-        }
+        Bench::Ycsb(_) | Bench::Tpcc(_) | Bench::Bank(_) | Bench::Smallbank(_) => {}
+        Bench::Tatp(_) | Bench::Voter(_) => {}
     }
     let mut settings = options.settings()?;
     let place = match settings.protocol {
@@ -105,6 +107,7 @@ pub fn run(settings: &Settings) -> Result<Ran, Failure> {
         Choice::Bank(own) => run_one(settings, || Bank::new(own.config())),
         Choice::Smallbank(own) => run_one(settings, || SmallBank::new(own.config(settings.seed))),
         Choice::Tatp(own) => run_one(settings, || Tatp::new(own.config(settings.seed))),
+        Choice::Voter(own) => run_one(settings, || Voter::new(own.config(settings.seed))),
     }
 }
 
@@ -126,6 +129,7 @@ pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
         Choice::Bank(own) => recover_one(settings, Bank::new(own.config())),
         Choice::Smallbank(own) => recover_one(settings, SmallBank::new(own.config(settings.seed))),
         Choice::Tatp(own) => recover_one(settings, Tatp::new(own.config(settings.seed))),
+        Choice::Voter(own) => recover_one(settings, Voter::new(own.config(settings.seed))),
     }
 }
 

@@ -7,6 +7,7 @@ use super::scanners::Scanning;
 use super::settings::Settings;
 use super::smallbank::{self, SmallBank};
 use super::tatp::{self, Tatp};
+use super::voter::{self, Voter};
 use super::ycsb::Ycsb;
 use crate::device::DeviceChoice;
 use crate::failure::Failure;
@@ -30,8 +31,8 @@ pub struct Common {
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
-    /// Concurrency control: silo, no-wait, tictoc, hekaton, timestamp-order, or auto: hekaton for
-    /// snapshot isolation, no-wait with patience, and otherwise silo
+    /// Concurrency control: silo, no-wait, tictoc, hekaton, timestamp-order, partitioned, or auto:
+    /// hekaton for snapshot isolation, no-wait with patience, and otherwise silo
     #[arg(long, default_value = "auto")]
     concurrency: Concurrency,
     /// Isolation: serializable or, under hekaton, snapshot
@@ -119,6 +120,8 @@ pub enum Workload {
     Smallbank(SmallBank),
     /// Subscribers of a mobile network, mostly read
     Tatp(Tatp),
+    /// Votes by telephone
+    Voter(Voter),
 }
 
 /// Options of TPC-C.
@@ -134,6 +137,10 @@ pub struct Tpcc {
     /// Home warehouses of a worker's transactions: any, or one of its own (worker), as in DBx1000
     #[arg(long, default_value = "any", value_parser = ["any", "worker"])]
     home: String,
+    /// Share of New-Orders and Payments that use a second warehouse, 0 to 1 [default: as specified,
+    /// 1 % of an order's lines and 15 % of the payments]
+    #[arg(long, value_name = "SHARE")]
+    remote: Option<f64>,
 }
 
 /// Options of the bank.
@@ -171,6 +178,9 @@ pub enum Bench {
     /// TATP: short transactions on the subscribers of a mobile network, 80 % only read
     #[command(after_help = CHOICES, long_about = tatp::ABOUT)]
     Tatp(With<Tatp>),
+    /// Voter: votes by telephone, a row each
+    #[command(after_help = CHOICES, long_about = voter::ABOUT)]
+    Voter(With<Voter>),
     /// Repeat the papers' experiments, and write a page with their figures beside ours
     Paper(crate::paper::PaperOptions),
     /// Measure every protocol under each workload, in several rounds, and write Markdown tables
@@ -206,6 +216,7 @@ impl Bench {
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
             Bench::Smallbank(with) => (Workload::Smallbank(with.own), with.common),
             Bench::Tatp(with) => (Workload::Tatp(with.own), with.common),
+            Bench::Voter(with) => (Workload::Voter(with.own), with.common),
             Bench::Paper(_) | Bench::Table(_) => {
                 return usage("bench paper and bench table are not single runs: no settings");
             }
@@ -360,9 +371,13 @@ impl Workload {
             Workload::Tpcc(tpcc) if !(1..=30_000).contains(&tpcc.warehouses) => {
                 usage(format!("--warehouses must be 1 to 30000, not {}", tpcc.warehouses))
             }
+            Workload::Tpcc(Tpcc { remote: Some(share), .. }) if !(0.0..=1.0).contains(share) => {
+                usage(format!("--remote must be 0 to 1, not {share}"))
+            }
             Workload::Ycsb(ycsb) => ycsb.check(),
             Workload::Smallbank(smallbank) => smallbank.check(),
             Workload::Tatp(tatp) => tatp.check(),
+            Workload::Voter(voter) => voter.check(),
             _ => Ok(()),
         }
     }
@@ -375,6 +390,7 @@ impl Workload {
             Workload::Bank(_) => "bank",
             Workload::Smallbank(_) => "smallbank",
             Workload::Tatp(_) => "tatp",
+            Workload::Voter(_) => "voter",
         }
     }
 }
@@ -384,7 +400,8 @@ impl Tpcc {
     pub fn config(&self, seed: u64) -> tpcc::TpccConfig {
         let known = "clap accepts only words that the workload knows";
         let (mix, home) = (self.mix.parse().expect(known), self.home.parse().expect(known));
-        tpcc::TpccConfig { mix, home, seed, ..tpcc::TpccConfig::new(self.warehouses) }
+        let remote = self.remote;
+        tpcc::TpccConfig { mix, home, remote, seed, ..tpcc::TpccConfig::new(self.warehouses) }
     }
 }
 

@@ -104,6 +104,12 @@ pub(super) fn scan(
             Err(Error::Aborted(Abort::Conflict | Abort::SnapshotEnded)) => {
                 scanned.failed += u64::from(counts);
             }
+            Err(Error::Aborted(Abort::UnknownHandle)) => {
+                return Err(Error::Misuse(
+                    "--scan-with plain needs a table with an ordered index: of ycsb, add --ordered"
+                        .to_string(),
+                ));
+            }
             Err(error) => return Err(error),
         }
         if now >= interval.end {

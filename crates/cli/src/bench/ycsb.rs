@@ -32,6 +32,9 @@ pub struct Ycsb {
     #[arg(long, value_name = "ROWS", conflicts_with_all = ["standard", "write_share", "accesses",
         "read_and_write", "write_columns", "values"])]
     scan_length: Option<u32>,
+    /// Keep the rows in an ordered index instead of a hash index, as --scan-with plain needs
+    #[arg(long)]
+    ordered: bool,
     /// Columns that a write sets: 1 or all
     #[arg(long, default_value = "1", value_parser = ["1", "all"])]
     write_columns: String,
@@ -95,6 +98,7 @@ impl Ycsb {
         config.theta = self.theta.unwrap_or(config.theta);
         config.write_columns = self.write_columns.parse().expect(parsed);
         config.values = self.values.parse().expect(parsed);
+        config.ordered = self.ordered;
         config.seed = seed;
         config
     }

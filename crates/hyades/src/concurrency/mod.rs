@@ -22,6 +22,7 @@ mod known;
 mod locks;
 pub(crate) mod no_wait;
 mod optimistic;
+pub(crate) mod partitioned;
 pub(crate) mod replaying;
 pub(crate) mod silo;
 pub(crate) mod snapshot_reads;
@@ -32,10 +33,11 @@ pub(crate) mod timestamp_order;
 pub(crate) mod timestamps;
 
 use crate::engine::Engine;
-use crate::error::Abort;
+use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
+use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
 use state::TxnState;
 use steps::{Commit, Committed};
@@ -70,6 +72,20 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     /// Whether transactions read a snapshot: they write nothing, and remember nothing of what they
     /// have read.
     const READS_SNAPSHOT: bool = false;
+    /// Whether the transactions of a partition run one after the other. Then rows and gaps have no
+    /// stamps, and gaps are not remembered.
+    const TAKES_TURNS: bool = false;
+
+    /// Called before an access, with the partitions that it touches, if transactions take turns.
+    /// Returns once the transaction holds them.
+    fn enter(_: &Engine<P>, _: &mut TxnState<'_, P>, _: TouchedPartitions) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Holds the partitions of these slots, which the transaction has stated that it will access.
+    fn hold(_: &Engine<P>, _: &mut TxnState<'_, P>, _slots: u64) -> Result<(), Abort> {
+        Ok(())
+    }
 
     /// Reads a row. `copy` copies the wanted columns of the row in place, and may be called more
     /// than once.
@@ -144,6 +160,43 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     const DRAWS_AT_BEGIN: bool = false;
     /// What rows keep under a protocol whose rows have timestamps.
     const TIMES: RowTimes = RowTimes::Intervals;
+
+    /// Adds what a session needs; returns its number, 0 if it needs nothing.
+    fn add_session(engine: &Engine<P>) -> Result<u32, Error> {
+        if Self::HAS_SLOTS { engine.snapshots.active.add() } else { Ok(0) }
+    }
+
+    /// Removes the session with this number.
+    fn remove_session(engine: &Engine<P>, number: u32) {
+        if Self::HAS_SLOTS {
+            engine.snapshots.active.remove(number);
+        }
+    }
+
+    /// Whether a transaction that has met a conflict, and written nothing, needs most of all rows
+    /// that there are: then it reads a snapshot.
+    fn reads_many(_: &Engine<P>, _: &TxnState<'_, P>) -> bool {
+        false
+    }
+
+    /// Forgets what a session's attempts have found out: its transaction has ended otherwise.
+    fn forget_attempts(_: &Engine<P>, _session: u32) {}
+
+    /// Called before a transaction begins, while it holds and pins nothing: waits for what the
+    /// session's last attempt has found out that it needs. False if that is not to be had: then
+    /// nothing is held, and the transaction has met a conflict.
+    #[inline(always)]
+    fn await_turns(_: &Engine<P>, _session: u32, _may_wait: bool) -> bool {
+        true
+    }
+
+    /// A thread has panicked while it held what it will never release: ends all waiting for it.
+    fn stop(_: &Engine<P>) {}
+
+    /// Returns an error once it was stopped. Asked where there is no log, which would say so.
+    fn check_stopped(_: &Engine<P>) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Begins a transaction, in its session's slot if there are any.
     #[inline(always)]

@@ -161,6 +161,13 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub as_of: Tid,
     /// It has looked whether a key of a unique index is free.
     pub checks_uniqueness: bool,
+    /// Whether it may wait for its turn. Not if it must not wait at all, or if its thread is in the
+    /// middle of another transaction, for which others may wait.
+    pub may_wait: bool,
+    /// The partition that it holds for replicated rows alone, for which any one would do.
+    pub any_partition: u64,
+    /// It has stated that it needs all partitions: it enters them when it first writes.
+    pub states_all: bool,
 }
 
 impl<'s, P: LoggingProtocol> TxnState<'s, P> {
@@ -211,6 +218,9 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             slot: 0,
             as_of: Tid::NONE,
             checks_uniqueness: false,
+            may_wait: true,
+            any_partition: 0,
+            states_all: false,
         }
     }
 
@@ -339,6 +349,13 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             let known = self.known.get(read.record);
             read.overwritten = known.is_some_and(|known| known.write != 0);
         }
+    }
+
+    /// Remembers a conflict: the transaction runs again, and its next operation fails.
+    #[cold]
+    pub fn meet_conflict(&mut self) {
+        self.conflict = true;
+        self.check_at = 0;
     }
 
     /// The writes that no later write supersedes.

@@ -240,6 +240,29 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     lock: impl Fn(&Record<P::RowStamp>),
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
+    install_each::<P, true>(engine, state, tid, lock, release);
+}
+
+/// Like [`install`], where rows have no stamps.
+#[inline(always)]
+pub(crate) fn install_unstamped<'s, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'s, P>,
+    tid: Tid,
+    lock: impl Fn(&Record<P::RowStamp>),
+    release: impl Fn(&Record<P::RowStamp>, u64),
+) {
+    install_each::<P, false>(engine, state, tid, lock, release);
+}
+
+#[inline(always)]
+fn install_each<'s, P: LoggingProtocol, const STAMPS: bool>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'s, P>,
+    tid: Tid,
+    lock: impl Fn(&Record<P::RowStamp>),
+    release: impl Fn(&Record<P::RowStamp>, u64),
+) {
     let keeps = engine.snapshots.are_below(tid) || !state.readers.is_empty();
     for write in final_writes(&state.writes) {
         let table = &engine.tables[write.table as usize];
@@ -252,12 +275,12 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
         let there = write.install(layout, state.guard, state.scratch);
         let row = RowRef::row(write.table, write.record);
         let late = mutation::is(Mutation::StampAfterRelease);
-        if !late {
+        if STAMPS && !late {
             engine.protocol.publish_write(row, state.stamp);
         }
         let absent = if there { 0 } else { word::ABSENT };
         release(write.record, word::of(tid) | absent);
-        if late {
+        if STAMPS && late {
             std::thread::yield_now();
             engine.protocol.publish_write(row, state.stamp);
         }

@@ -11,7 +11,7 @@ use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
 use crate::ticket::{Ticket, Tickets};
 use crate::transaction::access::{Table, Transaction};
-use crate::transaction::procedure::{ProcedureId, append, decode_result};
+use crate::transaction::procedure::{ProcedureId, decode_result, encode_arguments};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -30,15 +30,6 @@ pub struct Session {
 
 pub(super) fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
     inner.as_deref_mut().expect("it is taken only when the session is dropped")
-}
-
-#[cold]
-fn foreign_procedure() -> Error {
-    Error::Misuse(
-        "the procedure's handle comes from another builder: use the one that this database's \
-         builder returned, or Database::prepare"
-            .to_string(),
-    )
 }
 
 /// A snapshot that is closed when its only reader has ended, even by a panic.
@@ -195,17 +186,14 @@ impl Session {
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
         let Session { inner, shared, arguments: bytes, result: value, answer, .. } = self;
         bytes.clear();
-        append(arguments, bytes)
-            .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))?;
-        let at = procedure.number as usize;
-        let called = shared.procedures.get(at).filter(|_| procedure.origin == shared.origin);
-        let Some(called) = called else { return Err(foreign_procedure()) };
-        let kind = record.or(called.record).unwrap_or(shared.record);
-        let call = Call { log_id: shared.procedure_ids[at], arguments: bytes };
+        encode_arguments(arguments, bytes)?;
+        let (called, log_id, kind) = shared.procedures.get(procedure)?;
+        let kind = record.unwrap_or(kind);
+        let call = Call { log_id, arguments: bytes };
         let mut outcome = Ok(());
         let mut body = |tx: &Transaction<'_>| {
             value.clear();
-            outcome = (called.body)(tx, bytes, value);
+            outcome = called.run(tx, bytes, value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         };
         some(inner).run(Some((call, kind)), &mut body, answer)?;

@@ -10,12 +10,14 @@ use crate::database::{Database, DatabaseInner};
 use crate::digest;
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
+use crate::engine::partitions::PartitionStamps;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
 use crate::pool::SessionPool;
+use crate::posted::PostedCalls;
 use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::plan::Plan;
@@ -29,7 +31,7 @@ use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
 use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
-use crate::transaction::procedure;
+use crate::transaction::procedure::Procedures;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
@@ -232,6 +234,11 @@ impl Opening<'_> {
     fn configure<C: Commits<P>, P: LoggingProtocol>(&self, engine: &mut Engine<P>) {
         engine.snapshots = Snapshots::new(self.builder.snapshots, C::HAS_SLOTS);
         engine.patience = self.builder.patience;
+        if C::TAKES_TURNS {
+            // In simulations one thread runs transactions of several sessions inside each other.
+            let waits = !self.builder.log.research.stepped;
+            engine.partitions = PartitionStamps::new(self.builder.partitions, waits);
+        }
         engine.snapshot_isolation = self.builder.isolation == Isolation::Snapshot;
         engine.epoch_interval = self.builder.log.epoch.unwrap_or(engine.epoch_interval);
     }
@@ -444,26 +451,30 @@ impl Opening<'_> {
         let (seconds, records) = (report.seconds, report.records);
         event!(INFO, "database opened", seconds = seconds, records = records, dead = report.dead);
         let concurrency = self.builder.control();
+        let is_stepped = self.builder.log.research.stepped;
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
-        let names = procedure::by_name(&self.builder.procedures, self.builder.origin);
+        let Builder { procedures, record, origin, posted_calls, post_threads, .. } = self.builder;
+        let log_ids = catalogue.procedure_ids.clone();
+        let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
+        let caller = (engine.clone(), procedures.clone(), references.clone());
+        // In simulations no thread runs beside the one that steps.
+        let threads = if is_stepped { Some(0) } else { post_threads };
+        let posted = PostedCalls::new(caller, posted_calls, threads);
         let shared = DatabaseInner {
             keeper,
             engine,
             log,
             references,
             closed: AtomicBool::new(false),
-            procedures: self.builder.procedures,
-            procedure_ids: catalogue.procedure_ids.clone(),
-            record: self.builder.record,
+            procedures,
+            posted,
             concurrency,
             data_only,
-            origin: self.builder.origin,
             report,
             pool: SessionPool::default(),
             acknowledged: LatencyHistogram::default(),
-            names,
         };
         Database::from_inner(shared)
     }

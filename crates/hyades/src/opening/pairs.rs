@@ -2,6 +2,7 @@
 
 use super::Opening;
 use crate::concurrency::Commits;
+use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::timestamp_order::TimestampOrder;
 use crate::concurrency::timestamps::Timestamped;
 use crate::concurrency::{hekaton::Hekaton, no_wait::NoWait, silo::Silo, tictoc::TicToc};
@@ -51,6 +52,11 @@ impl RunsUnder<Timestamped<NoLog>> for TimestampOrder {}
 impl RunsUnder<Timestamped<Serial>> for TimestampOrder {}
 impl RunsUnder<Timestamped<Taurus>> for TimestampOrder {}
 
+impl RunsUnder<NoLog> for Partitioned {}
+impl RunsUnder<Serial> for Partitioned {}
+impl RunsUnder<Taurus> for Partitioned {}
+impl RunsUnder<Physiological> for Partitioned {}
+
 /// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair.1 {
@@ -86,6 +92,16 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
                 Err(unsound(pair))
             }
             Protocol::Poplar | Protocol::Physiological => Err(unsound(pair)),
+        },
+        Concurrency::Partitioned => match pair.0 {
+            Protocol::None => opening.without_log::<Partitioned, _>(NoLog),
+            Protocol::Serial => opening.with_log::<Partitioned, Serial>(),
+            Protocol::Taurus => opening.with_log::<Partitioned, Taurus>(),
+            Protocol::Physiological => opening.with_log::<Partitioned, Physiological>(),
+            Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn | Protocol::Plover => {
+                Err(unsound(pair))
+            }
+            Protocol::Poplar => Err(unsound(pair)),
         },
     }
 }
@@ -146,7 +162,8 @@ impl Concurrency {
             Concurrency::Silo => Some(Concurrency::TicToc),
             Concurrency::TicToc => Some(Concurrency::Hekaton),
             Concurrency::Hekaton => Some(Concurrency::TimestampOrder),
-            Concurrency::TimestampOrder => None,
+            Concurrency::TimestampOrder => Some(Concurrency::Partitioned),
+            Concurrency::Partitioned => None,
         }
     }
 
@@ -160,7 +177,8 @@ impl Concurrency {
     /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and
     /// [`Concurrency::TimestampOrder`] transactions may precede, in the serial order, what has
     /// committed before them. Protocols whose numbers follow the order of
-    /// commits do not recover that.
+    /// commits do not recover that. Under [`Concurrency::Partitioned`] rows and gaps have no
+    /// stamps, and the protocols that it offers work with those of partitions.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
             Concurrency::NoWait | Concurrency::Silo => true,
@@ -179,6 +197,12 @@ impl Concurrency {
                 Protocol::None | Protocol::Serial | Protocol::Taurus => true,
                 Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn => false,
                 Protocol::Plover | Protocol::Poplar | Protocol::Physiological => false,
+            },
+            Concurrency::Partitioned => match protocol {
+                Protocol::None | Protocol::Serial | Protocol::Taurus => true,
+                Protocol::Physiological => true,
+                Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn => false,
+                Protocol::Plover | Protocol::Poplar => false,
             },
         }
     }

@@ -284,6 +284,11 @@ impl<S: Stamp> Access for PrefetchAccess<'_, S> {
         Err(self.conflict())
     }
 
+    fn version(&self, table: Table, key: &[Value<'_>]) -> Result<Option<u64>, Abort> {
+        self.prefetch(table, key, Columns::NONE);
+        Err(self.conflict())
+    }
+
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort> {
         self.prefetch(table, key, columns_of(sets.iter().map(|set| set.column)));
         Err(self.conflict())

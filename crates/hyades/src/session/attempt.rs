@@ -39,10 +39,13 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         if !self.has_room() {
             return Ok(AttemptEnd::NoRoom);
         }
+        self.may_wait = false;
         Ok(match self.try_once(None, body, answer)? {
             Ok(()) => AttemptEnd::Done,
             Err(_) => {
                 self.tally.conflict();
+                // What comes next may be another transaction.
+                C::forget_attempts(&self.shared.engine, self.active);
                 AttemptEnd::Conflict
             }
         })

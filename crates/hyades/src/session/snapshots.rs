@@ -34,6 +34,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         if !is_valid {
             return false;
         }
+        C::forget_attempts(engine, self.active);
         match verdict {
             Ok(verdict) => {
                 self.tally.attempt();

@@ -1,8 +1,11 @@
 use super::*;
 use crate::checkpoint::{self, CheckpointSettings};
 use crate::concurrency::no_wait::NoWait;
+use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::silo::Silo;
 use crate::engine::Engine;
+use crate::engine::partitions::PartitionStamps;
+use crate::logging::RowRef;
 use crate::logging::draft::{Draft, Reserved};
 use crate::retry::RetrySettings;
 use crate::storage::Stamp;
@@ -27,6 +30,10 @@ impl LoggingProtocol for Panics {
     fn append<'w, M: Stamp>(&self, _: &mut (), draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         assert!(!self.0.load(Ordering::Relaxed), "told to");
         draft.compose(|_| ()).reserve()
+    }
+
+    fn publish_write(&self, _: RowRef<'_, ()>, _: &mut ()) {
+        assert!(!self.0.load(Ordering::Relaxed), "told to");
     }
 
     fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
@@ -80,6 +87,80 @@ fn the_others_are_told<C: Commits<Panics>>() {
 fn a_commit_that_panics_stops_the_log_and_nobody_waits_for_its_locks() {
     the_others_are_told::<Silo>();
     the_others_are_told::<NoWait>();
+}
+
+/// One more session waits for its turn in the partition that the panic leaves held, and is told;
+/// so are those that come later, with a log or without one.
+fn those_that_wait_are_told(has_log: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
+    options.device = MemoryDevice::shared();
+    let recovering = hyades_wal::open(options).unwrap();
+    let verdict = recovering.verdict(&[]).unwrap();
+    let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
+    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
+    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
+    let protocol = Panics(AtomicBool::new(false));
+    let mut engine =
+        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
+    engine.partitions = PartitionStamps::new(4, true);
+    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let session = || {
+        let log = has_log.then(|| log.clone());
+        EngineSession::<Partitioned, Panics>::new(shared.clone(), log).unwrap()
+    };
+    put(&mut session()).unwrap();
+    let mut one = session();
+    std::thread::scope(|scope| {
+        let mut waiting = None;
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            run(&mut one, &mut |tx| {
+                tx.put(NUMBERS, &[1i64.into()]).unwrap();
+                let mut other = session();
+                waiting = Some(scope.spawn(move || put(&mut other)));
+                std::thread::sleep(Duration::from_millis(20));
+                shared.engine.protocol.0.store(true, Ordering::Relaxed);
+                Verdict::Commit
+            })
+        }));
+        assert!(panic.is_err());
+        shared.engine.protocol.0.store(false, Ordering::Relaxed);
+        assert!(matches!(waiting.unwrap().join().unwrap(), Err(Error::Poisoned(_))));
+    });
+    assert!(matches!(put(&mut session()), Err(Error::Poisoned(_))));
+}
+
+#[test]
+fn a_commit_that_panics_ends_all_waiting_for_turns() {
+    those_that_wait_are_told(true);
+    those_that_wait_are_told(false);
+}
+
+/// A transaction that commits in a destructor, during a panic that is none of its own, stops
+/// nothing.
+#[test]
+fn a_commit_beside_an_unrelated_panic_stops_nothing() {
+    struct PutsInDrop<'d>(&'d Sessions<Panics>, EngineSession<Partitioned, Panics>);
+    impl Drop for PutsInDrop<'_> {
+        fn drop(&mut self) {
+            put(&mut self.1).unwrap();
+            assert!(!self.0.engine.partitions.turns.has_stopped());
+        }
+    }
+    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
+    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
+    let protocol = Panics(AtomicBool::new(false));
+    let mut engine =
+        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
+    engine.partitions = PartitionStamps::new(4, true);
+    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let session = || EngineSession::<Partitioned, Panics>::new(shared.clone(), None).unwrap();
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        let _puts = PutsInDrop(&shared, session());
+        panic!("told to");
+    }));
+    assert!(panic.is_err());
+    put(&mut session()).unwrap();
 }
 
 #[test]

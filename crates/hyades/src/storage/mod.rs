@@ -11,6 +11,7 @@ pub(crate) mod layout;
 pub(crate) mod old_versions;
 pub mod ordered_index;
 pub(crate) mod origin;
+pub(crate) mod partition;
 pub(crate) mod prefetch;
 pub(crate) mod range;
 pub(crate) mod record;

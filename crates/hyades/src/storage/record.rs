@@ -338,6 +338,16 @@ impl<S> Record<S> {
         seen
     }
 
+    /// Sets [`word::LOCKED`] in a row that only this thread may change, without a lock: it holds
+    /// the row's partition. Returns the version word before.
+    #[inline]
+    pub fn lock_in_turn(&self) -> u64 {
+        let seen = self.word.load(Ordering::Relaxed);
+        self.word.store(seen | word::LOCKED, Ordering::Relaxed);
+        fence(Ordering::Release);
+        seen
+    }
+
     /// Ends [`Record::try_lock`], and stores the version word.
     #[inline]
     pub fn unlock(&self, version: u64) {

@@ -46,6 +46,17 @@ pub(crate) struct IndexSpec {
     pub unique: bool,
 }
 
+/// How the rows of a table are spread over partitions. Not stored: nothing on disk depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PartitionSpec {
+    /// The table is in one partition.
+    #[default]
+    Whole,
+    /// By the value of this column.
+    By(u16),
+    Replicated,
+}
+
 /// The description of a table: named, typed columns, a primary key of zero or more of them, and
 /// secondary indexes.
 ///
@@ -65,6 +76,8 @@ pub struct Schema {
     pub(crate) key: Vec<u16>,
     pub(crate) primary: PrimaryKind,
     pub(crate) indexes: Vec<IndexSpec>,
+    #[serde(skip)]
+    pub(crate) partitions: PartitionSpec,
     /// The first error in the description, reported when the table is declared.
     #[serde(skip)]
     pub(crate) fault: Option<String>,
@@ -80,6 +93,7 @@ impl Schema {
             key: Vec::new(),
             primary: PrimaryKind::Ordered,
             indexes: Vec::new(),
+            partitions: PartitionSpec::Whole,
             fault: None,
         }
     }
@@ -180,12 +194,68 @@ impl Schema {
                 self.name
             ));
         }
+        self.check_partition_column();
         self
     }
 
     /// Keeps the primary index as a hash table: point reads only, in exchange for speed.
     pub fn hash(mut self) -> Self {
         self.primary = PrimaryKind::Hash;
+        self
+    }
+
+    /// Spreads the rows over partitions by the value of a column, under
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); others take no notice. The
+    /// column belongs to the primary key, or to a table without one, and is not nullable. A table
+    /// that is neither partitioned nor [replicated](Schema::replicated) is in one partition as a
+    /// whole.
+    ///
+    /// An access by primary key, an insertion, and a scan whose bounds fix the column touch one
+    /// partition. Other scans touch all; so does looking for a key of a unique index without the
+    /// column, and in a table without a primary key, where the column may change, everything but
+    /// an insertion that no unique index prevents. Each opening may declare other partitions.
+    pub fn partition_by(mut self, column: &str) -> Self {
+        let Some(&at) = self.resolve(&[column]).first() else { return self };
+        match self.partitions {
+            PartitionSpec::Whole => {}
+            PartitionSpec::By(_) => {
+                self.fail(format!("table {:?} is partitioned twice", self.name));
+            }
+            PartitionSpec::Replicated => {
+                self.fail(format!("table {:?} is replicated, and partitioned", self.name));
+            }
+        }
+        if self.columns[at as usize].nullable {
+            self.fail(format!("partition column {column:?} of table {:?} is nullable", self.name));
+        }
+        self.partitions = PartitionSpec::By(at);
+        self.check_partition_column();
+        self
+    }
+
+    /// A row keeps its partition for life if the partition column is part of its key. Rows without
+    /// a key may move: they are reached only while all partitions are held. Checked by whichever of
+    /// key and partition column is declared last.
+    fn check_partition_column(&mut self) {
+        let PartitionSpec::By(at) = self.partitions else { return };
+        if !self.key.is_empty() && !self.key.contains(&at) {
+            let column = self.columns[usize::from(at)].name.clone();
+            self.fail(format!(
+                "partition column {column:?} of table {:?} is not in its primary key",
+                self.name
+            ));
+        }
+    }
+
+    /// Counts the rows to every partition, under
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned): any transaction may read them
+    /// beside the rows of its own partition, and one that writes them holds all partitions. For
+    /// tables that hardly ever change.
+    pub fn replicated(mut self) -> Self {
+        if let PartitionSpec::By(_) = self.partitions {
+            self.fail(format!("table {:?} is partitioned, and replicated", self.name));
+        }
+        self.partitions = PartitionSpec::Replicated;
         self
     }
 

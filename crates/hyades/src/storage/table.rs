@@ -8,6 +8,7 @@ use super::ordered_index::{
     Descent, DescentProgress, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex,
 };
 use super::origin::Origin;
+use super::partition::TablePartitions;
 use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{IndexEntry, Secondary};
@@ -57,6 +58,8 @@ pub(crate) struct TableData<S: Stamp> {
     pub secondaries: Vec<Secondary<S>>,
     /// The set of columns that some secondary index covers.
     pub indexed: u64,
+    /// How its rows are spread over partitions.
+    pub partitions: TablePartitions,
     primary: Primary<S>,
 }
 
@@ -135,6 +138,7 @@ impl<S: Stamp> TableData<S> {
             key_bytes,
             secondaries,
             indexed,
+            partitions: TablePartitions::new(schema, number),
             primary,
         }
     }

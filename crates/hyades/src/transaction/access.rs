@@ -1,8 +1,10 @@
 //! Access to rows: [`Access`] is the interface that a running transaction, a replayed command and a
 //! bulk load share; [`Transaction`] is its convenient form.
 
+use super::key::Key;
 use crate::error::Abort;
 use crate::storage::origin::Origin;
+use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Set};
@@ -88,6 +90,12 @@ pub trait Access {
     fn prefetch_range(&self, table: Table, index: Option<Index>, range: &Range<'_>) {
         let _ = (table, index, range);
     }
+    /// Returns the version of a row as committed, see [`Transaction::version`].
+    fn version(&self, table: Table, key: &[Value<'_>]) -> Result<Option<u64>, Abort> {
+        // An access that keeps no versions.
+        let _ = (table, key);
+        Err(Abort::ReadOnly)
+    }
     /// Inserts a row, one value per column. Returns its hidden row id, 0 in tables with a primary
     /// key.
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort>;
@@ -109,6 +117,15 @@ pub trait Access {
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort>;
+    /// Whether the transaction enters partitions, so that it may [state](Access::hold) them.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+    /// States which partitions the transaction will access, see [`Transaction::hold`].
+    fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        let _ = partitions;
+        Ok(())
+    }
     /// Creates a savepoint to roll back to.
     fn savepoint(&self) -> Savepoint;
     /// Undoes every change since the savepoint.
@@ -151,6 +168,31 @@ impl<'t> Transaction<'t> {
         columns: Columns,
     ) -> Result<Option<Row<'t>>, Abort> {
         key.with(|key| self.0.get(table, key, columns))
+    }
+
+    /// Returns the version of a row, `None` if there is none: each transaction that writes the row
+    /// gives it another, even if it writes the values that are there. The version is that of the
+    /// row as committed, whatever this transaction itself has written, and a read like any other:
+    /// the transaction commits only if it holds. If a later transaction finds the same version, the
+    /// row was not written in between. In a snapshot: [`Abort::ReadOnly`].
+    ///
+    /// ```
+    /// # use hyades::{Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut builder = Database::builder();
+    /// # let seats = builder.table(
+    /// #     Schema::new("seats").column("id", Type::I64).primary_key(&["id"]));
+    /// # let db = builder.open(dir.path())?;
+    /// let put = || db.transact(|tx| Ok(tx.put(seats, &[1i64.into()])?));
+    /// let version = || db.transact(|tx| Ok(tx.version(seats, 1i64)?));
+    /// put()?;
+    /// let first = version()?;
+    /// put()?;
+    /// assert_ne!(version()?, first);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn version(&self, table: Table, key: impl Key) -> Result<Option<u64>, Abort> {
+        key.with(|key| self.0.version(table, key))
     }
 
     /// Announces that some columns of a row will be read or written soon. A hint that affects only
@@ -297,6 +339,18 @@ impl<'t> Transaction<'t> {
     /// Starts a scan over a secondary index.
     pub fn scan_index<'k>(&self, table: Table, index: Index) -> Scan<'t, 'k> {
         Scan::new(self.0, table, Some(index))
+    }
+
+    /// States which partitions the transaction will access. Under
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) it waits until it holds all of
+    /// them, if it holds none yet; otherwise it takes those that are free, or runs again.
+    /// [`Partitions::ALL`] are entered when it first writes, since one that only reads is better
+    /// off with a snapshot. Nothing depends on it but speed: a transaction enters the partitions
+    /// that it reaches by itself, and runs again if it could not wait for one. Others take no
+    /// notice.
+    #[inline]
+    pub fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        self.0.hold(partitions)
     }
 
     /// Creates a savepoint to roll back to.
@@ -448,42 +502,3 @@ impl<'t, 'k> Scan<'t, 'k> {
         }
     }
 }
-
-/// A key: one value, a tuple of up to five, or a slice of [`Value`]s.
-pub trait Key {
-    /// Calls `with` on the key's values.
-    fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R;
-}
-
-macro_rules! key_scalar {
-    ($($rust:ty),*) => {$(
-        impl Key for $rust {
-            #[inline]
-            fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R { with(&[self.into()]) }
-        }
-    )*};
-}
-key_scalar!(bool, i32, u32, i64, u64, f64, &str, &[u8]);
-
-impl Key for &[Value<'_>] {
-    #[inline]
-    fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
-        with(self)
-    }
-}
-
-macro_rules! key_tuple {
-    ($($name:ident $at:tt),*) => {
-        impl<'v, $($name: Into<Value<'v>>),*> Key for ($($name,)*) {
-            #[inline]
-            fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
-                with(&[$(self.$at.into()),*])
-            }
-        }
-    };
-}
-key_tuple!(A 0);
-key_tuple!(A 0, B 1);
-key_tuple!(A 0, B 1, C 2);
-key_tuple!(A 0, B 1, C 2, D 3);
-key_tuple!(A 0, B 1, C 2, D 3, E 4);

@@ -1,12 +1,19 @@
-//! Periodic checks, while a transaction runs, of whether its reads are still current. They end
-//! bodies that would run for long, or for ever, on inconsistent rows.
+//! Whether what was read is still current: periodic checks while a transaction runs, which end
+//! bodies that would run for long, or for ever, on inconsistent rows; and versions, by which a
+//! later transaction finds out.
 
+use super::access::Table;
 use super::running::Running;
-use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::{CHECK_INTERVAL, TxnState};
+use crate::concurrency::{ConcurrencyControl, VisibleRow};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::key::KeyBytes;
+use crate::storage::record::word;
+use crate::storage::table::Lookup;
+use crate::storage::value::Value;
 use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
 
 /// Number of operations after a conflict after which the body is stopped.
 const MOST_IGNORED: u32 = 10_000;
@@ -14,9 +21,8 @@ const MOST_IGNORED: u32 = 10_000;
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[cold]
     pub(super) fn conflicts(state: &mut TxnState<'s, P>) {
-        state.conflict = true;
         // Makes the next operation call `check`.
-        state.check_at = 0;
+        state.meet_conflict();
     }
 
     /// Runs once in a while, so that a body does not run for ever on inconsistent rows.
@@ -43,5 +49,43 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         state.operations = 0;
         state.check_at = seen.max(CHECK_INTERVAL);
         Ok(())
+    }
+
+    /// The version of a row as committed; `None` if there is none.
+    ///
+    /// The version is that of the read that stands beside it in the read set: it was the same
+    /// before the read and after it, and no version comes twice. So the validation of that read is
+    /// the validation of the version.
+    pub(super) fn committed_version(
+        &self,
+        state: &mut TxnState<'s, P>,
+        table: Table,
+        key: &[Value<'_>],
+    ) -> Result<Option<u64>, Abort> {
+        if C::READS_SNAPSHOT {
+            // As a write: a transaction that was to read a snapshot runs again without one.
+            state.is_writer = true;
+            return Err(Abort::ReadOnly);
+        }
+        let data = self.table(table)?;
+        let mut sought = KeyBytes::new();
+        Self::encode_key(data, key, &mut sought)?;
+        self.enter_key(state, data, key, false)?;
+        let record = match self.find(state, data, &sought) {
+            Lookup::Found(record) => record,
+            Lookup::Missing(gap) => {
+                self.saw_gap(state, gap);
+                return Ok(None);
+            }
+        };
+        let tid = || word::tid(record.word.load(Ordering::Acquire));
+        let before = tid();
+        let read = C::read(self.engine, state, table.number(), record, || ())?;
+        match read {
+            VisibleRow::Absent => Ok(None),
+            VisibleRow::There(()) if tid() == before => Ok(Some(before.bits())),
+            // It was overwritten meanwhile, or is read as of before it was.
+            VisibleRow::There(()) | VisibleRow::Older(_) => Err(Abort::Conflict),
+        }
     }
 }

@@ -38,6 +38,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         change: GapChange<'s, P::RowStamp>,
         record: Option<&'s Rec<P>>,
     ) {
+        if C::TAKES_TURNS {
+            return;
+        }
         let protocol = &self.engine.protocol;
         if let Some(record) = record {
             protocol.inherit(&record.stamp, change.holder.stamp(), state.stamp);
@@ -74,6 +77,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     });
                 }
                 if secondary.unique {
+                    self.enter_unique(state, data, at)?;
                     self.check_unique(state, table, data, at, row, record)?;
                 }
                 let (entry, change) = {
@@ -87,6 +91,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 match change {
                     Ok(change) => self.entered_gap(state, change, None),
                     // The entry was left by another attempt. Its gap is observed all the same.
+                    Err(_) if C::TAKES_TURNS => {}
                     Err(gap) => self.engine.protocol.observe_write(gap.stamp(), state.stamp),
                 }
             }

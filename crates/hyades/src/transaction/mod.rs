@@ -3,10 +3,13 @@
 
 pub(crate) mod access;
 mod checking;
+mod entering;
 #[cfg(feature = "research")]
 pub mod for_tests;
 mod indexing;
+pub(crate) mod key;
 mod placing;
 pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
+mod updating;

@@ -1,16 +1,19 @@
-//! Finds the record that a write goes to, or inserts one under a new key.
+//! Encodes the row of a write, and finds the record that it goes to, or inserts one under a new
+//! key.
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::TxnState;
+use crate::concurrency::state::{RowIds, TxnState};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::GapChange;
 use crate::storage::key::KeyBytes;
+use crate::storage::schema::MAX_ROW_BYTES;
 use crate::storage::table::{Lookup, Placed};
+use crate::storage::value::Value;
 use std::cell::RefCell;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
@@ -72,5 +75,37 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 Ok((record, C::intend(self.engine, state, table.number(), record)?))
             }
         }
+    }
+
+    /// Encodes a row into the arena and its key into `key`, which is empty. Returns the row and its
+    /// hidden id.
+    pub(super) fn encode(
+        &self,
+        state: &mut TxnState<'s, P>,
+        data: &'s Tables<P>,
+        row: &[Value<'_>],
+        key: &mut KeyBytes,
+    ) -> Result<(&'s [u8], u64), Abort> {
+        data.layout.encode(row, state.scratch)?;
+        let bytes: &'s [u8] = state.arena.alloc_slice_copy(state.scratch);
+        if bytes.len() > MAX_ROW_BYTES {
+            return Err(Abort::RowTooLarge { table: data.layout.table });
+        }
+        if !data.keyless {
+            data.layout.primary_key(row, key);
+            if C::LIMITS_KEYS && !data.layout.packed_key {
+                data.check_key(key)?;
+            }
+            return Ok((bytes, 0));
+        }
+        let id = match &mut state.row_ids {
+            RowIds::Fresh(block) => self.engine.next_row_id(block),
+            // A replayed command that asks for more ids than are recorded is reported as a
+            // divergence.
+            RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
+        };
+        state.row_ids_used.push(id);
+        key.extend_from_slice(&id.to_be_bytes());
+        Ok((bytes, id))
     }
 }

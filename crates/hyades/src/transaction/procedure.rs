@@ -4,6 +4,7 @@ use super::access::Transaction;
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::storage::origin::Origin;
+use crate::storage::partition::Partitions;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,9 @@ use std::sync::Arc;
 pub(crate) type Body =
     dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
 
+/// Which partitions a procedure accesses, given its encoded arguments.
+pub(crate) type StatedPartitions = dyn Fn(&[u8]) -> Result<Partitions, Abort> + Send + Sync;
+
 /// A registered procedure.
 #[derive(Clone)]
 pub(crate) struct Procedure {
@@ -21,6 +25,8 @@ pub(crate) struct Procedure {
     /// Overrides the database's default.
     pub record: Option<RecordKind>,
     pub body: Arc<Body>,
+    /// Asked before the body runs, where transactions take turns. Not at replay.
+    pub partitions: Option<Arc<StatedPartitions>>,
 }
 
 impl Procedure {
@@ -38,12 +44,97 @@ impl Procedure {
             }
             Ok(())
         };
-        Procedure { name: name.to_string(), version, record, body: Arc::new(body) }
+        let (name, body) = (name.to_string(), Arc::new(body));
+        Procedure { name, version, record, body, partitions: None }
+    }
+
+    /// States which partitions it accesses, as follows from its arguments.
+    pub fn state_partitions<A, F>(&mut self, partitions: F)
+    where
+        A: DeserializeOwned,
+        F: Fn(A) -> Partitions + Send + Sync + 'static,
+    {
+        self.partitions = Some(Arc::new(move |arguments: &[u8]| {
+            let first = postcard::take_from_bytes(arguments).map_err(|_| Abort::BadArguments)?.0;
+            Ok(partitions(first))
+        }));
+    }
+
+    /// Runs it in a transaction of a session.
+    pub fn run(
+        &self,
+        tx: &Transaction<'_>,
+        arguments: &[u8],
+        result: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        if let Some(partitions) = &self.partitions
+            && tx.0.takes_turns()
+        {
+            tx.hold(partitions(arguments)?)?;
+        }
+        (self.body)(tx, arguments, result)
     }
 }
 
+/// The procedures of a database, and how their calls are logged.
+pub(crate) struct Procedures {
+    all: Vec<Procedure>,
+    /// The number of each in the log.
+    log_ids: Vec<u32>,
+    /// The kind of record, unless a procedure or a call says otherwise.
+    record: RecordKind,
+    /// Of the builder that registered them.
+    pub origin: Origin,
+    /// The newest version of each, by name.
+    pub names: HashMap<String, ProcedureId>,
+}
+
+impl Procedures {
+    pub fn new(
+        all: Vec<Procedure>,
+        log_ids: Vec<u32>,
+        record: RecordKind,
+        origin: Origin,
+    ) -> Procedures {
+        let names = by_name(&all, origin);
+        Procedures { all, log_ids, record, origin, names }
+    }
+
+    /// The procedure of a handle, its number in the log, and how its calls are logged.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the handle is another builder's.
+    #[inline]
+    pub fn get(&self, id: ProcedureId) -> Result<(&Procedure, u32, RecordKind), Error> {
+        let at = id.number as usize;
+        match self.all.get(at).filter(|_| id.origin == self.origin) {
+            Some(called) => Ok((called, self.log_ids[at], called.record.unwrap_or(self.record))),
+            None => Err(foreign_procedure()),
+        }
+    }
+}
+
+#[cold]
+fn foreign_procedure() -> Error {
+    Error::Misuse(
+        "the procedure's handle comes from another builder: use the one that this database's \
+         builder returned, or Database::prepare"
+            .to_string(),
+    )
+}
+
+/// Encodes the arguments of a call into `out`, which is empty.
+#[inline]
+pub(crate) fn encode_arguments<A: Serialize + ?Sized>(
+    arguments: &A,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    append(arguments, out)
+        .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))
+}
+
 /// Returns the newest version of each procedure, by name.
-pub(crate) fn by_name(procedures: &[Procedure], origin: Origin) -> HashMap<String, ProcedureId> {
+fn by_name(procedures: &[Procedure], origin: Origin) -> HashMap<String, ProcedureId> {
     let mut newest = HashMap::<String, ProcedureId>::new();
     for (at, procedure) in procedures.iter().enumerate() {
         let known = newest.get(&procedure.name).map(|id| procedures[id.number as usize].version);
@@ -85,7 +176,7 @@ impl Flavor for Onto<'_> {
 }
 
 /// Appends the encoding of arguments or of a result to `out`.
-pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
+fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
     postcard::serialize_with_flavor(value, Onto(out))
 }
 

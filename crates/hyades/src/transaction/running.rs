@@ -2,20 +2,21 @@
 
 use super::access::{Access, Index, Savepoint, Table};
 use crate::concurrency::earlier::EarlierVersions;
-use crate::concurrency::state::{RowIds, TxnState};
+use crate::concurrency::state::TxnState;
 use crate::concurrency::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::write::{Pending, merge_deltas};
+use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
 use crate::storage::key::{KeyBytes, same};
+use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::record::Record;
-use crate::storage::row::{Row, apply_delta, encode_delta};
-use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
+use crate::storage::row::Row;
+use crate::storage::schema::{Columns, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
@@ -118,7 +119,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Encodes a primary key, or a row id, into `out`, which is empty.
     #[inline]
-    fn encode_key(data: &Tables<P>, key: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
+    pub(super) fn encode_key(
+        data: &Tables<P>,
+        key: &[Value<'_>],
+        out: &mut KeyBytes,
+    ) -> Result<(), Abort> {
         match data.encode_key(key, out) {
             // `out` holds the key all the same.
             Err(Abort::KeyTooLarge { .. }) if !C::LIMITS_KEYS => Ok(()),
@@ -169,8 +174,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Adds a gap to the read set: the transaction saw that a key is missing.
     pub(super) fn saw_gap(&self, state: &mut TxnState<'s, P>, gap: Gap<'s, P::RowStamp>) {
-        if C::READS_SNAPSHOT {
-            // What was inserted later is absent as of the snapshot.
+        if C::READS_SNAPSHOT || C::TAKES_TURNS {
+            // What was inserted later is absent as of the snapshot; in its turn nothing is.
             return;
         }
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
@@ -239,95 +244,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     ) -> Result<Option<&'s [u8]>, Abort> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
-
-    fn update_row(
-        &self,
-        state: &mut TxnState<'s, P>,
-        table: Table,
-        key: &[Value<'_>],
-        sets: &[Set<'_>],
-    ) -> Result<bool, Abort> {
-        let data = self.table(table)?;
-        let mut sought = KeyBytes::new();
-        Self::encode_key(data, key, &mut sought)?;
-        let mut scratch = std::mem::take(state.scratch);
-        scratch.clear();
-        let encoded = encode_delta(&data.layout, sets, &mut scratch);
-        let delta: &'s [u8] = state.arena.alloc_slice_copy(&scratch);
-        *state.scratch = scratch;
-        let changed = encoded?;
-        let record = match self.find(state, data, &sought) {
-            Lookup::Found(record) => record,
-            Lookup::Missing(gap) => {
-                self.saw_gap(state, gap);
-                return Ok(false);
-            }
-        };
-        let own = state.own_write(record);
-        if own.is_none() && !C::intend(self.engine, state, table.number(), record)? {
-            return Ok(false);
-        }
-        if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
-            // The whole row is needed for index keys, and to check that it does not grow too long.
-            let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
-            let mut new = old.to_vec();
-            apply_delta(&data.layout, &mut new, delta)?;
-            self.index(state, (table, data), record, Some(old), Some(&new), changed)?;
-        }
-        let arena = state.arena;
-        let changed_row = |row: &[u8]| {
-            let mut row = row.to_vec();
-            apply_delta(&data.layout, &mut row, delta)?;
-            Ok::<_, Abort>(Pending::Put(arena.alloc_slice_copy(&row)))
-        };
-        let pending = match own.map(|at| state.writes[at].pending) {
-            None if self.engine.whole_rows => match self.read_whole(state, data, record)? {
-                Some(old) => changed_row(old)?,
-                None => return Ok(false),
-            },
-            None => Pending::Delta(changed, delta),
-            Some(Pending::Delete) => return Ok(false),
-            Some(Pending::Delta(before, first)) => Pending::Delta(
-                before | changed,
-                merge_deltas(&data.layout, first, delta, changed, arena),
-            ),
-            Some(Pending::Put(row)) => changed_row(row)?,
-        };
-        state.push_write(table.number(), record, pending);
-        Ok(true)
-    }
-
-    /// Encodes a row into the arena and its key into `key`, which is empty. Returns the row and its
-    /// hidden id.
-    fn encode(
-        &self,
-        state: &mut TxnState<'s, P>,
-        data: &'s Tables<P>,
-        row: &[Value<'_>],
-        key: &mut KeyBytes,
-    ) -> Result<(&'s [u8], u64), Abort> {
-        data.layout.encode(row, state.scratch)?;
-        let bytes: &'s [u8] = state.arena.alloc_slice_copy(state.scratch);
-        if bytes.len() > MAX_ROW_BYTES {
-            return Err(Abort::RowTooLarge { table: data.layout.table });
-        }
-        if !data.keyless {
-            data.layout.primary_key(row, key);
-            if C::LIMITS_KEYS && !data.layout.packed_key {
-                data.check_key(key)?;
-            }
-            return Ok((bytes, 0));
-        }
-        let id = match &mut state.row_ids {
-            RowIds::Fresh(block) => self.engine.next_row_id(block),
-            // A replayed command that asks for more ids than are recorded is reported as a
-            // divergence.
-            RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
-        };
-        state.row_ids_used.push(id);
-        key.extend_from_slice(&id.to_be_bytes());
-        Ok((bytes, id))
-    }
 }
 
 /// Returns the hidden row id that a key encodes.
@@ -347,6 +263,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
+            self.enter_key(state, data, key, false)?;
             match self.find(state, data, &sought) {
                 Lookup::Found(record) => self.read(state, data, record, columns),
                 Lookup::Missing(gap) => {
@@ -355,6 +272,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
                 }
             }
         })
+    }
+
+    fn version(&self, table: Table, key: &[Value<'_>]) -> Result<Option<u64>, Abort> {
+        self.guarded(|state| self.committed_version(state, table, key))
     }
 
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
@@ -389,6 +310,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, id) = self.encode(state, data, row, &mut key)?;
+            self.enter_row(state, data, row)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
             if there {
                 return Err(Abort::DuplicateKey { table: table.number(), index: None });
@@ -412,6 +334,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
+            self.enter_row(state, data, row)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), false))?;
             let old = if there && data.indexed != 0 {
                 self.read_whole(state, data, record)?
@@ -433,6 +356,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         self.written(|state| {
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
+            self.enter_row(state, data, row)?;
             let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
@@ -453,6 +377,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
+            self.enter_key(state, data, key, true)?;
             let record = match self.find(state, data, &sought) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(gap) => {
@@ -488,6 +413,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort> {
         self.guarded(|state| self.scan_rows(state, table, index, range, columns))
+    }
+
+    fn takes_turns(&self) -> bool {
+        C::TAKES_TURNS
+    }
+
+    fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        self.attempted(|state| C::hold(self.engine, state, partitions.0))
     }
 
     fn savepoint(&self) -> Savepoint {

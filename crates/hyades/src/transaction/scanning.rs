@@ -105,6 +105,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let Some((lower, upper)) = encode_range(data, index, range, C::LIMITS_KEYS)? else {
             return Ok(&[][..]);
         };
+        self.enter_range(state, data, index, range)?;
         let bounds = (
             lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
             upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),

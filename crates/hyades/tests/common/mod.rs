@@ -12,6 +12,7 @@ pub mod held;
 pub mod late;
 pub mod multiversion;
 pub mod ordering;
+pub mod partitions;
 pub mod watched;
 
 use hyades::{

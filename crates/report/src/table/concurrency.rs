@@ -109,7 +109,7 @@ fn long_reads(table: &Table<'_>) -> Experiment {
     for control in [SILO, NO_WAIT, HEKATON, TIMESTAMP_ORDER] {
         for (with, option) in [("by a snapshot", "view"), ("by a transaction", "plain")] {
             let command = table.ycsb_with(&format!(
-                "--theta 0.6 --accesses 2 --write-share 1 --protocol none --workers 1 \
+                "--ordered --theta 0.6 --accesses 2 --write-share 1 --protocol none --workers 1 \
                  --scanners 1 --scan-with {option} --concurrency {}",
                 control.1
             ));

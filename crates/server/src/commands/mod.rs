@@ -27,6 +27,7 @@ mod sorted_sets;
 mod strings;
 pub mod table;
 mod unsupported;
+mod watching;
 
 pub use unsupported::error as unsupported_error;
 

@@ -30,6 +30,8 @@ pub const READ: u32 = 2;
 pub const FAST: u32 = 4;
 /// It is for operators.
 pub const ADMIN: u32 = 8;
+/// It is a transaction of its own, outside of EXEC.
+pub const ALONE: u32 = 16;
 
 /// A command.
 pub struct Command {

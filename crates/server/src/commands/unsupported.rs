@@ -23,7 +23,6 @@ const MISSING: &[(&str, &str)] = &[
         "eval \
       evalsha evalsha_ro eval_ro fcall fcall_ro script",
     ),
-    ("WATCH is not built yet: MULTI runs without it", "unwatch watch"),
     ("values have no serialized form yet: COPY copies them", "dump restore restore-asking"),
     ("access rules are not built yet: bind the server to a private address", "acl"),
     ("MONITOR is not built yet", "monitor"),

@@ -113,6 +113,7 @@ impl Conversation {
         };
         match (command.name, command.run) {
             ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
+            ("watch", _) => return refuse("ERR WATCH inside MULTI is not allowed"),
             ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
             (_, Run::Data(_)) => {
                 multi.bytes += request.memory(&self.input);
@@ -133,6 +134,8 @@ impl Conversation {
         }
         let multi = self.client.multi.take().expect("it was found above");
         self.client.entry.queued.store(-1, Relaxed);
+        // Whatever becomes of it, its keys are not watched any more.
+        let watched = std::mem::take(&mut self.client.watched);
         match command.name {
             "discard" => reply.ok(),
             "quit" => {
@@ -147,9 +150,9 @@ impl Conversation {
             _ if multi.is_refused => {
                 return refuse("EXECABORT Transaction discarded because of previous errors.");
             }
-            _ if multi.queued.is_empty() => reply.array(0),
+            _ if multi.queued.is_empty() && watched.is_empty() => reply.array(0),
             _ => {
-                self.run.set_exec(multi.queued);
+                self.run.set_exec(multi.queued, watched);
                 self.take_silence();
                 return false;
             }

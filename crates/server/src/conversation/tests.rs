@@ -2,6 +2,7 @@
 
 mod collections;
 mod limits;
+mod watching;
 
 use super::*;
 use crate::config::Settings;

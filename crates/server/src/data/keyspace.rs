@@ -89,6 +89,21 @@ pub struct Effects {
     pub copied: usize,
     /// Values written, changed or removed.
     pub changes: u64,
+    /// What WATCH has seen.
+    pub watched: Vec<WatchedKey>,
+    /// UNWATCH was run.
+    pub unwatched: bool,
+}
+
+/// A key that WATCH names, as it was then.
+#[derive(Clone, Debug)]
+pub struct WatchedKey {
+    /// The number of the database.
+    pub database: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// See [`Keyspace::write_of`].
+    pub seen: Option<(u64, u64)>,
 }
 
 impl Effects {
@@ -290,6 +305,46 @@ impl<'t> Keyspace<'t> {
         let head = self.head_of(row.get(HEAD))?;
         let is_live = !head.is_expired(self.context.now_ms);
         Ok(Entry { stored: Some(head), live: is_live.then_some((head, &[][..])) })
+    }
+
+    /// The last write of a key that exists: its generation, and the version of its row. Two calls
+    /// return the same iff the key was not written in between, flushed, swapped away, or expired.
+    /// One that does not exist, or has expired, has no last write.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn write_of(&self, key: &[u8]) -> Result<Option<(u64, u64)>, Abort> {
+        if !self.find_head(key)?.exists() {
+            return Ok(None);
+        }
+        let generation = self.generation.get();
+        let version = self.tx.version(self.context.tables.keys, (generation, key))?;
+        Ok(version.map(|version| (generation, version)))
+    }
+
+    /// Keeps what WATCH sees of a key.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn watch(&self, key: &[u8]) -> Result<(), Abort> {
+        let seen = self.write_of(key)?;
+        let watched = WatchedKey { database: self.database, key: key.to_vec(), seen };
+        self.context.effects.borrow_mut().watched.push(watched);
+        Ok(())
+    }
+
+    /// Has the client watch nothing any more.
+    pub fn unwatch(&self) {
+        self.context.effects.borrow_mut().unwatched = true;
+    }
+
+    /// Whether a key is as WATCH has seen it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::find`].
+    pub fn is_as_watched(&self, watched: &WatchedKey) -> Result<bool, Abort> {
+        let space = self.of_database(watched.database)?;
+        Ok(space.write_of(&watched.key)? == watched.seen)
     }
 
     /// Looks a key up for a command that reads, and counts whether it exists.

@@ -2,7 +2,7 @@
 //! event loop.
 
 use super::{Commands, Ended, Request, context, count, failure, run_all};
-use crate::data::keyspace::Context;
+use crate::data::keyspace::{Context, WatchedKey};
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
 use hyades::Ticket;
@@ -15,6 +15,8 @@ pub struct PatientRun {
     pub requests: Vec<Request>,
     /// They are those of EXEC.
     pub is_exec: bool,
+    /// What EXEC compares.
+    pub watched: Vec<WatchedKey>,
     /// Its reply is dropped.
     pub is_silent: bool,
     /// It has met conflicts, and is no large transaction.
@@ -74,15 +76,15 @@ impl PatientRun {
             failed.clear();
             // It may have waited for long.
             let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let Self { database, requests, is_exec, .. } = self;
+            let Self { database, requests, is_exec, watched, .. } = self;
             let (database, is_exec) = (*database, *is_exec);
-            let commands = Commands { database, requests, input: &[], is_exec };
-            run_all(tx, context, &commands, reply, &mut failed).map(drop)
+            let commands = Commands { database, requests, input: &[], is_exec, watched };
+            run_all(tx, context, &commands, reply, &mut failed)
         });
         let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
-        if result.is_ok() {
-            count(shared, &self.requests, &effects.borrow(), &mut failed);
+        if let Ok(done) = result {
+            count(shared, &self.requests[..done], &effects.borrow(), &mut failed);
         }
-        Ok((result, ticket))
+        Ok((result.map(drop), ticket))
     }
 }

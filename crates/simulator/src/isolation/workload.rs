@@ -7,8 +7,8 @@ use crate::life::Counters;
 use crate::plan::{Combination, Plan};
 use fastrand::Rng;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Error, Isolation, ProcedureId, Schema, Session,
-    Table, Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, Error, Isolation, Partitions, ProcedureId,
+    Schema, Session, Table, Transaction, Type,
 };
 use hyades_platform::device::SimulatedDisk;
 use serde::{Deserialize, Serialize};
@@ -171,12 +171,23 @@ fn random_ask(rng: &mut Rng, keys: u64, counters: &Counters) -> Ask {
     }
 }
 
-fn declare(builder: &mut Builder) -> ProcedureId {
+/// Declares tables, which are spread over partitions at random, and the procedure.
+fn declare(builder: &mut Builder, rng: &mut Rng) -> ProcedureId {
+    let mut spread = |schema: Schema| match rng.u32(0..6) {
+        0 => schema.replicated(),
+        1 => schema,
+        _ => schema.partition_by("key"),
+    };
     let lists = Schema::new("lists").column("key", Type::U64).column("values", Type::Bytes);
-    builder.table(lists.primary_key(&["key"]).hash());
+    builder.table(spread(lists.primary_key(&["key"]).hash()));
     let registers = Schema::new("registers").column("key", Type::U64).column("value", Type::U64);
-    builder.table(registers.primary_key(&["key"]));
-    builder.procedure("run", 1, |tx: &Transaction<'_>, asked: Asked| run(tx, &asked))
+    builder.table(spread(registers.primary_key(&["key"])));
+    let procedure =
+        builder.procedure("run", 1, |tx: &Transaction<'_>, asked: Asked| run(tx, &asked));
+    if rng.bool() {
+        builder.on(procedure, |()| Partitions::ALL);
+    }
+    procedure
 }
 
 fn submit(
@@ -246,7 +257,9 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
                 log.segment_bytes = 1 << 18;
                 log.research.anchor_interval_bytes = 1000;
             });
-        let procedure = declare(&mut builder);
+        let mut spread = Rng::with_seed(load.seed ^ 0x9A27 ^ life as u64);
+        builder = builder.partitions(1 << spread.u32(0..7));
+        let procedure = declare(&mut builder, &mut spread);
         let db = builder.open("/db").map_err(|e| format!("life {life} is refused: {e}"))?;
         let last = life + 1 == load.lives;
         let (time, power) = (Duration::from_micros(rng.u64(500..8000)), rng.u64(..));

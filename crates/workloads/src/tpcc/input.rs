@@ -135,6 +135,8 @@ pub struct TpccInputs {
     pub mix: Mix,
     /// The choice of warehouses.
     pub home: Home,
+    /// The share of New-Orders and Payments that use a second warehouse, if it is not as specified.
+    pub remote: Option<f64>,
     /// The source of dates.
     pub clock: Clock,
     /// The constants of NURand; they must be those of the population's seed.
@@ -175,12 +177,18 @@ impl TpccInputs {
         let c = self.customer(rng);
         let count = rng.i32(5..=15);
         let rolled_back = rng.u32(..100) == 0;
+        // The line that comes from another warehouse, where the share is given.
+        let remote = self.remote.map(|share| (rng.f64() < share).then(|| rng.i32(0..count)));
         let mut order =
             NewOrder { w, d, c, entry_us: self.clock.now_us(), lines: Default::default() };
-        for _ in 0..count {
+        for nth in 0..count {
+            let is_remote = match remote {
+                None => rng.u32(..100) == 0,
+                Some(line) => line == Some(nth),
+            };
             order.lines.push(Line {
                 item: non_uniform(rng, 8191, self.constants.item, 1, self.scale.items),
-                supply_w: if rng.u32(..100) == 0 { self.other_warehouse(rng, w) } else { w },
+                supply_w: if is_remote { self.other_warehouse(rng, w) } else { w },
                 quantity: rng.i32(1..=10),
             });
         }
@@ -193,11 +201,12 @@ impl TpccInputs {
     /// Draws a Payment (clause 2.5.1). In 15 % of the payments the customer belongs to another
     /// warehouse, if there is one.
     pub fn payment(&self, rng: &mut Rng, w: i32, d: i32) -> Payment {
-        let (c_w, c_d) = if rng.u32(..100) < 85 {
-            (w, d)
-        } else {
-            (self.other_warehouse(rng, w), rng.i32(1..=DISTRICTS))
+        let is_home = match self.remote {
+            None => rng.u32(..100) < 85,
+            Some(share) => rng.f64() >= share,
         };
+        let (c_w, c_d) =
+            if is_home { (w, d) } else { (self.other_warehouse(rng, w), rng.i32(1..=DISTRICTS)) };
         let who = self.who(rng);
         let amount = rng.i64(100..=500_000);
         Payment { w, d, c_w, c_d, who, amount, date_us: self.clock.now_us() }
@@ -240,6 +249,7 @@ mod tests {
             scale: Scale::full(4),
             mix,
             home: Home::Any,
+            remote: None,
             clock: Clock::Fixed(1),
             constants: Constants::new(1),
         }
@@ -303,6 +313,25 @@ mod tests {
         assert!((of(|p| matches!(p.who, CustomerSelector::LastName(_))) - 0.6).abs() < 0.005);
         assert!(of(|p| (100..=500_000).contains(&p.amount) && (1..=4).contains(&p.c_w)) == 1.0);
         assert!(of(|p| matches!(p.who, CustomerSelector::LastName(n) if n > 999)) == 0.0);
+    }
+
+    #[test]
+    fn a_given_share_uses_a_second_warehouse() {
+        for remote in [0.0, 0.3, 1.0] {
+            let inputs = TpccInputs { remote: Some(remote), ..inputs(Mix::PaymentNewOrder) };
+            let (mut rng, mut input, mut count) = (Rng::with_seed(4), TpccInput::default(), 0);
+            for _ in 0..20_000 {
+                inputs.draw(&mut rng, 0, &mut input);
+                count += match &input {
+                    TpccInput::NewOrder(order) => {
+                        order.lines.iter().filter(|line| line.supply_w != order.w).count()
+                    }
+                    TpccInput::Payment(payment) => usize::from(payment.c_w != payment.w),
+                    _ => 0,
+                };
+            }
+            assert!((count as f64 / 20_000.0 - remote).abs() < 0.02, "{remote} {count}");
+        }
     }
 
     #[test]

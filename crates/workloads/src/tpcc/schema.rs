@@ -190,18 +190,19 @@ pub struct TpccTables {
 }
 
 impl TpccTables {
-    /// Declares all nine through `declare`, in a fixed order.
+    /// Declares all nine through `declare`, in a fixed order. All but the items are partitioned by
+    /// their warehouse.
     pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> TpccTables {
         TpccTables {
-            warehouse: TypedTable::of(declare(Warehouse::schema())),
-            district: TypedTable::of(declare(District::schema())),
-            customer: TypedTable::of(declare(Customer::schema())),
-            history: TypedTable::of(declare(History::schema())),
-            new_order: TypedTable::of(declare(OpenOrder::schema())),
-            orders: TypedTable::of(declare(Order::schema())),
-            order_line: TypedTable::of(declare(OrderLine::schema())),
-            item: TypedTable::of(declare(Item::schema())),
-            stock: TypedTable::of(declare(Stock::schema())),
+            warehouse: TypedTable::of(declare(Warehouse::schema().partition_by("w_id"))),
+            district: TypedTable::of(declare(District::schema().partition_by("d_w_id"))),
+            customer: TypedTable::of(declare(Customer::schema().partition_by("c_w_id"))),
+            history: TypedTable::of(declare(History::schema().partition_by("h_w_id"))),
+            new_order: TypedTable::of(declare(OpenOrder::schema().partition_by("no_w_id"))),
+            orders: TypedTable::of(declare(Order::schema().partition_by("o_w_id"))),
+            order_line: TypedTable::of(declare(OrderLine::schema().partition_by("ol_w_id"))),
+            item: TypedTable::of(declare(Item::schema().replicated())),
+            stock: TypedTable::of(declare(Stock::schema().partition_by("s_w_id"))),
         }
     }
 }

@@ -52,6 +52,7 @@ fn inputs(mix: Mix) -> TpccInputs {
         scale: SCALE,
         mix,
         home: Home::Any,
+        remote: None,
         clock: Clock::Fixed(7),
         constants: Constants::new(SEED),
     }

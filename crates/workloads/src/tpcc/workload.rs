@@ -4,7 +4,7 @@ use super::*;
 use crate::Violation;
 use crate::workload::{Outcome, Workload};
 use fastrand::Rng;
-use hyades::{Builder, Database, Error, ProcedureId, Session, Table};
+use hyades::{Builder, Database, Error, Partitions, ProcedureId, Session, Table};
 
 /// Settings of the workload.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,9 @@ pub struct TpccConfig {
     pub mix: Mix,
     /// The choice of warehouses.
     pub home: Home,
+    /// The share of New-Orders and Payments that use a second warehouse, 0 to 1; `None` for what
+    /// the specification says.
+    pub remote: Option<f64>,
     /// The source of dates in inputs.
     pub clock: Clock,
     /// The seed of the population and of the constants of NURand.
@@ -28,6 +31,7 @@ impl TpccConfig {
             scale: Scale::full(warehouses),
             mix: Mix::Full,
             home: Home::Any,
+            remote: None,
             clock: Clock::Wall,
             seed: 1,
         }
@@ -60,12 +64,13 @@ impl Tpcc {
     /// # Panics
     /// If there are no warehouses, items or customers.
     pub fn new(config: TpccConfig) -> Tpcc {
-        let TpccConfig { scale, mix, home, clock, seed } = config;
+        let TpccConfig { scale, mix, home, remote, clock, seed } = config;
         assert!(
             scale.warehouses > 0 && scale.items > 0 && scale.customers > 0,
             "TPC-C needs at least one warehouse, item and customer"
         );
-        let inputs = TpccInputs { scale, mix, home, clock, constants: Constants::new(seed) };
+        let inputs =
+            TpccInputs { scale, mix, home, remote, clock, constants: Constants::new(seed) };
         Tpcc { config, inputs, parts: parts(&scale), handles: None }
     }
 
@@ -98,6 +103,11 @@ impl Workload for Tpcc {
             stock_level: builder
                 .procedure("tpcc_stock_level", 1, move |tx, c| stock_level(tx, &t, &c)),
         };
+        builder.on(procedures.new_order, |order: NewOrder| {
+            let supplying = order.lines.iter().map(|line| line.supply_w);
+            supplying.fold(Partitions::of(order.w), |held, warehouse| held.with(warehouse))
+        });
+        builder.on(procedures.payment, |(w, _, c_w): (i32, i32, i32)| Partitions::of(w).with(c_w));
         self.handles = Some((t, procedures));
     }
 

@@ -119,6 +119,8 @@ pub struct YcsbConfig {
     /// If set, each transaction changes one column of a row and scans this many rows, instead of
     /// the accesses (the hybrid workload of Zhou et al., "Poplar", section 6).
     pub scan_length: Option<u32>,
+    /// Whether the primary index is ordered although no transaction scans it.
+    pub ordered: bool,
     /// The source of written values.
     pub values: Values,
     /// A standard mix instead of the above; of these only rows, theta, write columns, reads and
@@ -140,6 +142,7 @@ impl Default for YcsbConfig {
             write_columns: WriteColumns::One,
             reads: Reads::default(),
             scan_length: None,
+            ordered: false,
             values: Values::Derived,
             standard: None,
             seed: 1,
@@ -169,9 +172,9 @@ impl YcsbConfig {
         self.standard.is_none() && only && all && !hot && self.write_share >= 1.0
     }
 
-    /// Whether the primary index is ordered, which scans need.
+    /// Whether the primary index is ordered, which scans by transactions need.
     pub fn is_ordered(&self) -> bool {
-        self.is_spread() || self.scan_length.is_some()
+        self.ordered || self.is_spread() || self.scan_length.is_some()
     }
 
     /// Whether keys are spread over the 64-bit range, for scans with concurrent inserts.

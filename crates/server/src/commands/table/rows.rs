@@ -1,5 +1,6 @@
 //! The rows of the table of commands, by group.
 
+use super::super::watching;
 use super::super::{
     bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
@@ -7,7 +8,7 @@ use super::super::{debug, expire, generic, hashes, info, keys, lcs, list_edits, 
 use super::super::{
     server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
 };
-use super::{ADMIN, FAST, READ, Run, WRITE};
+use super::{ADMIN, ALONE, FAST, READ, Run, WRITE};
 
 const ONE: (i32, i32, i32) = (1, 1, 1);
 const TWO: (i32, i32, i32) = (1, 2, 1);
@@ -158,6 +159,8 @@ pub fn transaction_rows() -> Vec<Row> {
         ("discard", 1, FAST, NONE, Run::Multi),
         ("exec", 1, 0, NONE, Run::Multi),
         ("multi", 1, FAST, NONE, Run::Multi),
+        ("unwatch", 1, FAST | ALONE, NONE, Run::Data(watching::unwatch)),
+        ("watch", -2, FAST | ALONE, ALL, Run::Data(watching::watch)),
     ]
 }
 

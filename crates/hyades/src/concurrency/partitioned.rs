@@ -1,0 +1,340 @@
+//! Partitioned execution (Kallman et al.: "H-Store", PVLDB 1(2), 2008; Malviya, Weisberg, Madden,
+//! Stonebraker: "Rethinking Main Memory OLTP Recovery", ICDE 2014, section II): the transactions of
+//! a partition run one after the other, from beginning to end, so that nothing is validated and few
+//! rows are locked. docs/protocols.md explains departures from the papers.
+//!
+//! No thread owns a partition. A transaction enters the queues of its partitions and runs on its
+//! caller's thread when it is first in each ([`crate::engine::turns`]). It states its partitions
+//! first ([`crate::Transaction::hold`]), or enters them as it reaches their rows: it waits for the
+//! first one, takes further ones that are free, and otherwise runs again, with what it has found
+//! out. Each access is checked, which is the isolation.
+//!
+//! **A stamp for each partition** takes the place of those of rows and gaps. All that a transaction
+//! observes of others was written by transactions that held one of its partitions before, and the
+//! last of these left, in each, a stamp that includes all before. So a transaction folds the stamps
+//! of all partitions that it holds, and leaves its own in all of them, also where it has only read:
+//! at replay a command must come before what overwrites rows that it has read (C18). One that
+//! writes nothing leaves none, and is acknowledged by the stamps that it has folded.
+//!
+//! All frames of a transaction are placed while it holds all its partitions, so that in one stream
+//! none of another transaction of them is in between (C17).
+//!
+//! Row locks remain where other threads change rows that no transaction changes: the removal of
+//! garbage locks rows that are absent, and rows of tables with secondary indexes. Transactions lock
+//! such rows as they write them. Readers need no locks: a row that is being removed is absent, and
+//! only a holder of its partition inserts it anew.
+
+use super::state::{HeldLock, TxnState};
+use super::steps::{self, Commit, Committed};
+use super::{Commits, ConcurrencyControl, VisibleRow, locks};
+use crate::engine::Engine;
+use crate::error::{Abort, Error};
+use crate::logging::{LoggingProtocol, Needs, RowRef};
+use crate::storage::gap::Gap;
+use crate::storage::partition::{Partitions, TouchedPartitions};
+use crate::storage::record::{Record, WRITER, word};
+use hyades_platform::mutation::{self, Mutation};
+use std::sync::atomic::Ordering;
+
+pub(crate) struct Partitioned;
+
+/// Looks at a row that garbage collection has locked before the transaction runs again.
+const PATIENCE: u32 = 256;
+
+impl Partitioned {
+    /// Enters partitions that the transaction does not hold, or remembers that it needs them.
+    #[cold]
+    fn enter_more<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+        set: u64,
+        is_stated: bool,
+    ) -> Result<(), Abort> {
+        let partitions = &engine.partitions;
+        let (turns, number) = (&partitions.turns, state.slot);
+        let held = turns.held(number);
+        if held != 0 && mutation::is(Mutation::UncheckedPartitions) {
+            return Ok(());
+        }
+        let set = if state.states_all && state.is_writer { partitions.all() } else { set };
+        turns.want(number, held & !state.any_partition | set);
+        // One that reads all partitions and writes nothing is better off with a snapshot. An
+        // attempt that must not wait gets none, and has to do with what is free.
+        let reads_all = !state.is_writer && set == partitions.all() && set.count_ones() > 1;
+        if reads_all && !is_stated && state.may_wait {
+            return Err(Abort::Conflict);
+        }
+        let entered = match held {
+            0 => Self::enter_first(engine, number, set, state.may_wait),
+            _ => turns.try_enter(number, set),
+        };
+        if entered { Ok(()) } else { Err(Abort::Conflict) }
+    }
+
+    /// Enters partitions while the session holds none: all of them, or none.
+    fn enter_first<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        number: u32,
+        set: u64,
+        may_wait: bool,
+    ) -> bool {
+        let turns = &engine.partitions.turns;
+        if may_wait {
+            return turns.enter(number, set);
+        }
+        turns.try_enter(number, set) || turns.leave(number)
+    }
+
+    /// Enters one partition, a free one if there is any. It protects the replicated rows that are
+    /// read, since whatever writes these holds all partitions; the next attempt does not need it.
+    #[cold]
+    fn enter_any<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+    ) -> Result<(), Abort> {
+        let partitions = &engine.partitions;
+        let count = partitions.all().count_ones();
+        let (number, may_wait) = (state.slot, state.may_wait);
+        let from = |at: u32| 1 << ((number + at) % count);
+        let free = (0..count).map(from).find(|one| partitions.turns.try_enter(number, *one));
+        let waited_for = || Self::enter_first(engine, number, from(0), may_wait).then(|| from(0));
+        state.any_partition = free.or_else(waited_for).ok_or(Abort::Conflict)?;
+        Ok(())
+    }
+
+    /// Locks a row against garbage collection.
+    #[cold]
+    fn lock<S>(record: &Record<S>) -> Result<(), Abort> {
+        for look in 1..=PATIENCE {
+            let (locked, failed) = (Ordering::Acquire, Ordering::Relaxed);
+            if record.lock.compare_exchange(0, WRITER, locked, failed).is_ok() {
+                return Ok(());
+            }
+            if record.word.load(Ordering::Relaxed) & word::DEAD != 0 {
+                break;
+            }
+            if look.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+        Err(Abort::Conflict)
+    }
+
+    fn end_read_only<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+    ) -> Result<Needs, Abort> {
+        let partitions = &engine.partitions;
+        for partition in partitions.stamps(partitions.turns.held(state.slot)) {
+            engine.protocol.observe_read(&partition.stamp, state.stamp);
+        }
+        partitions.turns.want(state.slot, 0);
+        steps::end_read_only(engine, state, true)
+    }
+}
+
+/// The partitions in which a transaction leaves its stamp: all that it holds.
+fn stamped<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>, held: u64) -> u64 {
+    if mutation::is(Mutation::StampHomeOnly) {
+        return held & held.wrapping_neg();
+    }
+    if mutation::is(Mutation::StampWrittenOnly) {
+        return engine.partitions.turns.written(state.slot) & held;
+    }
+    held
+}
+
+impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
+    const INSERTED_WORD: u64 = word::ABSENT;
+    const INSERTED_LOCK: u32 = WRITER;
+    const TAKES_TURNS: bool = true;
+
+    #[inline]
+    fn enter(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+        touched: TouchedPartitions,
+    ) -> Result<(), Abort> {
+        let held = engine.partitions.turns.held(state.slot);
+        if touched == TouchedPartitions::Any {
+            return if held != 0 { Ok(()) } else { Self::enter_any(engine, state) };
+        }
+        let set = engine.partitions.touched(touched);
+        state.any_partition &= !set;
+        if state.is_writer && mutation::is(Mutation::StampWrittenOnly) {
+            engine.partitions.turns.note_written(state.slot, set);
+        }
+        if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, false) }
+    }
+
+    #[inline]
+    fn hold(engine: &Engine<P>, state: &mut TxnState<'_, P>, slots: u64) -> Result<(), Abort> {
+        if slots == Partitions::ALL.0 && !state.is_writer {
+            // If it only reads, it had better read a snapshot.
+            state.states_all = true;
+            return Ok(());
+        }
+        let set = engine.partitions.of_slots(slots);
+        let held = engine.partitions.turns.held(state.slot);
+        if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, true) }
+    }
+
+    #[inline]
+    fn read<'s, T>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, P>,
+        _: u32,
+        record: &'s Record<P::RowStamp>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<VisibleRow<'s, T>, Abort> {
+        // Relaxed: the turn orders it after whatever has written the row.
+        let there = record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
+        Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
+    }
+
+    #[inline]
+    fn intend<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<bool, Abort> {
+        let mut there = record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
+        let is_shared = !there || engine.tables[table as usize].indexed != 0;
+        if is_shared && state.own_lock(record).is_none() {
+            Self::lock(record)?;
+            state.push_lock(table, record, true);
+            let seen = record.word.load(Ordering::Acquire);
+            if seen & word::DEAD != 0 {
+                return Err(Abort::Conflict);
+            }
+            there = seen & word::ABSENT == 0;
+        }
+        Ok(there)
+    }
+
+    fn saw_gap<'s>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, P>,
+        _: Gap<'s, P::RowStamp>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
+        state.push_lock(table, record, true);
+    }
+
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        locks::try_lock_record(record)
+    }
+
+    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
+        locks::unlock_record(record, version, dead);
+    }
+
+    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
+        locks::unmark_dead(record, version);
+    }
+}
+
+impl<P: LoggingProtocol> Commits<P> for Partitioned {
+    fn add_session(engine: &Engine<P>) -> Result<u32, Error> {
+        engine.partitions.turns.add()
+    }
+
+    fn remove_session(engine: &Engine<P>, number: u32) {
+        engine.partitions.turns.remove(number);
+    }
+
+    fn forget_attempts(engine: &Engine<P>, session: u32) {
+        engine.partitions.turns.want(session, 0);
+    }
+
+    #[inline(always)]
+    fn await_turns(engine: &Engine<P>, session: u32, may_wait: bool) -> bool {
+        let wanted = engine.partitions.turns.wanted(session);
+        wanted == 0 || Self::enter_first(engine, session, wanted, may_wait)
+    }
+
+    fn stop(engine: &Engine<P>) {
+        engine.partitions.turns.stop();
+    }
+
+    fn check_stopped(engine: &Engine<P>) -> Result<(), Error> {
+        if engine.partitions.turns.has_stopped() {
+            let cause = "a commit panicked, and left partitions that are half changed";
+            return Err(Error::Poisoned(cause.to_string()));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn begin(_: &Engine<P>, state: &mut TxnState<'_, P>, slot: u32) {
+        state.slot = slot;
+    }
+
+    fn reads_many(engine: &Engine<P>, state: &TxnState<'_, P>) -> bool {
+        let partitions = &engine.partitions;
+        let all = partitions.all();
+        partitions.turns.wanted(state.slot) == all && all.count_ones() > 1
+    }
+
+    /// Holds the turns of all its partitions, so nothing can fail.
+    fn commit<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        mut commit: Commit<'_>,
+    ) -> Result<Committed, Abort> {
+        const { assert!(!P::TRACKS_READERS, "those that only read leave no stamp") };
+        const { assert!(!P::TELLS_BLIND_WRITES, "what is held counts as read") };
+        if state.writes.is_empty() {
+            return Self::end_read_only(engine, state).map(Committed::read_only);
+        }
+        let partitions = &engine.partitions;
+        let held = partitions.turns.held(state.slot);
+        debug_assert_ne!(held, 0, "a writer has entered the partitions of its rows");
+
+        // 1. Fold the stamps of all partitions held, as reader and as writer; draw the TID.
+        for partition in partitions.stamps(held) {
+            engine.protocol.observe_write(&partition.stamp, state.stamp);
+            state.max_tid = state.max_tid.max(partition.last());
+        }
+        for write in state.writes.iter_mut() {
+            write.base = word::tid(write.record.word.load(Ordering::Relaxed));
+            state.max_tid = state.max_tid.max(write.base);
+        }
+        let tid = steps::next_tid(engine, state);
+        let command = steps::as_command(engine, state, &commit);
+
+        // 2. Reserve and fill.
+        let reserved = steps::append(engine, state, &mut commit, tid, command);
+        let placed = (reserved.position(), reserved.bytes);
+        reserved.fill();
+        if mutation::is(Mutation::HandOnBeforeInstall) {
+            partitions.turns.leave(state.slot);
+            std::thread::yield_now();
+        }
+
+        // 3. Install; leave the own stamp and TID in all partitions held.
+        let lock = |record: &Record<_>| _ = record.lock_in_turn();
+        steps::install_unstamped(engine, state, tid, lock, |record, version| {
+            record.word.store(version, Ordering::Release)
+        });
+        for partition in partitions.stamps(stamped(engine, state, held)) {
+            engine.protocol.publish_write(RowRef::gap(&partition.stamp), state.stamp);
+            partition.set_last(tid);
+        }
+        partitions.turns.want(state.slot, 0);
+        Ok(steps::committed(engine, state, tid, placed))
+    }
+
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
+        Self::end_read_only(engine, state)
+    }
+
+    fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+        for HeldLock { record, .. } in state.held.drain(..) {
+            record.lock.store(0, Ordering::Release);
+        }
+        engine.partitions.turns.leave(state.slot);
+    }
+}

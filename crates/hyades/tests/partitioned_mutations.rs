@@ -1,0 +1,37 @@
+//! Mutation tests: rules of partitioned execution, each broken on purpose, are noticed by what
+//! `partitioned.rs` tests.
+#![allow(missing_docs)]
+
+mod common;
+use common::partitions::{all_get_their_turns, commands_replay_in_their_order};
+use common::partitions::{builder, open, pieces_stay};
+use hyades::Protocol;
+use hyades_platform::mutation::{self, Mutation};
+use std::time::Duration;
+
+/// How long transactions may take to get their turns before they count as stuck.
+const BOUND: Duration = Duration::from_secs(10);
+
+#[test]
+fn each_broken_rule_of_partitions_is_noticed() {
+    let pieces = || pieces_stay(&open(builder(Protocol::None, 64)), Duration::from_secs(20));
+    let rules: [(Mutation, &dyn Fn() -> bool); 5] = [
+        (Mutation::UncheckedPartitions, &pieces),
+        (Mutation::HandOnBeforeInstall, &pieces),
+        (Mutation::StampHomeOnly, &commands_replay_in_their_order),
+        (Mutation::StampWrittenOnly, &commands_replay_in_their_order),
+        // Last: what waits in a circle stays there.
+        (Mutation::OvertakeInQueues, &|| all_get_their_turns(BOUND)),
+    ];
+    // Nothing is noticed where no rule is broken: the bounds suffice.
+    assert!(commands_replay_in_their_order());
+    assert!(all_get_their_turns(BOUND));
+    let mut unnoticed = Vec::new();
+    for (rule, holds) in rules {
+        mutation::set(Some(rule));
+        let held = holds();
+        mutation::set(None);
+        unnoticed.extend(held.then_some(rule.name()));
+    }
+    assert!(unnoticed.is_empty(), "these go unnoticed: {unnoticed:?}");
+}
