@@ -2,8 +2,7 @@
 
 use crate::axis::short;
 use crate::chart::Spread;
-use crate::data::View;
-use crate::judge::{Check, Finding, TOLERANCE, of_band, of_cost, of_factor, of_fall};
+use crate::judge::{Basis, Check, Finding, Level, TOLERANCE, of_band, of_cost, of_factor, of_fall};
 use crate::metric::Metric;
 
 /// A value with its interval, as in `7.31 (7.02 to 7.65, 5 rounds)`.
@@ -195,7 +194,7 @@ impl Check {
                 level: of_band(&ratio, most / least / 1.4, f64::INFINITY),
             })
         })
-        .resting_on(crate::judge::Basis::Context)
+        .resting_on(Basis::Context)
     }
 
     /// The ratio of throughputs is the inverse ratio of log bytes per transaction.
@@ -280,5 +279,38 @@ impl Check {
                 level: of_fall(&ratio),
             })
         })
+    }
+
+    /// A series rises between two positions.
+    pub fn rises(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        from: f64,
+        to: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, (of, to), (of, from))?;
+            Some(Finding {
+                text: format!(
+                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: rises)",
+                    metric.label(),
+                    with_interval(&ratio)
+                ),
+                level: of_fall(&ratio.inverse()),
+            })
+        })
+    }
+
+    /// A figure of ours, of which a paper says nothing that can be compared.
+    pub fn shown(group: &'static str, metric: Metric, of: &'static str, x: f64) -> Check {
+        Check::new(move |view| {
+            let ours = view.at(group, of, x, metric)?;
+            Some(Finding {
+                text: format!("{group}: {of} has {} {}", with_interval(&ours), metric.label()),
+                level: Level::Undecided,
+            })
+        })
+        .resting_on(Basis::Context)
     }
 }

@@ -2,6 +2,7 @@
 
 mod command_logging;
 mod concurrency;
+mod curve;
 mod poplar;
 mod shapes;
 pub mod simulated;
@@ -140,26 +141,22 @@ impl<'a> Table<'a> {
 
     /// How a machine's devices are scaled, for the page.
     pub fn scaled(&self, machine: &Machine) -> String {
+        let Machine { name, processors_name, assumed, .. } = machine;
         if !self.axes.log_dirs.is_empty() {
             return format!(
-                "The paper has {} and {}; here the logs are in {}, on devices as they are.",
-                machine.name,
-                machine.processors_name,
+                "The paper has {name} and {processors_name}; here the logs are in {}, on devices \
+                 as they are.",
                 self.axes.log_dirs.join(", ")
             );
         }
         format!(
-            "The paper has {} and {}; here are {} cores of {:.1} GHz. Throttled devices in memory              have {} MB/s each at the mark: as many bytes for each core and cycle as the paper's.",
-            machine.name,
-            machine.processors_name,
+            "The paper has {name} and {processors_name}; here are {} cores of {:.1} GHz. Throttled \
+             devices in memory have {} MB/s each at the mark: as many bytes for each core and \
+             cycle as the paper's. {assumed}",
             self.here.cores,
             self.here.ghz,
-            self.here_each(machine)
+            machine.scaled(&self.here, 1.0)
         )
-    }
-
-    fn here_each(&self, machine: &Machine) -> f64 {
-        machine.scaled(&self.here, 1.0)
     }
 
     fn command(&self, words: &str, load: f64) -> Command {

@@ -1,5 +1,6 @@
 //! Taurus 2020, sections 5.2 to 5.4: hard disks, NVMe drives, memory.
 
+use super::curve::{Claims, Ratio, at_mark, checks, panels, throttled};
 use super::*;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::Check;
@@ -50,8 +51,6 @@ struct Figure {
     recovery: Vec<Ratio>,
 }
 
-type Ratio = (&'static str, &'static str, f64);
-
 /// All schemes of a figure on a machine's devices. Runs are recovered, so that the logging and
 /// recovery figures share them.
 fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figure]) -> Vec<Run> {
@@ -87,67 +86,9 @@ fn raid_buffer(machine: &Machine) -> String {
     format!("--buffer {}KiB", 512 * machine.devices)
 }
 
-/// Curves of a figure, and of the ratios that the paper states.
-fn panels(figures: &[Figure], metric: Metric, claims: fn(&Figure) -> &Vec<Ratio>) -> Vec<Panel> {
-    let mut letters = 'a'..;
-    let mut panel = |group, what: &str, shape| {
-        let letter = letters.next().expect("letters do not run out");
-        Panel { group, title: format!("({letter}) {group}{what}"), metric, shape }
-    };
-    let mut out = Vec::new();
-    for figure in figures {
-        out.push(panel(figure.group, "", Shape::Curve));
-        let pairs = claims(figure).clone();
-        if !pairs.is_empty() {
-            out.push(panel(figure.group, ", ratios", Shape::Ratios { pairs }));
-        }
-    }
-    out
-}
-
-/// The MB/s of all devices of a series at the mark.
-fn all_devices(table: &Table<'_>, machine: &Machine, series: &str) -> f64 {
-    let single = [SERIAL_DATA.label, SERIAL_COMMAND.label].contains(&series);
-    let devices = if single { 1 } else { machine.devices };
-    f64::from(devices) * machine.scaled(&table.here, 1.0)
-}
-
-/// Checks at the mark of each curve. Where throttled devices limit both series, their ratio is
-/// arithmetic.
-fn at_mark(
-    table: &Table<'_>,
-    machine: &Machine,
-    check: Check,
-    (group, rate): (&'static str, Metric),
-    series: [&'static str; 2],
-) -> Check {
-    if !table.axes.log_dirs.is_empty() {
-        return check;
-    }
-    let moved = match rate {
-        Metric::ReplayRate => Metric::ReplayBandwidth,
-        _ => Metric::DeviceRate,
-    };
-    let series = series.map(|series| (series, all_devices(table, machine, series)));
-    check.unless_bound(group, moved, 1.0, series.into())
-}
-
-fn checks(
-    table: &Table<'_>,
-    machine: &Machine,
-    figures: &[Figure],
-    metric: Metric,
-    claims: fn(&Figure) -> &Vec<Ratio>,
-) -> Vec<Check> {
-    let each = |figure: &Figure| -> Vec<Check> {
-        let group = figure.group;
-        let check = |(of, over, ratio): &Ratio| {
-            let check = Check::times_at(group, metric, (of, 1.0), (over, 1.0), *ratio);
-            at_mark(table, machine, check, (group, metric), [of, over])
-        };
-        claims(figure).iter().map(check).collect()
-    };
-    figures.iter().flat_map(each).collect()
+/// The groups of figures with the ratios that one of them claims.
+fn claims(figures: &[Figure], of: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
+    figures.iter().map(|figure| (figure.group, of(figure).clone())).collect()
 }
 
 /// What all figures of this file share.
@@ -169,13 +110,7 @@ fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
             table.here.cores
         ),
     ];
-    if table.axes.log_dirs.is_empty() {
-        out.push(format!(
-            "{} throttled devices in memory: a token bucket with the paper's latency, without its \
-             queues",
-            machine.devices
-        ));
-    }
+    out.extend(throttled(table, machine));
     out
 }
 
@@ -229,7 +164,7 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
 fn hdd_logging(table: &Table<'_>) -> Experiment {
     let figures = hdd_figures(table);
     let rate = Metric::Throughput;
-    let mut all = checks(table, &HDD, &figures, rate, |figure| &figure.logging);
+    let mut all = checks(table, &HDD, &claims(&figures, |figure| &figure.logging), rate);
     for (of, over) in
         [("Taurus data", "Silo-R"), ("Taurus data", "Plover"), (RAID_DATA, "Taurus data")]
     {
@@ -253,7 +188,7 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
         ),
         differs: differs(table, &HDD),
         runs: runs(table, &HDD, 1, &figures),
-        panels: panels(&figures, rate, |figure| &figure.logging),
+        panels: panels(&claims(&figures, |figure| &figure.logging), rate),
         checks: all,
         not_measured: None,
     }
@@ -266,9 +201,9 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     let from_memory = schemes.map(|scheme| in_memory(table, "YCSB", MEMORY, scheme));
     let one = HDD.scaled(&table.here, 1.0) * 1e6;
     let allowed = |of, over| Check::allowed(("YCSB", 1.0), MEMORY, of, over, one);
-    let mut checks = checks(slow, &HDD, &figures, rate, |figure| &figure.recovery);
+    let mut all = checks(slow, &HDD, &claims(&figures, |figure| &figure.recovery), rate);
     if table.axes.log_dirs.is_empty() {
-        checks.extend([
+        all.extend([
             allowed(("Taurus data", 8), ("Serial data", 1)),
             allowed(("Taurus command", 8), ("Serial command", 1)),
             allowed(("Taurus command", 8), ("Silo-R", 8)),
@@ -294,8 +229,8 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
         ),
         differs: differs(slow, &HDD),
         runs: runs(slow, &HDD, 1, &figures).into_iter().chain(from_memory).collect(),
-        panels: panels(&figures, rate, |figure| &figure.recovery),
-        checks,
+        panels: panels(&claims(&figures, |figure| &figure.recovery), rate),
+        checks: all,
         not_measured: None,
     }
 }
@@ -365,8 +300,8 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
         ),
         differs: differs(table, &NVME),
         runs: runs(table, &NVME, 2, &figures),
-        panels: panels(&figures, rate, |figure| &figure.logging),
-        checks: checks(table, &NVME, &figures, rate, |figure| &figure.logging),
+        panels: panels(&claims(&figures, |figure| &figure.logging), rate),
+        checks: checks(table, &NVME, &claims(&figures, |figure| &figure.logging), rate),
         not_measured: None,
     }
 }
@@ -390,8 +325,8 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
         ),
         differs: differs(table, &NVME),
         runs: runs(table, &NVME, 2, &figures),
-        panels: panels(&figures, rate, |figure| &figure.recovery),
-        checks: checks(table, &NVME, &figures, rate, |figure| &figure.recovery),
+        panels: panels(&claims(&figures, |figure| &figure.recovery), rate),
+        checks: checks(table, &NVME, &claims(&figures, |figure| &figure.recovery), rate),
         not_measured: None,
     }
 }
