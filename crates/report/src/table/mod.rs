@@ -227,6 +227,11 @@ impl<'a> Table<'a> {
         self.tpcc("full")
     }
 
+    /// Voter with its defaults.
+    pub fn voter(&self) -> Command {
+        self.command("voter", 0.1)
+    }
+
     /// All steps of a sweep, or the few that show its shape.
     pub fn steps(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
         if self.size.fine { all.to_vec() } else { few.to_vec() }
