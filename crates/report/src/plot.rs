@@ -73,9 +73,7 @@ fn ratios(view: &View<'_>, panel: &Panel, pairs: &[(&'static str, &'static str, 
     for (of, over, claim) in pairs {
         let xs = view.runs(panel.group).filter(|run| run.series == *of).map(|run| run.x);
         let points: Vec<_> = xs
-            .filter_map(|x| {
-                Some((x, view.ratio(panel.group, panel.metric, (of, x), (over, x))?))
-            })
+            .filter_map(|x| Some((x, view.ratio(panel.group, panel.metric, (of, x), (over, x))?)))
             .collect();
         if !points.is_empty() {
             claims.push((lines.len(), 1.0, *claim));

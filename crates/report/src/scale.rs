@@ -32,22 +32,22 @@ pub struct Size {
 impl Size {
     /// For a report in at most 90 minutes.
     pub const FULL: Size = Size {
-        rows: 400_000,
+        rows: 200_000,
         warehouses: 2,
-        seconds: 1.5,
-        device_seconds: 2.0,
-        warmup: 0.4,
+        seconds: 0.8,
+        device_seconds: 1.0,
+        warmup: 0.2,
         rounds: 7,
         fine: true,
         budget: 85.0 * 60.0,
     };
     /// For a report in at most 15 minutes.
     pub const QUICK: Size = Size {
-        rows: 100_000,
+        rows: 50_000,
         warehouses: 1,
-        seconds: 0.3,
-        device_seconds: 0.5,
-        warmup: 0.15,
+        seconds: 0.25,
+        device_seconds: 0.4,
+        warmup: 0.1,
         rounds: 5,
         fine: false,
         budget: 14.0 * 60.0,

@@ -183,8 +183,7 @@ impl Drawing {
         let values = || lines.iter().flat_map(|l| l.points.iter());
         let claimed = || claims.iter().map(|(.., value)| *value);
         let (_, high) = extremes(values().map(|(_, s)| s.high).chain(claimed()));
-        let (low, _) =
-            extremes(values().map(|(_, s)| s.low).chain(claimed()).filter(|v| *v > 0.0));
+        let (low, _) = extremes(values().map(|(_, s)| s.low).chain(claimed()).filter(|v| *v > 0.0));
         let up = if log.1 {
             Axis::logarithmic(low, high, bottom, top)
         } else {

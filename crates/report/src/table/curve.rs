@@ -54,6 +54,13 @@ pub(super) fn at_mark(
     check.unless_bound(group, moved, 1.0, series.into())
 }
 
+/// Whether claims speak of a series. Of TPC-C, whose population takes longer than its runs, only
+/// these have a curve; the others have a point at the mark, and none in a quick report.
+pub(super) fn is_needed(table: &Table<'_>, claims: &[Ratio], times: f64, series: &str) -> bool {
+    let named = |(of, over, _): &Ratio| *of == series || *over == series;
+    table.size.fine && times == 1.0 || claims.iter().any(named)
+}
+
 /// A check of each ratio, at the mark.
 pub(super) fn checks(
     table: &Table<'_>,

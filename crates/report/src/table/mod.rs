@@ -290,8 +290,10 @@ impl Command {
     pub fn on(self, device: &str, devices: u32) -> Command {
         if self.is_on_directories(device) {
             let count = (devices as usize).min(self.dirs.len());
-            let dirs: String =
-                self.dirs[..count].iter().map(|dir| format!(" --log-dir {dir}/{RUN_DIR}")).collect();
+            let dirs: String = self.dirs[..count]
+                .iter()
+                .map(|dir| format!(" --log-dir {dir}/{RUN_DIR}"))
+                .collect();
             let kind = if device.starts_with("striped") && count > 1 { "striped" } else { "file" };
             return self.with(&format!("--device {kind}{dirs}"));
         }

@@ -39,7 +39,7 @@ fn differs() -> Vec<String> {
 
 fn slow_stream(table: &Table<'_>) -> Experiment {
     const GROUP: &str = "One slow device";
-    let steps = table.steps(&[1.0, 2.0, 5.0, 10.0, 20.0, 40.0], &[1.0, 5.0, 20.0]);
+    let steps = table.steps(&[1.0, 5.0, 20.0], &[1.0, 20.0]);
     // A load at which no device is the bottleneck.
     let offered = (table.rates.ycsb * 0.02 / 1e3).round().clamp(1.0, 20.0) * 1e3;
     let mut runs = Vec::new();
@@ -90,7 +90,7 @@ fn slow_stream(table: &Table<'_>) -> Experiment {
 
 fn idle_streams(table: &Table<'_>) -> Experiment {
     const GROUP: &str = "Idle streams";
-    let steps = table.steps(&[1.0, 2.0, 4.0, 8.0, 16.0], &[1.0, 2.0, 8.0]);
+    let steps = table.steps(&[1.0, 2.0, 8.0], &[1.0, 8.0]);
     let mut runs = Vec::new();
     for scheme in SCHEMES {
         for streams in &steps {

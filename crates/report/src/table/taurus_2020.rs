@@ -1,6 +1,6 @@
 //! Taurus 2020, sections 5.2 to 5.4: hard disks, NVMe drives, memory.
 
-use super::curve::{Claims, Ratio, at_mark, checks, panels, throttled};
+use super::curve::{Claims, Ratio, at_mark, checks, is_needed, panels, throttled};
 use super::*;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::Check;
@@ -59,14 +59,21 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figu
         for times in &figure.bandwidths {
             let device = table.device(machine, *times);
             let base = |scheme| of(table, figure.workload, scheme, figure.control);
-            for scheme in figure.schemes {
+            // The logging and the recovery of a group need the same runs.
+            let claimed = [&figure.logging[..], &figure.recovery[..]].concat();
+            let needed = |label: &str| {
+                figure.workload == "YCSB" || is_needed(table, &claimed, *times, label)
+            };
+            for scheme in figure.schemes.iter().filter(|scheme| needed(scheme.label)) {
                 let command = base(*scheme).by(*scheme, &device, machine.devices, streams_each);
                 let logged = scheme.label != NONE.label;
                 let command = if logged { command.small(BUFFER).recovered() } else { command };
                 out.push(command.run(figure.group, scheme.label, *times));
             }
             let raid = [(RAID_DATA, SERIAL_DATA), (RAID_COMMAND, SERIAL_COMMAND)];
-            for (label, scheme) in raid.into_iter().filter(|_| figure.raid) {
+            for (label, scheme) in
+                raid.into_iter().filter(|(label, _)| figure.raid && needed(label))
+            {
                 let striped = format!("striped:over={device}");
                 let command = base(scheme).with(scheme.options).on(&striped, machine.devices);
                 let command = command.small(&raid_buffer(machine)).recovered();
@@ -110,6 +117,9 @@ fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
             table.here.cores
         ),
     ];
+    if *machine == NVME {
+        out.push("no serial logging on RAID-0; New-Order is not run".to_string());
+    }
     out.extend(throttled(table, machine));
     out
 }
@@ -125,7 +135,7 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
         logging: Vec::new(),
         recovery: Vec::new(),
     };
-    let (all, few) = ([1.0, 8.0, 64.0], [1.0, 16.0]);
+    let (all, few) = ([1.0, 16.0], [1.0]);
     let mut out = vec![
         Figure {
             logging: vec![
@@ -139,7 +149,7 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
                 ("Taurus command", "Silo-R", 6.3),
                 ("Taurus data", RAID_DATA, 1.7),
             ],
-            ..figure("YCSB", table.bandwidths(&[0.5, 1.0, 4.0, 16.0, 64.0], &[1.0, 8.0, 64.0]))
+            ..figure("YCSB", table.bandwidths(&[1.0, 8.0, 64.0], &[1.0, 16.0]))
         },
         Figure {
             logging: vec![("Taurus command", "Silo-R", 5.2)],
@@ -236,14 +246,14 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
 }
 
 fn nvme_figures(table: &Table<'_>) -> Vec<Figure> {
-    let bandwidths = table.bandwidths(&[0.0625, 0.25, 1.0, 4.0], &[0.125, 1.0]);
+    let bandwidths = table.bandwidths(&[0.125, 1.0], &[0.125, 1.0]);
     let mut out = vec![
         Figure {
             group: "YCSB, 2PL",
             workload: "YCSB",
             control: "no-wait",
             schemes: &LOCKED,
-            raid: table.size.fine,
+            raid: false,
             bandwidths: bandwidths.clone(),
             logging: vec![
                 ("Taurus data", "Serial data", 9.9),

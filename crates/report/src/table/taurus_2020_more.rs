@@ -8,12 +8,7 @@ use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, TOLERANCE, of_band, of_cost, of_fall};
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
-    vec![
-        full_mix(table),
-        contention(table),
-        parallelism(table),
-        accesses(table),
-    ]
+    vec![full_mix(table), contention(table), parallelism(table), accesses(table)]
 }
 
 fn bars(group: &'static str, title: &str, metric: Metric) -> Panel {
@@ -67,10 +62,7 @@ fn below(of: &'static str) -> Check {
         let ratio = view.ratio("Full mix", Metric::Throughput, over, (of, 0.0))?;
         let below = share(&ratio);
         Some(Finding {
-            text: format!(
-                "{of} is {} % below no logging (paper: 11.7 %)",
-                with_interval(&below)
-            ),
+            text: format!("{of} is {} % below no logging (paper: 11.7 %)", with_interval(&below)),
             level: of_cost(&below, 11.7),
         })
     })
@@ -82,7 +74,7 @@ const REPLAYED: &str = "Replay of commands";
 const SERIALLY: &str = "Taurus command, replayed serially";
 
 fn contention(table: &Table<'_>) -> Experiment {
-    let thetas = table.steps(&[0.0, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4], &[0.0, 0.8, 1.2]);
+    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.0, 1.2], &[0.0, 0.8, 1.2]);
     let all = [NONE, SERIAL_DATA, SERIAL_COMMAND, TAURUS_DATA, TAURUS_COMMAND, PLOVER, SILO_R];
     let schemes = if table.size.fine { &all[..] } else { &all[2..5] };
     let mut runs = Vec::new();
@@ -169,7 +161,7 @@ fn contention(table: &Table<'_>) -> Experiment {
 }
 
 fn parallelism(table: &Table<'_>) -> Experiment {
-    let thetas = table.steps(&[0.0, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4], &[0.0, 0.8, 1.2]);
+    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.0, 1.2], &[0.0, 0.8, 1.2]);
     let mut runs = Vec::new();
     for (label, streams) in [("Taurus command, 4 streams", 4), ("Taurus command, 16 streams", 16)] {
         for theta in &thetas {
@@ -222,9 +214,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
         for accesses in &steps {
             // Fewer transactions in flight if they are long, so that the engine's tables fit.
             let in_flight = (16_384.0 / accesses).max(64.0) as u64;
-            let options = format!(
-                "--theta 0.6 --accesses {accesses} --in-flight {in_flight}"
-            );
+            let options = format!("--theta 0.6 --accesses {accesses} --in-flight {in_flight}");
             let command = table.ycsb_with(&options).under("no-wait").with(PROCESSOR);
             let command = command.by(scheme, "memory", 1, 4);
             runs.push(command.run("YCSB", scheme.label, *accesses));

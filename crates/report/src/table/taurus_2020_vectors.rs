@@ -238,7 +238,7 @@ const ANCHORED: [(u32, &str); 2] =
     [(4, "Taurus command, 4 streams"), (16, "Taurus command, 16 streams")];
 
 fn anchors(table: &Table<'_>) -> Experiment {
-    let steps = table.steps(&[4.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0], &[4.0, 128.0]);
+    let steps = table.steps(&[4.0, 16.0, 64.0, 128.0, 1024.0], &[4.0, 128.0]);
     let (closest, farthest) = (steps[0], steps[steps.len() - 1]);
     let mut runs = Vec::new();
     for kilobytes in &steps {
