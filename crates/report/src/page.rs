@@ -154,7 +154,10 @@ impl<'a> Page<'a> {
              suspicious as too little; <i>in part</i> has the share of the factor's logarithm. One \
              run, or an interval that is too wide, decides nothing. Simulated figures are \
              marked.</p>\n",
-            escape(program),
+            match &self.about.commit {
+                Some(commit) => format!("{}, commit {}", escape(program), escape(commit)),
+                None => escape(program),
+            },
             escape(machine),
             escape(date),
             (seconds / 60.0).max(1.0),
@@ -245,7 +248,7 @@ impl<'a> Page<'a> {
         for (word, meaning) in &self.about.placeholders {
             text = text.replace(word.as_str(), meaning);
         }
-        if run.words.iter().any(|word| word == "--log-dir") {
+        if run.words.iter().any(|word| word == "LOG") {
             text += " && hyades log stat log --json";
         }
         text
