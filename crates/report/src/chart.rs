@@ -50,6 +50,14 @@ impl Spread {
         Some(Spread { low: low.min(median), median, high: high.max(median), count })
     }
 
+    /// The median of the finite values among these, with the lowest and the highest in place of an
+    /// interval; none if there are none.
+    pub fn range(values: Vec<f64>) -> Option<Spread> {
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let (low, high) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);
+        Spread::of(values.clone()).map(|spread| Spread { low, high, ..spread })
+    }
+
     /// The spread of a value without an interval.
     pub fn one(value: f64) -> Spread {
         Spread { low: value, median: value, high: value, count: 1 }
@@ -172,6 +180,14 @@ mod tests {
         assert_eq!(Spread::of(vec![f64::NAN]), None);
         let spread = Spread::of(vec![f64::INFINITY, 3.0]).unwrap();
         assert_eq!(spread, Spread::one(3.0));
+    }
+
+    #[test]
+    fn a_range_goes_from_the_lowest_to_the_highest() {
+        let range = Spread::range(vec![3.0, f64::NAN, 1.0, 2.0]).unwrap();
+        assert_eq!(range, Spread { low: 1.0, median: 2.0, high: 3.0, count: 3 });
+        assert!(Spread::of(vec![3.0, 1.0, 2.0]).unwrap().high > range.high);
+        assert_eq!(Spread::range(vec![f64::NAN]), None);
     }
 
     #[test]

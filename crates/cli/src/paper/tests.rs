@@ -42,7 +42,10 @@ fn options_become_the_setup() {
         let all = format!("hyades bench paper {words}");
         let parsed = Arguments::try_parse_from(all.split_whitespace());
         match parsed.map(|arguments| arguments.command) {
-            Ok(Command::Bench(crate::bench::Bench::Paper(options))) => Ok(options),
+            Ok(Command::Bench(bench)) => match *bench {
+                crate::bench::options::Bench::Paper(options) => Ok(options),
+                _ => panic!("{words} is another command"),
+            },
             Ok(_) => panic!("{words} is another command"),
             Err(error) => Err(error.to_string()),
         }
