@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn results_are_replaced_and_nothing_else() {
-        let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        let page = format!("before\n{BEGIN}\nstale\n{END}\nafter\n");
         let new = replace(&page, &report()).unwrap();
         assert!(new.starts_with("before\n") && new.ends_with("\nafter\n"), "{new}");
-        assert!(!new.contains("old"));
+        assert!(!new.contains("stale"));
         for words in [
             "commit `0123abc`, 2026-11-21",
             "| `a` | Figure 1: A \\| B | **1 of 2 hold** |",

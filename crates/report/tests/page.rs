@@ -302,6 +302,14 @@ fn axes_reach_the_commands() {
             assert_eq!(text.matches("--concurrency").count(), 1, "{id}: {text}");
         }
     }
+    for run in all.iter().flat_map(|experiment| &experiment.runs) {
+        let mut options: Vec<&String> = run.words.iter().filter(|w| w.starts_with("--")).collect();
+        options.retain(|option| *option != "--log-dir");
+        let count = options.len();
+        options.sort();
+        options.dedup();
+        assert_eq!(options.len(), count, "an option twice: {}", run.words.join(" "));
+    }
     let runs = &of("2020-hdd-logging").runs;
     assert!(runs.iter().any(|run| run.words.iter().any(|word| word.starts_with("/b/"))));
     assert!(runs.iter().all(|run| run.x == 1.0));

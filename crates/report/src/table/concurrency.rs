@@ -46,8 +46,9 @@ fn contention(table: &Table<'_>) -> Experiment {
             for theta in &thetas {
                 let command = table.ycsb_with(&format!(
                     "--theta {theta} --accesses {accesses} --write-share {write_share} \
-                     --protocol none --concurrency {name}"
+                     --protocol none"
                 ));
+                let command = command.fixed("--concurrency", name);
                 runs.push(command.run(group, label, *theta));
             }
         }
@@ -114,10 +115,10 @@ fn long_reads(table: &Table<'_>) -> Experiment {
     for control in [SILO, NO_WAIT, HEKATON, TIMESTAMP_ORDER] {
         for (with, option) in [("by a snapshot", "view"), ("by a transaction", "plain")] {
             let command = table.ycsb_with(&format!(
-                "--ordered --theta 0.6 --accesses 2 --write-share 1 --protocol none --workers 1 \
-                 --scanners 1 --scan-with {option} --concurrency {}",
-                control.1
+                "--ordered --theta 0.6 --accesses 2 --write-share 1 --protocol none --scanners 1 \
+                 --scan-with {option}"
             ));
+            let command = command.fixed("--workers", "1").fixed("--concurrency", control.1);
             runs.push(command.run(READS, series(control, with), 0.0));
         }
     }

@@ -261,6 +261,14 @@ impl Command {
         self.with(&format!("--workers {workers}"))
     }
 
+    /// Sets an option on which an experiment rests, also if the command line chose another value.
+    pub fn fixed(mut self, option: &str, value: &str) -> Command {
+        if let Some(at) = self.words.iter().position(|word| word == option) {
+            self.words.drain(at..at + 2);
+        }
+        self.with(&format!("{option} {value}"))
+    }
+
     /// Adds the options of a scheme, on this many devices with this many streams each.
     pub fn by(self, scheme: Scheme, device: &str, devices: u32, streams_each: u32) -> Command {
         let command = self.with(scheme.options);

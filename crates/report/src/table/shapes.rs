@@ -94,7 +94,7 @@ fn idle_streams(table: &Table<'_>) -> Experiment {
     let mut runs = Vec::new();
     for scheme in SCHEMES {
         for streams in &steps {
-            let command = ycsb(table).with("--workers 1 --rate 2000");
+            let command = ycsb(table).fixed("--workers", "1").with("--rate 2000");
             let command = command.by(scheme, DEVICE, *streams as u32, 1);
             runs.push(command.run(GROUP, scheme.label, *streams));
         }

@@ -16,7 +16,7 @@ fn breakdown(table: &Table<'_>) -> Experiment {
     // One worker, which has a core of its own; the flushers use the other.
     let base = |options: &str| {
         let command = format!("--theta 0 {options} --in-flight 8192");
-        table.ycsb_with(&command).under("no-wait").workers(1).with(PROCESSOR)
+        table.ycsb_with(&command).under("no-wait").fixed("--workers", "1").with(PROCESSOR)
     };
     let none =
         |options: &str, label: &str| base(options).with(NONE.options).run("YCSB", label, 0.0);
