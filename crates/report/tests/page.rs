@@ -392,3 +392,21 @@ fn enough_rounds_fit_into_the_time() {
         assert!(cost < size.budget, "{} steps take {cost:.0} s: {by:.0?}", steps.len());
     }
 }
+
+/// The table of results has no place for a verdict by hand.
+#[test]
+fn the_documentation_takes_its_results_from_a_report() {
+    let docs = include_str!("../../../docs/experiments.md");
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let report = Page { about: about(), experiments: &experiments, data: &data }.json();
+    let page = hyades_report::docs::replace(docs, &report).unwrap();
+    for experiment in &experiments {
+        assert!(page.contains(&format!("\n| `{}` | ", experiment.id)), "{}", experiment.id);
+        // Outside of what is replaced no experiment has a result.
+        let (before, rest) = docs.split_once(hyades_report::docs::BEGIN).unwrap();
+        let (_, after) = rest.split_once(hyades_report::docs::END).unwrap();
+        assert!(!before.contains(experiment.id) && !after.contains(experiment.id));
+    }
+    assert!(page.contains("commit `0123abc`"));
+}
