@@ -1,5 +1,5 @@
-//! The results of a report as Markdown, for a page of the documentation. Nothing in it is written by
-//! hand: verdicts, figures and intervals are those of the report's JSON.
+//! The results of a report as Markdown, for a page of the documentation. Nothing in it is written
+//! by hand: verdicts, figures and intervals are those of the report's JSON.
 
 use serde_json::Value;
 use std::fmt::Write;

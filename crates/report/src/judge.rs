@@ -1,10 +1,10 @@
 //! Verdicts: compares 90 % intervals with the papers' claims, by the same rules for all.
 //!
 //! **A claimed factor** stands for a band: a fifth more and a fifth less, because the paper's own
-//! figures are read from plots and vary. It *holds* if the interval meets the band. It is *exceeded*
-//! if the whole interval lies above: that is as suspicious as too little, for a baseline may be
-//! weak. It *holds in part* if the whole interval lies below the band and above 1; the number is the
-//! share of the factor's logarithm that the median reaches. Otherwise it *does not hold*.
+//! figures are read from plots and vary. It *holds* if the interval meets the band. It is
+//! *exceeded* if the whole interval lies above: that is as suspicious as too little, for a baseline
+//! may be weak. It *holds in part* if the whole interval lies below the band and above 1; the number
+//! is the share of the factor's logarithm that the median reaches. Otherwise it *does not hold*.
 //!
 //! **A claimed value** stands for a band as well, and holds if the interval meets it.
 //!
@@ -222,6 +222,11 @@ pub fn of_band(ours: &Spread, from: f64, to: f64) -> Level {
     }
 }
 
+/// Judges a value against a claimed upper limit.
+pub fn of_limit(ours: &Spread, paper: f64) -> Level {
+    of_band(ours, f64::NEG_INFINITY, paper * TOLERANCE)
+}
+
 /// Judges a cost against a claimed one, of which less is better: below the band the claim is
 /// exceeded, above it fails.
 pub fn of_cost(ours: &Spread, paper: f64) -> Level {
@@ -331,6 +336,8 @@ mod tests {
         assert_eq!(of_band(&spread(0.7, 1.5), 0.8, 1.2), Level::Undecided);
         assert_eq!(of_band(&spread(1.3, 1.4), 0.8, 1.2), Level::Fails);
         assert_eq!(of_band(&spread(0.0, 0.0), 0.0, 1.2), Level::Holds);
+        assert_eq!(of_limit(&spread(0.1, 1.2), 2.0), Level::Holds);
+        assert_eq!(of_limit(&spread(2.5, 3.0), 2.0), Level::Fails);
         assert_eq!(of_cost(&spread(240.0, 250.0), 252.0), Level::Holds);
         assert_eq!(of_cost(&spread(50.0, 60.0), 252.0), Level::Exceeds);
         assert_eq!(of_cost(&spread(500.0, 600.0), 252.0), Level::Fails);

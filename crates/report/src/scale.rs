@@ -2,9 +2,9 @@
 //!
 //! A claim about a device that is the bottleneck is tested on throttled devices. Their bandwidth
 //! follows from facts about hardware alone: the bytes per second of the paper's devices for each
-//! core and cycle of its processors, times the cores and cycles here. No result of a paper goes into
-//! it, so no result can come out of it. Where the processors here do more or less per cycle than the
-//! paper's, the curve over bandwidth shows what that changes.
+//! core and cycle of its processors, times the cores and cycles here. No result of a paper goes
+//! into it, so no result can come out of it. Where the processors here do more or less per cycle
+//! than the paper's, the curve over bandwidth shows what that changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -136,8 +136,8 @@ impl Rates {
     }
 }
 
-/// A machine of a paper, as the paper describes it. What it leaves out is assumed, and the page says
-/// so.
+/// A machine of a paper, as the paper describes it. What it leaves out is assumed, and the page
+/// says so.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// A description of its devices.

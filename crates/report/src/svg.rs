@@ -25,6 +25,11 @@ pub fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
+/// A marked position on the horizontal axis, and its name.
+type Mark = (f64, String);
+/// The number of a line, and the position and value that a paper claims.
+type Claim = (usize, f64, f64);
+
 /// The chart as an `svg` element.
 pub fn draw(chart: &Chart) -> String {
     let mut out = Drawing { body: String::new() };
@@ -164,7 +169,7 @@ impl Drawing {
         lines: &[Line],
         x: &str,
         log: (bool, bool),
-        (mark, claims): (Option<&(f64, String)>, &[(usize, f64, f64)]),
+        (mark, claims): (Option<&Mark>, &[Claim]),
     ) -> f64 {
         self.text(LEFT, 15.0, "start", "title", &chart.title);
         let styles: Vec<Style> =

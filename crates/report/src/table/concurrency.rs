@@ -110,6 +110,32 @@ fn series(control: Control, with: &str) -> String {
     format!("{}, {with}", control.0)
 }
 
+/// No scan of a snapshot fails.
+fn never_fails(control: Control) -> Check {
+    Check::new(move |view| {
+        let of = series(control, "by a snapshot");
+        let failed = view.at(READS, &of, 0.0, Metric::ScansFailed)?;
+        let text = format!("{of}: {} scans failed (expected: none)", with_interval(&failed));
+        Some(Finding { text, level: of_band(&failed, 0.0, 0.0) })
+    })
+}
+
+/// A snapshot reads at least as many rows as a transaction.
+fn is_as_fast(control: Control) -> Check {
+    Check::new(move |view| {
+        let at = |with: &str| series(control, with);
+        let (of, over) = (at("by a snapshot"), at("by a transaction"));
+        let ratio = view.ratio(READS, Metric::ScanRate, (&of, 0.0), (&over, 0.0))?;
+        let text = format!(
+            "{}: a snapshot reads {} times the rows of a transaction (expected: at least as \
+             many)",
+            control.0,
+            with_interval(&ratio)
+        );
+        Some(Finding { text, level: of_band(&ratio, 1.0, f64::INFINITY) })
+    })
+}
+
 fn long_reads(table: &Table<'_>) -> Experiment {
     let mut runs = Vec::new();
     for control in [SILO, NO_WAIT, HEKATON, TIMESTAMP_ORDER] {
@@ -127,28 +153,6 @@ fn long_reads(table: &Table<'_>) -> Experiment {
         title: title.to_string(),
         metric,
         shape: Shape::Bars { log: true, paper: Vec::new() },
-    };
-    let never_fails = |control: Control| {
-        Check::new(move |view| {
-            let of = series(control, "by a snapshot");
-            let failed = view.at(READS, &of, 0.0, Metric::ScansFailed)?;
-            let text = format!("{of}: {} scans failed (expected: none)", with_interval(&failed));
-            Some(Finding { text, level: of_band(&failed, 0.0, 0.0) })
-        })
-    };
-    let is_as_fast = |control: Control| {
-        Check::new(move |view| {
-            let at = |with: &str| series(control, with);
-            let (of, over) = (at("by a snapshot"), at("by a transaction"));
-            let ratio = view.ratio(READS, Metric::ScanRate, (&of, 0.0), (&over, 0.0))?;
-            let text = format!(
-                "{}: a snapshot reads {} times the rows of a transaction (expected: at least as \
-                 many)",
-                control.0,
-                with_interval(&ratio)
-            );
-            Some(Finding { text, level: of_band(&ratio, 1.0, f64::INFINITY) })
-        })
     };
     Experiment {
         id: "concurrency-long-reads",

@@ -5,7 +5,7 @@ use super::*;
 use crate::chart::Line;
 use crate::checks::{share, with_interval};
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{Basis, Check, Finding, TOLERANCE, of_band, of_cost, of_fall};
+use crate::judge::{Basis, Check, Finding, TOLERANCE, of_band, of_cost, of_fall, of_limit};
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![full_mix(table), contention(table), parallelism(table), accesses(table)]
@@ -73,7 +73,7 @@ const REPLAYED: &str = "Replay of commands";
 /// A way to replay command records one after the other.
 const SERIALLY: &str = "Taurus command, replayed serially";
 
-fn contention(table: &Table<'_>) -> Experiment {
+fn contention_runs(table: &Table<'_>) -> Vec<Run> {
     let thetas = table.steps(&[0.0, 0.6, 0.8, 1.0, 1.2], &[0.0, 0.8, 1.2]);
     let all = [NONE, SERIAL_DATA, SERIAL_COMMAND, TAURUS_DATA, TAURUS_COMMAND, PLOVER, SILO_R];
     let schemes = if table.size.fine { &all[..] } else { &all[2..5] };
@@ -96,6 +96,10 @@ fn contention(table: &Table<'_>) -> Experiment {
         let serial = base(SERIAL_COMMAND).recovered();
         runs.push(serial.run(REPLAYED, SERIAL_COMMAND.label, *theta));
     }
+    runs
+}
+
+fn contention(table: &Table<'_>) -> Experiment {
     let lines = |group, title: &str, metric| Panel {
         group,
         title: title.to_string(),
@@ -120,7 +124,7 @@ fn contention(table: &Table<'_>) -> Experiment {
             "one column is written and logged, not the row".to_string(),
             "the fallback to serial replay is not automatic".to_string(),
         ],
-        runs,
+        runs: contention_runs(table),
         panels: vec![
             lines("YCSB", "(a) Logging", Metric::Throughput),
             lines("YCSB", "(b) Recovery", Metric::ReplayRate),
@@ -291,7 +295,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
                          alone: 0.6 to 2.1 %)",
                         with_interval(share)
                     ),
-                    level: of_band(share, f64::NEG_INFINITY, 2.1 * TOLERANCE),
+                    level: of_limit(share, 2.1),
                 })
             })
             .resting_on(Basis::Context),
