@@ -35,7 +35,8 @@ impl Runner {
 
     /// Runs `hyades` with these words and `--json`. If a word is `LOG`, it is replaced by a
     /// temporary directory, and the output of `log stat` on it is added to the result as `log`.
-    /// Directories named [`RUN_DIR`] are removed afterwards; if one is there before, nothing is run.
+    /// Directories named [`RUN_DIR`] are removed afterwards; if one is there before, nothing is
+    /// run.
     pub fn run(&self, words: &[String]) -> Outcome {
         if let Some(why) = taken(words) {
             return Outcome::Failed(why);

@@ -315,7 +315,8 @@ fn axes_reach_the_commands() {
     assert!(runs.iter().all(|run| run.x == 1.0));
 }
 
-/// The ratios that the papers claim, except those that are also plain numbers.
+/// The ratios that the papers claim. Those that are also plain numbers, such as 1.5, 2 and 6, are
+/// not among them.
 const CLAIMED: [&str; 32] = [
     "2.1", "13.8", "11.7", "9.9", "2.9", "2.4", "2.8", "22.9", "75.6", "42.6", "9.7", "7.1", "9.2",
     "5.2", "11.3", "5.5", "17.5", "6.7", "7.7", "6.3", "6.4", "1.7", "12.8", "3.8", "2.67", "4.9",

@@ -134,10 +134,10 @@ fn latency(table: &Table<'_>) -> Experiment {
         how: "Offered loads of 8, 20 and 32 % of the rate of Payment and New-Order in memory."
             .to_string(),
         differs: vec![
-            "loads are set from our own rate, and none saturates; the paper's 45 % are reached near \
-             saturation"
+            "loads are set from our own rate, and none saturates; the paper's 45 % are reached \
+             near saturation"
                 .to_string(),
-            format!("{} cores and a concurrency control, not a site for each core", table.here.cores),
+            format!("{} cores and a concurrency control, not a site per core", table.here.cores),
             "the log in memory, not on a disk with a write cache".to_string(),
         ],
         runs,

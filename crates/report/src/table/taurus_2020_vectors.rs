@@ -186,8 +186,8 @@ fn streams(table: &Table<'_>) -> Experiment {
                 them the overhead grows with the number of log files.",
         how: "As many workers as streams, so that all lanes of the vectors are in use; log in \
               memory. The workers' processor time per transaction with Taurus minus that with \
-              serial logging of the same records by as many workers. `cargo bench -p hyades --bench \
-              vectors` (docs/performance.md) counts the instructions of vectors alone."
+              serial logging of the same records by as many workers. `cargo bench -p hyades \
+              --bench vectors` (docs/performance.md) counts the instructions of vectors alone."
             .to_string(),
         differs: vec![
             "vector instructions cannot be switched off in a run, so their gain is not judged"
