@@ -2,9 +2,10 @@
 //!
 //! **A claimed factor** stands for a band: a fifth more and a fifth less, because the paper's own
 //! figures are read from plots and vary. It *holds* if the interval meets the band. It is
-//! *exceeded* if the whole interval lies above: that is as suspicious as too little, for a baseline
-//! may be weak. It *holds in part* if the whole interval lies below the band and above 1; the
-//! number is the share of the factor's logarithm that the median reaches. Otherwise it *does not hold*.
+//! *exceeded* if the whole interval lies above: that is as suspicious as too little, for a
+//! baseline may be weak. It *holds in part* if the whole interval lies below the band and above 1;
+//! the number is the share of the factor's logarithm that the median reaches. Otherwise it *does
+//! not hold*.
 //!
 //! **A claimed value** stands for a band as well, and holds if the interval meets it.
 //!

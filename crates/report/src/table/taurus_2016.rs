@@ -341,8 +341,9 @@ fn bytes(table: &Table<'_>) -> Experiment {
         claim: "Redo and dependencies take 252 + 20.5 bytes (data) and 244 + 30.6 bytes (command) \
                 on YCSB, and 1,899.7 + 68.5 and 196.9 + 77.8 bytes on TPC-C.",
         how: "TicToc, four streams, log in memory, whole rows on TPC-C. Bytes of frames per \
-              replayed record, with checksums and headers. The bytes of dependencies are the difference to \
-              serial logging of the same records. The lists are judged, not the vectors of 2020."
+              replayed record, with checksums and headers. The bytes of dependencies are the \
+              difference to serial logging of the same records. The lists are judged, not the \
+              vectors of 2020."
             .to_string(),
         differs: vec![
             "frames have checksums and headers; the report does not say whether its records do"
