@@ -310,6 +310,9 @@ fn axes_reach_the_commands() {
         options.dedup();
         assert_eq!(options.len(), count, "an option twice: {}", run.words.join(" "));
     }
+    // What rests on the settings of throttled devices keeps them.
+    let slow = &of("shape-slow-stream").runs;
+    assert!(slow.iter().all(|run| run.words.iter().any(|word| word.starts_with("throttled"))));
     let runs = &of("2020-hdd-logging").runs;
     assert!(runs.iter().any(|run| run.words.iter().any(|word| word.starts_with("/b/"))));
     assert!(runs.iter().all(|run| run.x == 1.0));
@@ -410,4 +413,14 @@ fn the_documentation_takes_its_results_from_a_report() {
         assert!(!before.contains(experiment.id) && !after.contains(experiment.id));
     }
     assert!(page.contains("commit `0123abc`"));
+}
+
+/// Of what the papers run on TicToc, only what is sound under it.
+#[test]
+fn sequence_numbers_do_not_run_under_tictoc() {
+    for run in experiments().iter().flat_map(|experiment| &experiment.runs) {
+        let has = |word: &str| run.words.iter().any(|own| own == word);
+        let numbered = ["gsn", "plover", "poplar", "physiological"].into_iter().any(has);
+        assert!(!(numbered && has("tictoc")), "{}", run.words.join(" "));
+    }
 }

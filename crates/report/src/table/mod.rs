@@ -293,6 +293,12 @@ impl Command {
         device.contains("throttled") && !self.dirs.is_empty()
     }
 
+    /// Keeps its throttled devices also where directories for logs are given: the experiment is
+    /// about their settings.
+    pub fn emulated(self) -> Command {
+        Command { dirs: Vec::new(), ..self }
+    }
+
     /// Puts the log on this many devices. Where directories for logs are given, they replace
     /// throttled devices.
     pub fn on(self, device: &str, devices: u32) -> Command {

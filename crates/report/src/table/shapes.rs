@@ -14,7 +14,7 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
 const DEVICE: &str = "throttled:bandwidth=100MB/s,latency=1ms,depth=1,over=memory";
 
 fn ycsb(table: &Table<'_>) -> Command {
-    table.ycsb_with("--theta 0 --accesses 2 --write-share 0.5 --in-flight 8192")
+    table.ycsb_with("--theta 0 --accesses 2 --write-share 0.5 --in-flight 8192").emulated()
 }
 
 fn lines(group: &'static str, x: &'static str) -> Vec<Panel> {

@@ -200,9 +200,12 @@ const PARALLEL: [Scheme; 8] = [
 
 fn logger_runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
     let device = table.device(&FLASH, 1.0);
-    let base = || {
+    let base = |scheme: Scheme| {
         let words = "--theta 0 --accesses 2 --read-and-write --values argument";
-        let command = table.small_ycsb_with(LOGGED_ROWS, words).under(TICTOC).with(DEEP);
+        let command = table.small_ycsb_with(LOGGED_ROWS, words).with(DEEP);
+        // These are not sound under TicToc (crates/hyades/src/opening/pairs.rs).
+        let numbered = [PLOVER.label, POPLAR.label, GSN.label].contains(&scheme.label);
+        let command = command.under(if numbered { "silo" } else { TICTOC });
         let command = command.small("--buffer 512KiB");
         // Two workers for each device, because a worker waits while its stream's buffer is full.
         command.workers(2 * most as u32)
@@ -210,13 +213,13 @@ fn logger_runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
     let mut out = Vec::new();
     for scheme in PARALLEL {
         for devices in counts {
-            let command = base().by(scheme, &device, *devices as u32, 1);
+            let command = base(scheme).by(scheme, &device, *devices as u32, 1);
             out.push(command.run("YCSB", scheme.label, *devices));
         }
     }
     for scheme in [SERIAL_DATA, SERIAL_COMMAND] {
         for devices in [1.0, most] {
-            let command = base().with(scheme.options).on(&device, devices as u32);
+            let command = base(scheme).with(scheme.options).on(&device, devices as u32);
             out.push(command.run("YCSB", scheme.label, devices));
         }
     }
@@ -265,7 +268,9 @@ fn loggers(table: &Table<'_>) -> Experiment {
     differs.extend([
         format!("{rows} rows in all series, because some read them back through the devices"),
         "figure 9b, TPC-C, is not repeated".to_string(),
-        "Silo-R, Plover, Poplar and GSN are not in the report, and are not judged".to_string(),
+        "Silo-R, Plover, Poplar and GSN are not in the report and are not judged; the last three \
+         run under Silo, because they are not sound under TicToc"
+            .to_string(),
     ]);
     Experiment {
         id: "2016-loggers",
