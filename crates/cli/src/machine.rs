@@ -23,6 +23,41 @@ pub fn describe() -> String {
     )
 }
 
+/// The physical cores that this process may use, and their nominal clock in GHz: from the
+/// processor's name, from the kernel, or else the present clock, which may not be the nominal one.
+pub fn processors() -> (u32, Option<f64>) {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let base = read("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
+    let base = base.trim().parse::<f64>().ok().map(|kilohertz| kilohertz / 1e6);
+    let usable = u32::try_from(crate::bench::options::cores()).unwrap_or(u32::MAX);
+    let cores = physical(&info).map_or(usable, |cores| cores.min(usable));
+    (cores, named_clock(&info).or(base).or_else(|| present_clock(&info)))
+}
+
+/// The values of a field of /proc/cpuinfo, one for each thread of a core.
+fn fields<'a>(info: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.filter(move |(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+}
+
+/// The number of distinct cores; none if they are not listed.
+fn physical(info: &str) -> Option<u32> {
+    let both = fields(info, "physical id").zip(fields(info, "core id"));
+    let distinct: std::collections::BTreeSet<_> = both.collect();
+    u32::try_from(distinct.len()).ok().filter(|cores| *cores > 0)
+}
+
+fn named_clock(info: &str) -> Option<f64> {
+    let (_, clock) = fields(info, "model name").next()?.split_once(" @ ")?;
+    clock.trim().strip_suffix("GHz")?.trim().parse().ok()
+}
+
+fn present_clock(info: &str) -> Option<f64> {
+    let megahertz: f64 = fields(info, "cpu MHz").next()?.parse().ok()?;
+    (megahertz > 0.0).then_some(megahertz / 1e3)
+}
+
 /// The file system and the device below a directory, or below the one for temporary files: `ext4 on
 /// /dev/vda1`.
 pub fn device_of(dir: Option<&Path>) -> String {
@@ -85,6 +120,22 @@ mod tests {
         assert_eq!(on("/dev/shmx").as_deref(), Some("ext4 on /dev/vda1"));
         assert_eq!(on("/a b/c").as_deref(), Some("xfs on /dev/vdb"));
         assert_eq!(mounted("", Path::new("/")), None);
+    }
+
+    #[test]
+    fn cores_are_counted_once_and_the_nominal_clock_comes_first() {
+        let thread = |core: u32| {
+            format!(
+                "model name\t: Xeon @ 2.20GHz\ncpu MHz\t\t: 3100.5\nphysical id\t: 0\n\
+                 core id\t\t: {core}\n\n"
+            )
+        };
+        let info: String = [0, 0, 1, 1].map(thread).concat();
+        assert_eq!(physical(&info), Some(2));
+        assert_eq!(named_clock(&info), Some(2.2));
+        assert_eq!(present_clock(&info), Some(3.1005));
+        assert_eq!((physical(""), named_clock(""), present_clock("")), (None, None, None));
+        assert!(processors().0 > 0);
     }
 
     #[test]

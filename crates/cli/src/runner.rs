@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use hyades_report::data::Outcome;
+use hyades_report::table::RUN_DIR;
 use hyades_report::table::simulated::CALIBRATION;
 use serde_json::Value;
 use std::io::Read;
@@ -34,7 +35,21 @@ impl Runner {
 
     /// Runs `hyades` with these words and `--json`. If a word is `LOG`, it is replaced by a
     /// temporary directory, and the output of `log stat` on it is added to the result as `log`.
+    /// Directories named [`RUN_DIR`] are removed afterwards; if one is there before, nothing is
+    /// run.
     pub fn run(&self, words: &[String]) -> Outcome {
+        if let Some(why) = taken(words) {
+            return Outcome::Failed(why);
+        }
+        let outcome = self.run_with_log(words);
+        for dir in run_dirs(words) {
+            // A run that was refused did not make it.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+        outcome
+    }
+
+    fn run_with_log(&self, words: &[String]) -> Outcome {
         let needs_log = words.iter().any(|word| word == LOG);
         if !needs_log {
             return self.json(words, None);
@@ -73,6 +88,19 @@ impl Runner {
             Err(error) => Outcome::Failed(format!("cannot be started: {error}")),
         }
     }
+}
+
+/// The directories of a run's own, below those that were given for logs.
+fn run_dirs(words: &[String]) -> impl Iterator<Item = &Path> {
+    let pairs = words.iter().zip(words.iter().skip(1));
+    let dirs = pairs.filter(|(option, _)| *option == "--log-dir").map(|(_, dir)| Path::new(dir));
+    dirs.filter(|dir| dir.file_name().is_some_and(|name| name == RUN_DIR))
+}
+
+/// Why a run's own directories cannot be made; none if they can.
+fn taken(words: &[String]) -> Option<String> {
+    let there = run_dirs(words).find(|dir| dir.symlink_metadata().is_ok())?;
+    Some(format!("{} is there already, and is not touched", there.display()))
 }
 
 /// Waits for the child, and reads both of its outputs so that neither pipe fills.
@@ -130,6 +158,23 @@ fn said(errors: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_directories_of_a_run_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join(RUN_DIR);
+        let (own, other) = (own.to_str().unwrap(), dir.path().to_str().unwrap());
+        let text = format!("bench ycsb --log-dir {own} --log-dir {other} --out {own}");
+        let words: Vec<String> = text.split(' ').map(str::to_string).collect();
+        assert_eq!(run_dirs(&words).collect::<Vec<_>>(), [Path::new(own)]);
+        assert_eq!(taken(&words), None);
+        // A directory that was there before is another's.
+        std::fs::create_dir(own).unwrap();
+        let runner = Runner { program: PathBuf::from("/nowhere"), calibration: None };
+        let Outcome::Failed(why) = runner.run(&words) else { panic!("it was run") };
+        assert!(why.contains("is there already"), "{why}");
+        assert!(Path::new(own).exists());
+    }
 
     #[test]
     fn the_telling_line_is_found() {

@@ -14,9 +14,7 @@ const LONGEST_FUNCTION_LINES: usize = 70;
 /// Functions that may be longer. The list may only shrink.
 const LONG_FUNCTIONS: &[(&str, &str)] = &[
     // Tables of experiments: runs, texts and checks of one figure.
-    ("crates/report/src/table/taurus_2016.rs", "loggers"),
     ("crates/report/src/table/taurus_2020_more.rs", "accesses"),
-    ("crates/report/src/table/taurus_2020_more.rs", "breakdown"),
 ];
 
 /// Words that no comment uses: threads, transactions and records are things, and each has a name of

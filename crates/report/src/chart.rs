@@ -1,35 +1,97 @@
 //! The contents of a figure, before it is drawn.
 
-/// Repeated measurements of one value: the median is shown, the extremes as an error bar.
+/// Repeated measurements of one value: the median, and a 90 % interval for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The lowest.
+    /// The lower end of the interval.
     pub low: f64,
     /// The median.
     pub median: f64,
-    /// The highest.
+    /// The upper end of the interval.
     pub high: f64,
+    /// The number of measurements. One has no interval: its ends are the value itself.
+    pub count: usize,
 }
+
+/// Student's t for a two-sided 90 % interval, of two, three and four measurements.
+const STUDENT: [f64; 3] = [6.314, 2.920, 2.353];
 
 impl Spread {
     /// The spread of the finite values among these; none if there are none.
+    ///
+    /// From five values on, the interval is bounded by two of them, chosen by rank so that the
+    /// median of the distribution lies between them with a probability of at least 90 %, whatever
+    /// the distribution. Fewer values allow no such choice: Student's t of their logarithms, or of
+    /// themselves if one is not positive.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
-        let (low, high) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
+        let count = values.len();
+        let (first, last) = (*values.first()?, *values.last()?);
+        let middle = count / 2;
+        let median = if count % 2 == 1 {
             values[middle]
         } else {
             (values[middle - 1] + values[middle]) / 2.0
         };
-        Some(Spread { low, median, high })
+        let (low, high) = match count {
+            1 => (first, last),
+            2..=4 if first > 0.0 => {
+                let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+                let (low, high) = student(&logs);
+                (low.exp(), high.exp())
+            }
+            2..=4 => student(&values),
+            _ => {
+                let outside = ranks_outside(count);
+                (values[outside], values[count - 1 - outside])
+            }
+        };
+        Some(Spread { low: low.min(median), median, high: high.max(median), count })
     }
 
-    /// The spread of a single value.
-    pub fn one(value: f64) -> Spread {
-        Spread { low: value, median: value, high: value }
+    /// The median of the finite values among these, with the lowest and the highest in place of an
+    /// interval; none if there are none.
+    pub fn range(values: Vec<f64>) -> Option<Spread> {
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let (low, high) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);
+        Spread::of(values.clone()).map(|spread| Spread { low, high, ..spread })
     }
+
+    /// The spread of a value without an interval.
+    pub fn one(value: f64) -> Spread {
+        Spread { low: value, median: value, high: value, count: 1 }
+    }
+
+    /// The spread of the inverse values.
+    pub fn inverse(self) -> Spread {
+        let Spread { low, median, high, count } = self;
+        Spread { low: 1.0 / high, median: 1.0 / median, high: 1.0 / low, count }
+    }
+}
+
+/// Student's interval of the mean of two to four values.
+fn student(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    let half = STUDENT[values.len() - 2] * (squares / (count - 1.0) / count).sqrt();
+    (mean - half, mean + half)
+}
+
+/// How many of the lowest and of the highest of `count` values lie outside a 90 % interval of the
+/// median: at most 5 % of all outcomes of `count` tosses of a coin have this few heads.
+fn ranks_outside(count: usize) -> usize {
+    let mut ways = 1.0;
+    let mut sum = 0.0;
+    for heads in 0..count {
+        sum += ways;
+        if sum / 2f64.powi(count as i32) > 0.05 {
+            return heads.saturating_sub(1);
+        }
+        ways *= (count - heads) as f64 / (heads + 1) as f64;
+    }
+    0
 }
 
 /// A line through points.
@@ -74,6 +136,10 @@ pub enum Marks {
         log_x: bool,
         /// Whether the vertical axis is.
         log_y: bool,
+        /// A position on the horizontal axis that is marked, and its name.
+        mark: Option<(f64, String)>,
+        /// What a paper claims: the number of a line, a position and a value.
+        claims: Vec<(usize, f64, f64)>,
     },
     /// Horizontal bars.
     Bars {
@@ -112,7 +178,64 @@ mod tests {
     fn a_spread_is_of_finite_values() {
         assert_eq!(Spread::of(vec![]), None);
         assert_eq!(Spread::of(vec![f64::NAN]), None);
-        let spread = Spread::of(vec![3.0, 1.0, 2.0, 10.0]).unwrap();
-        assert_eq!(spread, Spread { low: 1.0, median: 2.5, high: 10.0 });
+        let spread = Spread::of(vec![f64::INFINITY, 3.0]).unwrap();
+        assert_eq!(spread, Spread::one(3.0));
+    }
+
+    #[test]
+    fn a_range_goes_from_the_lowest_to_the_highest() {
+        let range = Spread::range(vec![3.0, f64::NAN, 1.0, 2.0]).unwrap();
+        assert_eq!(range, Spread { low: 1.0, median: 2.0, high: 3.0, count: 3 });
+        assert!(Spread::of(vec![3.0, 1.0, 2.0]).unwrap().high > range.high);
+        assert_eq!(Spread::range(vec![f64::NAN]), None);
+    }
+
+    #[test]
+    fn few_values_have_a_wide_interval_and_one_has_none() {
+        let width = |values: &[f64]| {
+            let spread = Spread::of(values.to_vec()).unwrap();
+            assert!(spread.low <= spread.median && spread.median <= spread.high);
+            assert_eq!(spread.count, values.len());
+            spread.high / spread.low
+        };
+        assert_eq!(width(&[5.0]), 1.0);
+        // Two values 10 % apart: the interval is 6.3 times as wide as they are.
+        assert!((width(&[1.0, 1.1]) - 1.1f64.powf(6.314)).abs() < 1e-9);
+        assert!(width(&[1.0, 1.05, 1.1]) < width(&[1.0, 1.1]));
+        assert_eq!(width(&[2.0, 2.0, 2.0]), 1.0);
+        let zero = Spread::of(vec![0.0, 1.0]).unwrap();
+        assert!(zero.low < 0.0 && zero.high > 1.0);
+    }
+
+    #[test]
+    fn five_values_or_more_are_bounded_by_ranks() {
+        let spread = |count: i32| Spread::of((1..=count).map(f64::from).collect()).unwrap();
+        // 2/32 of the outcomes lie outside of five, 2 * 9/256 outside of the inner six of eight.
+        assert_eq!((spread(5).low, spread(5).high), (1.0, 5.0));
+        assert_eq!((spread(7).low, spread(7).high), (1.0, 7.0));
+        assert_eq!((spread(8).low, spread(8).high), (2.0, 7.0));
+        assert_eq!((spread(10).low, spread(10).high), (2.0, 9.0));
+        assert_eq!((spread(11).low, spread(11).high), (3.0, 9.0));
+    }
+
+    #[test]
+    fn the_interval_covers_the_median_as_often_as_it_says() {
+        // A fixed sequence of pseudo-random values, uniform below 1: their median is one half.
+        let mut state = 12_345_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            0.5 + (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        for count in [3, 5, 7, 10] {
+            let rounds = 2_000;
+            let covered = (0..rounds)
+                .filter(|_| {
+                    let spread = Spread::of((0..count).map(|_| random()).collect()).unwrap();
+                    spread.low <= 1.0 && 1.0 <= spread.high
+                })
+                .count();
+            let share = covered as f64 / f64::from(rounds);
+            assert!(share > 0.87, "{count} values: {share}");
+        }
     }
 }

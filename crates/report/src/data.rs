@@ -101,6 +101,44 @@ impl<'a> View<'a> {
         Spread::of(outcomes.iter().filter_map(|o| metric.of(o.value()?)).collect())
     }
 
+    /// The figures of one run, by round: none where a round gave no figure.
+    fn rounds(&self, group: &str, (series, x): (&str, f64), metric: Metric) -> Vec<Option<f64>> {
+        let run = self.runs(group).find(|run| run.series == series && run.x == x);
+        let outcomes = run.map_or(&[][..], |run| self.data.of(&run.words));
+        outcomes.iter().map(|o| metric.of(o.value()?)).collect()
+    }
+
+    /// The ratio of two series, each at a position. The runs of a round are compared with each
+    /// other, because a machine that slows down for minutes slows both.
+    pub fn ratio(
+        &self,
+        group: &str,
+        metric: Metric,
+        of: (&str, f64),
+        over: (&str, f64),
+    ) -> Option<Spread> {
+        let (of, over) = (self.rounds(group, of, metric), self.rounds(group, over, metric));
+        Spread::of(of.into_iter().zip(over).filter_map(|(of, over)| Some(of? / over?)).collect())
+    }
+
+    /// The difference of two series, by rounds as [`View::ratio`].
+    pub fn difference(
+        &self,
+        group: &str,
+        metric: Metric,
+        of: (&str, f64),
+        less: (&str, f64),
+    ) -> Option<Spread> {
+        let (of, less) = (self.rounds(group, of, metric), self.rounds(group, less, metric));
+        Spread::of(of.into_iter().zip(less).filter_map(|(of, less)| Some(of? - less?)).collect())
+    }
+
+    /// The figures of a series at `x`.
+    pub fn at(&self, group: &str, series: &str, x: f64, metric: Metric) -> Option<Spread> {
+        let run = self.runs(group).find(|run| run.series == series && run.x == x)?;
+        self.spread(run, metric)
+    }
+
     /// Why a run has no figures.
     pub fn trouble(&self, run: &Run) -> Option<String> {
         let outcomes = self.data.of(&run.words);
@@ -123,8 +161,7 @@ impl<'a> View<'a> {
 
     /// The median of a series at `x`.
     pub fn median(&self, group: &str, series: &str, x: f64, metric: Metric) -> Option<f64> {
-        let run = self.runs(group).find(|run| run.series == series && run.x == x)?;
-        self.spread(run, metric).map(|spread| spread.median)
+        self.at(group, series, x, metric).map(|spread| spread.median)
     }
 }
 
@@ -141,5 +178,27 @@ mod tests {
         let right = Outcome::Done(json!({"recovery": {"state_matches": null}, "consistent": true}));
         assert!(right.value().is_some() && right.trouble().is_none());
         assert!(Outcome::Failed(String::new()).value().is_none());
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let run = |series: &str| Run {
+            group: "g",
+            series: series.to_string(),
+            x: 0.0,
+            words: vec![series.to_string()],
+            cost: 0.0,
+        };
+        let experiment = Experiment::example(vec![run("a"), run("b")]);
+        let mut data = Data::default();
+        // The machine is three times as fast in the second round; the third failed for one.
+        for (a, b) in [(2.0, 1.0), (6.0, 3.0), (1.0, f64::NAN)] {
+            let done = |rate: f64| Outcome::Done(json!({"acknowledged_per_s": rate}));
+            data.add(&["a".to_string()], done(a));
+            data.add(&["b".to_string()], done(b));
+        }
+        let view = View { experiment: &experiment, data: &data };
+        let ratio = view.ratio("g", Metric::Throughput, ("a", 0.0), ("b", 0.0)).unwrap();
+        assert_eq!(ratio, Spread { low: 2.0, median: 2.0, high: 2.0, count: 2 });
     }
 }

@@ -123,6 +123,14 @@ pub enum Shape {
         /// Whether the vertical axis is.
         log_y: bool,
     },
+    /// A line for each series over the bandwidth of the devices, with a mark at that of the paper's
+    /// hardware.
+    Curve,
+    /// Ratios of series over the same, with the paper's ratios at the mark: (of, over, ratio).
+    Ratios {
+        /// The pairs, and the claims.
+        pairs: Vec<(&'static str, &'static str, f64)>,
+    },
     /// Lines that are computed from several runs each.
     Derived {
         /// Computes the lines.
@@ -170,8 +178,10 @@ pub struct Experiment {
     pub title: &'static str,
     /// What the paper says.
     pub claim: &'static str,
-    /// How it is reproduced on this machine, and what differs from the paper.
+    /// How it is reproduced on this machine.
     pub how: String,
+    /// What differs from the paper's set-up, each in a sentence without its full stop.
+    pub differs: Vec<String>,
     /// The runs; none if it cannot be measured.
     pub runs: Vec<Run>,
     /// The figure.
@@ -186,5 +196,22 @@ impl Experiment {
     /// Whether a model computes it.
     pub fn is_simulated(&self) -> bool {
         self.runs.iter().any(|run| run.words.first().is_some_and(|word| word == "simulate"))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn example(runs: Vec<Run>) -> Experiment {
+        Experiment {
+            id: "example",
+            paper: Paper::Shapes,
+            source: "",
+            title: "",
+            claim: "",
+            how: String::new(),
+            differs: Vec::new(),
+            runs,
+            panels: Vec::new(),
+            checks: Vec::new(),
+            not_measured: None,
+        }
     }
 }

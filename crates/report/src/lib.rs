@@ -8,7 +8,9 @@
 
 pub mod axis;
 pub mod chart;
+pub mod checks;
 pub mod data;
+pub mod docs;
 pub mod experiment;
 pub mod judge;
 pub mod metric;

@@ -4,7 +4,7 @@ use crate::data::{Data, Outcome, View};
 use crate::experiment::{Experiment, Paper, Run};
 use crate::judge::{Basis, Finding, Level, Verdict, verdict};
 use crate::plot;
-use crate::scale::{Rates, Size};
+use crate::scale::{Processors, Rates, Size};
 use crate::svg::{draw, escape};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -25,6 +25,10 @@ pub struct About {
     pub size: Size,
     /// The rates of this machine; none if they could not be measured.
     pub rates: Option<Rates>,
+    /// Its processors, as the scale of devices has them.
+    pub processors: Processors,
+    /// The commit that was built; none if it is not known.
+    pub commit: Option<String>,
     /// Placeholders in commands, and what the page shows instead.
     pub placeholders: Vec<(String, String)>,
     /// The model's costs and residuals; none if nothing was simulated.
@@ -82,7 +86,7 @@ impl<'a> Page<'a> {
     fn judged(&self) -> Vec<Judged<'a>> {
         let judge = |experiment: &'a Experiment| {
             let view = View { experiment, data: self.data };
-            let look = |check: &crate::judge::Check| (check.basis(), check.look(&view));
+            let look = |check: &crate::judge::Check| (check.basis(&view), check.look(&view));
             let findings: Vec<_> = experiment.checks.iter().map(look).collect();
             let verdict = verdict(&findings, experiment.is_simulated());
             Judged { view, findings, verdict }
@@ -120,7 +124,7 @@ impl<'a> Page<'a> {
     }
 
     fn head(&self) -> String {
-        let About { program, machine, date, seconds, size, rates, .. } = &self.about;
+        let About { program, machine, date, seconds, size, rates, processors, .. } = &self.about;
         let rates = rates.map_or("not measured".to_string(), |rates| {
             let short = crate::axis::short;
             format!(
@@ -134,32 +138,41 @@ impl<'a> Page<'a> {
             "<p class=\"soft\">{} \u{b7} {} \u{b7} {} \u{b7} {:.0} minutes</p>\n\
              <p>Every figure comes from runs of this program; their commands are below it. A \
              transaction, also a read-only one, counts if it is acknowledged as durable within {} \
-             s ({} s where a slow device is the bottleneck) after {} s of warm-up. Bars and \
-             points are the median of {} {}; thin bars show the lowest and the highest value. The \
-             runs of an experiment alternate. Runs with recovery crash first, and the recovered \
-             state is compared with the state before the crash; if they differ, the figures of \
-             the run are not shown. {} rows of 1,000 bytes, {} of TPC-C.</p>\n\
+             s ({} s where a slow device is the bottleneck) after {} s of warm-up. Every command \
+             is run once in each of at most {} rounds, every other round backwards; ratios are \
+             taken within a round. Bars and points are medians, thin bars and ranges in brackets \
+             90 % intervals. Runs with recovery crash first, and the recovered state is compared \
+             with the state before the crash; if they differ, the figures of the run are not \
+             shown. {} rows of 1,000 bytes, {} of TPC-C. Offered loads are shares of this \
+             machine's rates with Taurus command logging to memory: {}.</p>\n\
              <p>Where the bandwidth of a device matters, throttled devices replace the paper's. \
-             Their bandwidth is scaled by one rule: our rate of Taurus command logging to memory \
-             ({}) over the rate that the paper's figures imply. This sets the throughput at which \
-             the device becomes the bottleneck; the experiment shows whether a scheme reaches it. \
-             A claimed factor <i>holds</i> if we reach 80 % of its logarithm, and <i>holds in \
-             part</i> from 30 %. Simulated figures are marked.</p>\n",
-            escape(program),
+             Their bandwidth follows from hardware alone: the bytes per second of the paper's \
+             devices for each core and cycle of its processors, times the {} cores of {:.1} GHz \
+             here. Curves go from slower devices to faster ones, and the paper's hardware is \
+             marked. A claimed factor <i>holds</i> if the interval meets the claim, a fifth more \
+             or less; it is <i>exceeded</i> if all of the interval is above, which is as \
+             suspicious as too little; <i>in part</i> has the share of the factor's logarithm. One \
+             run, or an interval that is too wide, decides nothing. Simulated figures are \
+             marked.</p>\n",
+            match &self.about.commit {
+                Some(commit) => format!("{}, commit {}", escape(program), escape(commit)),
+                None => escape(program),
+            },
             escape(machine),
             escape(date),
             (seconds / 60.0).max(1.0),
             size.seconds,
             size.device_seconds,
             size.warmup,
-            size.repeats,
-            if size.repeats == 1 { "run" } else { "runs" },
+            size.rounds,
             size.rows,
             match size.warehouses {
                 1 => "one warehouse".to_string(),
                 n => format!("{n} warehouses"),
             },
-            rates
+            rates,
+            processors.cores,
+            processors.ghz
         )
     }
 
@@ -217,6 +230,10 @@ impl<'a> Page<'a> {
         if !experiment.how.is_empty() {
             entry("Here", &escape(&experiment.how));
         }
+        if !experiment.differs.is_empty() {
+            let each = experiment.differs.iter().map(|text| format!("<li>{}.</li>", escape(text)));
+            entry("Differs", &format!("<ul>{}</ul>", each.collect::<String>()));
+        }
         entry("Result", &found(judged));
         out += "</dl>\n";
         out += &self.commands(judged);
@@ -231,7 +248,7 @@ impl<'a> Page<'a> {
         for (word, meaning) in &self.about.placeholders {
             text = text.replace(word.as_str(), meaning);
         }
-        if run.words.iter().any(|word| word == "--log-dir") {
+        if run.words.iter().any(|word| word == "LOG") {
             text += " && hyades log stat log --json";
         }
         text
@@ -313,8 +330,8 @@ impl<'a> Page<'a> {
                     .filter_map(|(basis, finding)| Some((basis, finding.as_ref()?)))
                     .map(|(basis, found)| {
                         let level = match basis {
-                            Basis::Tested => level(found.level),
-                            other => other.words(),
+                            Basis::Tested => found.level.words(),
+                            other => other.words().to_string(),
                         };
                         json!({"text": found.text, "level": level})
                     })
@@ -322,7 +339,7 @@ impl<'a> Page<'a> {
                 json!({
                     "id": experiment.id, "paper": experiment.paper.name(),
                     "source": experiment.source, "title": experiment.title,
-                    "claim": experiment.claim, "how": experiment.how,
+                    "claim": experiment.claim, "how": experiment.how, "differs": experiment.differs,
                     "verdict": judged.verdict.words(), "simulated": experiment.is_simulated(),
                     "not_measured":
                         (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),
@@ -339,21 +356,13 @@ impl<'a> Page<'a> {
     }
 }
 
-fn level(level: Level) -> &'static str {
-    match level {
-        Level::Holds => Verdict::Holds.words(),
-        Level::InPart => Verdict::InPart.words(),
-        Level::Fails => Verdict::DoesNotHold.words(),
-    }
-}
-
 fn badge(verdict: Verdict) -> String {
     let class = match verdict {
         Verdict::Holds => "holds",
-        Verdict::InPart => "part",
+        Verdict::InPart(..) => "part",
         Verdict::DoesNotHold => "fails",
         Verdict::SimulatedOnly => "sim",
-        Verdict::NotMeasured | Verdict::NotTested => "none",
+        Verdict::NotMeasured | Verdict::NotTested | Verdict::Undecided => "none",
     };
     format!("<span class=\"badge {class}\">{}</span>", verdict.words())
 }
@@ -384,25 +393,15 @@ fn untested(judged: &[Judged<'_>]) -> String {
         };
         judged.iter().filter_map(count).collect::<Vec<_>>().join(", ")
     };
-    let (calibrated, throttle) = (list(Basis::Calibrated), list(Basis::Throttle));
-    let mut out = String::new();
-    if !calibrated.is_empty() {
-        let _ = writeln!(
-            out,
-            "<p><b>Calibrated, not tested:</b> in {calibrated} checks compare with a ratio from \
-             which the bandwidth of the devices was computed. They show how busy the devices are \
-             and how long records are, and do not count in the verdicts.</p>"
-        );
+    let throttle = list(Basis::Throttle);
+    if throttle.is_empty() {
+        return String::new();
     }
-    if !throttle.is_empty() {
-        let _ = writeln!(
-            out,
-            "<p><b>Arithmetic of the throttle:</b> in {throttle} checks compare schemes that \
-             devices limit here: <i>n</i> devices give <i>n</i> times one. They show that nothing \
-             else limits these schemes at such rates, and do not count either.</p>"
-        );
-    }
-    out
+    format!(
+        "<p><b>Arithmetic of the throttle:</b> in {throttle} checks compare schemes that throttled \
+         devices limit here: <i>n</i> devices give <i>n</i> times one. They show that nothing else \
+         limits these schemes at such rates, and count in no verdict.</p>\n"
+    )
 }
 
 /// Why there are no findings, or not all.
@@ -421,8 +420,15 @@ fn found(judged: &Judged<'_>) -> String {
         let Some(finding) = finding else { continue };
         let (mark, rests) = match (basis, finding.level) {
             (Basis::Tested, Level::Holds) => ("\u{2713}", String::new()),
-            (Basis::Tested, Level::InPart) => ("\u{25d0}", String::new()),
-            (Basis::Tested, Level::Fails) => ("\u{2717}", String::new()),
+            (Basis::Tested, level) => {
+                let mark = match level {
+                    Level::Fails => "\u{2717}",
+                    Level::Undecided => "?",
+                    Level::Exceeds => "&gt;",
+                    _ => "\u{25d0}",
+                };
+                (mark, format!(": <b>{}</b>", level.words()))
+            }
             (other, _) => ("=", format!(": <b>{}</b>", other.words())),
         };
         let _ = write!(out, "<li>{mark}\u{2002}{}{rests}</li>", escape(&finding.text));

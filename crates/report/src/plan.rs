@@ -10,31 +10,40 @@ pub struct Step {
     pub experiment: &'static str,
     /// The words after `hyades`.
     pub words: Vec<String>,
-    /// The number of the repetition, from 0.
-    pub repeat: usize,
+    /// The number of the round, from 0.
+    pub round: usize,
     /// Estimated duration in seconds.
     pub cost: f64,
 }
 
-/// Every distinct command, `repeats` times. Experiments follow each other. Within one, all commands
-/// run once before any runs again, so that commands whose ratio matters alternate. A command of an
-/// earlier experiment is not run again.
-pub fn plan(experiments: &[Experiment], repeats: usize) -> Vec<Step> {
+/// Every distinct command, once in each of `rounds` rounds. A round runs the experiments one after
+/// the other, every other round backwards, so that a machine that changes favours no run. A command
+/// of an earlier experiment is not run again.
+pub fn plan(experiments: &[Experiment], rounds: usize) -> Vec<Step> {
     let mut known = BTreeSet::new();
-    let mut steps = Vec::new();
+    let mut once = Vec::new();
     for experiment in experiments {
-        let fresh: Vec<_> =
-            experiment.runs.iter().filter(|run| known.insert(run.words.clone())).collect();
-        for repeat in 0..repeats.max(1) {
-            // A simulation gives the same result each time.
-            let again = |words: &[String]| repeat == 0 || words[0] != "simulate";
-            steps.extend(fresh.iter().filter(|run| again(&run.words)).map(|run| Step {
-                experiment: experiment.id,
+        let fresh = experiment.runs.iter().filter(|run| known.insert(run.words.clone()));
+        once.extend(fresh.map(|run| (experiment.id, run)));
+    }
+    let mut steps = Vec::new();
+    for round in 0..rounds.max(1) {
+        // A simulation gives the same result each time.
+        let again = |words: &[String]| round == 0 || words[0] != "simulate";
+        let mut own: Vec<Step> = once
+            .iter()
+            .filter(|(_, run)| again(&run.words))
+            .map(|(experiment, run)| Step {
+                experiment,
                 words: run.words.clone(),
-                repeat,
+                round,
                 cost: run.cost,
-            }));
+            })
+            .collect();
+        if round % 2 == 1 {
+            own.reverse();
         }
+        steps.extend(own);
     }
     steps
 }

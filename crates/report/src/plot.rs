@@ -18,13 +18,20 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
                 })
                 .filter(|line| !line.points.is_empty())
                 .collect();
-            let marks = Marks::Lines { lines, x: x.to_string(), log_x: *log_x, log_y: *log_y };
-            (marks, panel.metric.label())
+            (plain(lines, x, *log_x, *log_y), panel.metric.label())
         }
+        Shape::Curve => {
+            let lines = view.series(panel.group).into_iter().map(|label| Line {
+                label: label.to_string(),
+                points: view.points(panel.group, label, panel.metric),
+            });
+            (curve(lines.collect(), Vec::new()), panel.metric.label())
+        }
+        Shape::Ratios { pairs } => (ratios(view, panel, pairs), "ratio"),
         Shape::Derived { lines, x, log_x, y } => {
             let mut lines = lines(view, panel.group);
             lines.retain(|line| !line.points.is_empty());
-            (Marks::Lines { lines, x: x.to_string(), log_x: *log_x, log_y: false }, *y)
+            (plain(lines, x, *log_x, false), *y)
         }
         Shape::Parts { stacks, names, y } => {
             let parts = names.iter().map(|name| name.to_string()).collect();
@@ -42,6 +49,38 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
         marks,
         simulated: view.experiment.is_simulated(),
     })
+}
+
+fn plain(lines: Vec<Line>, x: &str, log_x: bool, log_y: bool) -> Marks {
+    Marks::Lines { lines, x: x.to_string(), log_x, log_y, mark: None, claims: Vec::new() }
+}
+
+/// Lines over bandwidth.
+fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
+    lines.retain(|line| !line.points.is_empty());
+    Marks::Lines {
+        lines,
+        x: "bandwidth of the devices / that of the paper's hardware, scaled".to_string(),
+        log_x: true,
+        log_y: true,
+        mark: Some((1.0, "the paper's hardware".to_string())),
+        claims,
+    }
+}
+
+fn ratios(view: &View<'_>, panel: &Panel, pairs: &[(&'static str, &'static str, f64)]) -> Marks {
+    let (mut lines, mut claims) = (Vec::new(), Vec::new());
+    for (of, over, claim) in pairs {
+        let xs = view.runs(panel.group).filter(|run| run.series == *of).map(|run| run.x);
+        let points: Vec<_> = xs
+            .filter_map(|x| Some((x, view.ratio(panel.group, panel.metric, (of, x), (over, x))?)))
+            .collect();
+        if !points.is_empty() {
+            claims.push((lines.len(), 1.0, *claim));
+            lines.push(Line { label: format!("over {over}: {of}"), points });
+        }
+    }
+    curve(lines, claims)
 }
 
 fn bars(

@@ -1,16 +1,15 @@
-//! Sizes of runs, and the speed of this machine relative to the papers'.
+//! Sizes of runs, the machine at hand, and the papers' machines.
 //!
-//! A claim about a device that is the bottleneck is tested with a device of scaled bandwidth: the
-//! paper's, times our transaction rate over the paper's, so that the device is the bottleneck at
-//! the same fraction of what the processors can do. Our rate is that of Taurus command logging to
-//! memory, measured once before all experiments. The paper's rate is what its own figures imply for
-//! the same protocol. There is one factor for each machine of a paper and workload; no factor is
-//! chosen for a figure.
+//! A claim about a device that is the bottleneck is tested on throttled devices. Their bandwidth
+//! follows from facts about hardware alone: the bytes per second of the paper's devices for each
+//! core and cycle of its processors, times the cores and cycles here. No result of a paper goes
+//! into it, so no result can come out of it. Where the processors here do more or less per cycle
+//! than the paper's, the curve over bandwidth shows what that changes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The durations and sizes of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Size {
     /// Rows of YCSB.
     pub rows: u64,
@@ -22,32 +21,36 @@ pub struct Size {
     pub device_seconds: f64,
     /// Seconds of warm-up.
     pub warmup: f64,
-    /// Repetitions of each run.
-    pub repeats: usize,
+    /// Most rounds. Every run is repeated once in each.
+    pub rounds: usize,
     /// Whether sweeps have all their steps, or only a few.
     pub fine: bool,
+    /// Seconds after which no further round is begun, and the one in progress ends.
+    pub budget: f64,
 }
 
 impl Size {
-    /// For a report in an hour.
+    /// For a report in at most 90 minutes.
     pub const FULL: Size = Size {
-        rows: 400_000,
+        rows: 200_000,
         warehouses: 2,
-        seconds: 2.0,
-        device_seconds: 4.0,
-        warmup: 0.5,
-        repeats: 3,
+        seconds: 0.8,
+        device_seconds: 1.0,
+        warmup: 0.2,
+        rounds: 7,
         fine: true,
+        budget: 85.0 * 60.0,
     };
-    /// For a report in ten minutes.
+    /// For a report in at most 15 minutes.
     pub const QUICK: Size = Size {
-        rows: 100_000,
+        rows: 50_000,
         warehouses: 1,
-        seconds: 0.3,
-        device_seconds: 0.6,
-        warmup: 0.15,
-        repeats: 1,
+        seconds: 0.25,
+        device_seconds: 0.4,
+        warmup: 0.1,
+        rounds: 5,
         fine: false,
+        budget: 14.0 * 60.0,
     };
     /// For tests; its figures mean nothing.
     pub const TINY: Size = Size {
@@ -56,13 +59,64 @@ impl Size {
         seconds: 0.05,
         device_seconds: 0.05,
         warmup: 0.02,
-        repeats: 1,
+        rounds: 2,
         fine: false,
+        budget: 14.0 * 60.0,
     };
 }
 
-/// Rates of this machine: transactions per second of Taurus command logging to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// What a command line chooses for all runs, in place of what each experiment has by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Axes {
+    /// Directories for logs. If there are any, the real devices below them replace the throttled
+    /// ones, and a curve over bandwidth shrinks to its point at 1.
+    pub log_dirs: Vec<String>,
+    /// Worker threads; none: the number of cores, or what an experiment needs.
+    pub workers: Option<usize>,
+    /// The concurrency control of every run; none: that of the paper's figure.
+    pub concurrency: Option<String>,
+}
+
+/// What the experiments are made for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setup {
+    /// The sizes of runs.
+    pub size: Size,
+    /// Measured rates, for offered loads.
+    pub rates: Rates,
+    /// The processors here.
+    pub processors: Processors,
+    /// What the command line chooses.
+    pub axes: Axes,
+}
+
+impl Setup {
+    /// For use without a measurement: a machine of two cores.
+    pub fn typical(size: Size) -> Setup {
+        let processors = Processors { cores: 2, ghz: 2.0 };
+        Setup { size, rates: Rates::TYPICAL, processors, axes: Axes::default() }
+    }
+}
+
+/// Processors, for the scale of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Processors {
+    /// Physical cores.
+    pub cores: u32,
+    /// Their nominal clock in GHz.
+    pub ghz: f64,
+}
+
+impl Processors {
+    /// Cycles of all cores in a nanosecond.
+    pub fn cycles(&self) -> f64 {
+        f64::from(self.cores) * self.ghz
+    }
+}
+
+/// Rates of this machine: transactions per second of Taurus command logging to memory. Offered
+/// loads are shares of them. The scale of devices does not depend on them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// YCSB, two accesses, half of them writes.
     pub ycsb: f64,
@@ -82,98 +136,79 @@ impl Rates {
     }
 }
 
-/// A machine of a paper: its devices, and the rates that its figures imply.
+/// A machine of a paper, as the paper describes it. What it leaves out is assumed, and the page
+/// says so.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// A description of its devices.
     pub name: &'static str,
+    /// A description of its processors.
+    pub processors_name: &'static str,
+    /// What is assumed because the paper does not say it, in whole sentences.
+    pub assumed: &'static str,
     /// The number of devices.
     pub devices: u32,
     /// Bytes per second of one device.
     pub bandwidth: f64,
     /// Latency of a write. It is not scaled.
     pub latency: &'static str,
-    /// Transactions per second of the workload that the paper's figures imply.
-    pub ycsb: f64,
-    /// As `ycsb`.
-    pub payment: f64,
-    /// As `ycsb`.
-    pub new_order: f64,
+    /// Its processors.
+    pub processors: Processors,
 }
 
-/// Taurus 2020, 8 hard disks of 160 MB/s, 56 workers. There Silo-R is limited by 1.28 GB/s; a YCSB
-/// transaction logs 1,100 bytes of whole rows, a Payment 920, a New-Order 3,500. Taurus command
-/// logging is 9.2, 5.2 and 7.7 times as fast.
+/// Taurus 2020, section 5.3: Amazon EC2 h1.16xlarge.
 pub const HDD: Machine = Machine {
     name: "8 hard disks of 160 MB/s",
+    processors_name: "an EC2 h1.16xlarge",
+    assumed: "Assumed, because the paper does not say it: 32 cores of 2.3 GHz, and 2 ms for a \
+              write.",
     devices: 8,
     bandwidth: 160e6,
     latency: "2ms",
-    ycsb: 9.2 * 1.28e9 / 1_100.0,
-    payment: 5.2 * 1.28e9 / 920.0,
-    new_order: 7.7 * 1.28e9 / 3_500.0,
+    processors: Processors { cores: 32, ghz: 2.3 },
 };
 
-/// Taurus 2020, 8 NVMe drives of 2 GB/s, 80 workers. The rates per worker are those of the machine
-/// with hard disks; for YCSB this also follows from 9.9 times the throughput that one drive allows.
+/// Taurus 2020, section 5.2: Amazon EC2 i3en.metal.
 pub const NVME: Machine = Machine {
     name: "8 NVMe drives of 2 GB/s",
+    processors_name: "2 x 24 cores (Xeon 8175M)",
+    assumed: "Assumed, because the paper does not say it: a clock of 2.5 GHz, and 100 us for a \
+              write.",
     devices: 8,
     bandwidth: 2e9,
     latency: "100us",
-    ycsb: HDD.ycsb * 80.0 / 56.0,
-    payment: HDD.payment * 80.0 / 56.0,
-    new_order: HDD.new_order * 80.0 / 56.0,
+    processors: Processors { cores: 48, ghz: 2.5 },
 };
 
-/// Taurus 2016, 4 flash cards with 2 GB/s together. One card limits serial data logging to 2 M/s.
-/// Taurus data logging reaches 3.8 times that without saturating four. On TPC-C serial command
-/// logging reaches 2 M/s.
+/// Taurus 2016, section 6.1. Three flash cards and a disk array write 2 GB/s together; a serial log
+/// is on one card, which writes 500 MB/s (section 6.3).
 pub const FLASH: Machine = Machine {
-    name: "4 flash cards of 500 MB/s",
+    name: "4 devices with 2 GB/s together",
+    processors_name: "32 cores of 4 Xeon E7-4830",
+    assumed: "Assumed, because the report does not say it: a clock of 2.13 GHz, equal devices, and \
+              100 us for a write.",
     devices: 4,
     bandwidth: 500e6,
     latency: "100us",
-    ycsb: 3.8 * 2e6,
-    payment: 2e6,
-    new_order: 2e6,
+    processors: Processors { cores: 32, ghz: 2.13 },
 };
 
-/// Poplar, SSDs of 1.2 GB/s. With more than two SSDs the processors limit YCSB, at 1,100 bytes per
-/// transaction; they do not limit TPC-C with four, at 2,400 bytes.
+/// Poplar, section 6.1: hyperthreading is off; a write of 16 KiB takes 21.5 us.
 pub const SSD: Machine = Machine {
-    name: "1 to 4 SSDs of 1.2 GB/s",
+    name: "up to 4 SSDs of 1.2 GB/s, of which two are used here",
+    processors_name: "20 cores of 2.2 GHz (2 Xeon E5-2630 v4)",
+    assumed: "A write takes 22 us, as in the paper.",
     devices: 2,
     bandwidth: 1.2e9,
-    latency: "100us",
-    ycsb: 2.0 * 1.2e9 / 1_100.0,
-    payment: 4.0 * 1.2e9 / 2_400.0,
-    new_order: 4.0 * 1.2e9 / 2_400.0,
+    latency: "22us",
+    processors: Processors { cores: 20, ghz: 2.2 },
 };
 
-/// A workload whose rate determines the scale of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// YCSB.
-    Ycsb,
-    /// Payment.
-    Payment,
-    /// New-Order.
-    NewOrder,
-    /// Both, half and half.
-    Mixed,
-}
-
 impl Machine {
-    /// The bandwidth in MB/s of the throttled device that replaces one of this machine's.
-    pub fn scaled(&self, rates: &Rates, load: Load) -> f64 {
-        let (ours, theirs) = match load {
-            Load::Ycsb => (rates.ycsb, self.ycsb),
-            Load::Payment => (rates.payment, self.payment),
-            Load::NewOrder => (rates.new_order, self.new_order),
-            Load::Mixed => (rates.mixed(), 2.0 / (1.0 / self.payment + 1.0 / self.new_order)),
-        };
-        let megabytes = self.bandwidth / 1e6 * ours / theirs;
+    /// The bandwidth in MB/s of the throttled device that replaces one of this machine's, with
+    /// `times` the bandwidth that the processors here would have beside them on this machine.
+    pub fn scaled(&self, here: &Processors, times: f64) -> f64 {
+        let megabytes = self.bandwidth / 1e6 * here.cycles() / self.processors.cycles() * times;
         // Two digits, so that commands are short.
         let step = 10f64.powf(megabytes.log10().floor() - 1.0);
         let short = (megabytes / step).round() * step;
@@ -182,8 +217,8 @@ impl Machine {
     }
 
     /// The value of `--device` for it.
-    pub fn device(&self, rates: &Rates, load: Load) -> String {
-        let megabytes = self.scaled(rates, load);
+    pub fn device(&self, here: &Processors, times: f64) -> String {
+        let megabytes = self.scaled(here, times);
         let digits = if megabytes < 10.0 { 1 } else { 0 };
         format!("throttled:bandwidth={megabytes:.digits$}MB/s,latency={},depth=1", self.latency)
     }
@@ -194,15 +229,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_binds_at_the_same_fraction() {
-        let device = |rates: &Rates, load| HDD.scaled(rates, load) / HDD.bandwidth * 1e6;
-        let rates = Rates { ycsb: HDD.ycsb / 10.0, payment: 1e5, new_order: 1e5 };
-        assert!((device(&rates, Load::Ycsb) - 0.1).abs() < 1e-9);
+    fn a_device_has_the_same_bytes_for_each_cycle() {
+        for machine in [HDD, NVME, FLASH, SSD] {
+            for here in [Processors { cores: 2, ghz: 2.0 }, Processors { cores: 96, ghz: 3.1 }] {
+                let ours = machine.scaled(&here, 1.0) * 1e6 / here.cycles();
+                let theirs = machine.bandwidth / machine.processors.cycles();
+                assert!((ours / theirs - 1.0).abs() < 0.06, "{}: {ours} {theirs}", machine.name);
+            }
+            let own = machine.scaled(&machine.processors, 1.0);
+            assert!((own * 1e6 / machine.bandwidth - 1.0).abs() < 0.06, "{}: {own}", machine.name);
+        }
         assert_eq!(
-            HDD.device(&rates, Load::Ycsb),
-            "throttled:bandwidth=16MB/s,latency=2ms,depth=1"
+            HDD.device(&Processors { cores: 2, ghz: 2.3 }, 1.0),
+            "throttled:bandwidth=10MB/s,latency=2ms,depth=1"
         );
-        assert!(HDD.scaled(&Rates { ycsb: 1.0, ..rates }, Load::Ycsb) >= 0.5);
+        assert!(HDD.scaled(&Processors { cores: 1, ghz: 0.001 }, 1.0) >= 0.5);
     }
 
     #[test]

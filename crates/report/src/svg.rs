@@ -25,11 +25,18 @@ pub fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
+/// A marked position on the horizontal axis, and its name.
+type Mark = (f64, String);
+/// The number of a line, and the position and value that a paper claims.
+type Claim = (usize, f64, f64);
+
 /// The chart as an `svg` element.
 pub fn draw(chart: &Chart) -> String {
     let mut out = Drawing { body: String::new() };
     let height = match &chart.marks {
-        Marks::Lines { lines, x, log_x, log_y } => out.lines(chart, lines, x, (*log_x, *log_y)),
+        Marks::Lines { lines, x, log_x, log_y, mark, claims } => {
+            out.lines(chart, lines, x, (*log_x, *log_y), (mark.as_ref(), claims))
+        }
         Marks::Bars { bars, log } => out.bars(chart, bars, *log),
         Marks::Stacks { stacks, parts } => out.stacks(chart, stacks, parts),
     };
@@ -156,7 +163,14 @@ impl Drawing {
         y + ROW * 0.6
     }
 
-    fn lines(&mut self, chart: &Chart, lines: &[Line], x: &str, log: (bool, bool)) -> f64 {
+    fn lines(
+        &mut self,
+        chart: &Chart,
+        lines: &[Line],
+        x: &str,
+        log: (bool, bool),
+        (mark, claims): (Option<&Mark>, &[Claim]),
+    ) -> f64 {
         self.text(LEFT, 15.0, "start", "title", &chart.title);
         let styles: Vec<Style> =
             lines.iter().enumerate().map(|(at, line)| style::of(&line.label, at)).collect();
@@ -165,25 +179,41 @@ impl Drawing {
         let top = self.legend(32.0, &entries) + 8.0;
         let bottom = top + HEIGHT;
         let xs = || lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x));
-        let (first, last) = extremes(xs());
+        let (first, last) = extremes(xs().chain(mark.map(|(at, _)| *at)));
         let across = if log.0 {
             Axis::logarithmic(first, last, LEFT, WIDTH - RIGHT)
         } else {
             Axis::between(first, last, LEFT, WIDTH - RIGHT)
         };
         let values = || lines.iter().flat_map(|l| l.points.iter());
-        let (_, high) = extremes(values().map(|(_, s)| s.high));
-        let (low, _) = extremes(values().map(|(_, s)| s.low).filter(|v| *v > 0.0));
+        let claimed = || claims.iter().map(|(.., value)| *value);
+        let (_, high) = extremes(values().map(|(_, s)| s.high).chain(claimed()));
+        let (low, _) = extremes(values().map(|(_, s)| s.low).chain(claimed()).filter(|v| *v > 0.0));
         let up = if log.1 {
             Axis::logarithmic(low, high, bottom, top)
         } else {
             Axis::linear(high, bottom, top)
         };
         self.frame(chart, x, (&across, &up), (top, bottom), &distinct(xs()));
+        if let Some((at, name)) = mark {
+            let x = across.place(*at);
+            self.rule((x, top), (x, bottom), 0.5);
+            let (anchor, gap) = if x > WIDTH * 0.7 { ("end", -5.0) } else { ("start", 5.0) };
+            self.text(x + gap, top + 9.0, anchor, "faint", name);
+        }
         for (line, style) in lines.iter().zip(&styles) {
             self.one_line(line, *style, &across, &up);
         }
-        bottom + 42.0
+        for (line, x, value) in claims {
+            let colour = styles.get(*line).map_or("currentColor", |style| style.colour);
+            self.hollow((across.place(*x), up.place(*value)), colour);
+        }
+        if claims.is_empty() {
+            return bottom + 42.0;
+        }
+        self.hollow((LEFT + 5.0, bottom + 46.0), "currentColor");
+        self.text(LEFT + 14.0, bottom + 50.0, "start", "faint", "the paper's ratio");
+        bottom + 58.0
     }
 
     fn frame(
@@ -280,7 +310,7 @@ impl Drawing {
         let mut end = bottom + 40.0;
         if bars.iter().any(|bar| bar.paper.is_some()) {
             end += 6.0;
-            self.hollow((left + 5.0, end - 4.0));
+            self.hollow((left + 5.0, end - 4.0), "currentColor");
             self.text(
                 left + 14.0,
                 end,
@@ -349,7 +379,7 @@ impl Drawing {
                     &format!("\u{25b7} {}", short(paper)),
                 );
             } else {
-                self.hollow((x, y));
+                self.hollow((x, y), "currentColor");
             }
             if (x - edge).abs() < 50.0 {
                 edge = edge.max(x + 4.0);
@@ -358,10 +388,11 @@ impl Drawing {
         self.text(edge + 6.0, y + 4.0, "start", "", &short(spread.median));
     }
 
-    fn hollow(&mut self, (x, y): (f64, f64)) {
+    fn hollow(&mut self, (x, y): (f64, f64), colour: &str) {
         let points = [(x, y - 5.0), (x + 5.0, y), (x, y + 5.0), (x - 5.0, y)];
-        let look = "fill=\"var(--ground, white)\" stroke=\"currentColor\" stroke-width=\"1.2\"";
-        let shape = polygon(&points, look);
+        let look =
+            format!("fill=\"var(--ground, white)\" stroke=\"{colour}\" stroke-width=\"1.4\"");
+        let shape = polygon(&points, &look);
         self.push(format_args!("{shape}</polygon>"));
     }
 

@@ -7,7 +7,7 @@ use hyades_report::experiment::{Experiment, Shape};
 use hyades_report::judge::Verdict;
 use hyades_report::page::{About, Page};
 use hyades_report::plan::plan;
-use hyades_report::scale::{Rates, Size};
+use hyades_report::scale::{Axes, Processors, Rates, Setup, Size};
 use hyades_report::{svg, table};
 use serde_json::json;
 
@@ -46,13 +46,16 @@ fn chart(marks: Marks) -> String {
 
 #[test]
 fn every_kind_of_figure_is_well_formed() {
-    let spread = Spread { low: 1.0, median: 2.0, high: 5.0 };
+    let spread = Spread { low: 1.0, median: 2.0, high: 5.0, count: 5 };
     let lines = vec![
         Line { label: "Taurus data <1>".to_string(), points: vec![(1.0, spread), (8.0, spread)] },
         Line { label: "Serial data".to_string(), points: vec![(1.0, Spread::one(0.0))] },
     ];
     for (log_x, log_y) in [(false, false), (true, true), (true, false)] {
-        let marks = Marks::Lines { lines: lines.clone(), x: "x".to_string(), log_x, log_y };
+        let mark = log_x.then(|| (2.0, "the paper's <hardware>".to_string()));
+        let claims = if log_x { vec![(0, 2.0, 3.0), (0, 2.0, 900.0)] } else { Vec::new() };
+        let (lines, x) = (lines.clone(), "x".to_string());
+        let marks = Marks::Lines { lines, x, log_x, log_y, mark, claims };
         assert!(well_formed(&chart(marks)) > 20);
     }
     let bar = |label: &str, value, paper| Bar { label: label.to_string(), value, paper };
@@ -70,13 +73,15 @@ fn every_kind_of_figure_is_well_formed() {
 
 #[test]
 fn a_figure_of_nothing_is_still_a_figure() {
-    let marks = Marks::Lines { lines: vec![], x: String::new(), log_x: true, log_y: true };
+    let (mark, claims) = (None, Vec::new());
+    let marks =
+        Marks::Lines { lines: vec![], x: String::new(), log_x: true, log_y: true, mark, claims };
     well_formed(&chart(marks));
     well_formed(&chart(Marks::Bars { bars: vec![], log: true }));
 }
 
 fn experiments() -> Vec<Experiment> {
-    table::all(&Size::FULL, &Rates::TYPICAL)
+    table::all(&Setup::typical(Size::FULL))
 }
 
 #[test]
@@ -93,6 +98,11 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
         );
         assert_eq!(measured, !experiment.panels.is_empty(), "{id}");
         assert_eq!(measured, !experiment.checks.is_empty(), "{id}");
+        assert_eq!(measured, !experiment.differs.is_empty(), "{id}: what differs");
+        for text in experiment.differs.iter().chain([&experiment.how]) {
+            assert!(!text.contains("  "), "{id}: two spaces in {text:?}");
+        }
+        assert!(experiment.differs.iter().all(|text| !text.ends_with('.')), "{id}");
         for panel in &experiment.panels {
             let series: Vec<_> = experiment
                 .runs
@@ -101,10 +111,12 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
                 .map(|r| &r.series)
                 .collect();
             assert!(!series.is_empty(), "{id}: no run for {}", panel.title);
-            if let Shape::Bars { paper, .. } = &panel.shape {
-                for name in paper.iter().flat_map(|(of, over, _)| [of, over]) {
-                    assert!(series.iter().any(|s| s == name), "{id}: no series {name}");
-                }
+            let pairs = match &panel.shape {
+                Shape::Bars { paper: pairs, .. } | Shape::Ratios { pairs } => &pairs[..],
+                _ => &[],
+            };
+            for name in pairs.iter().flat_map(|(of, over, _)| [of, over]) {
+                assert!(series.iter().any(|s| s == name), "{id}: no series {name}");
             }
         }
     }
@@ -136,6 +148,8 @@ fn about() -> About {
         seconds: 1.0,
         size: Size::FULL,
         rates: Some(Rates::TYPICAL),
+        processors: Processors { cores: 2, ghz: 2.0 },
+        commit: Some("0123abc".to_string()),
         placeholders: vec![("CALIBRATION".to_string(), "calibration.json".to_string())],
         calibration: Some(json!({"costs": {"a": 1}, "validation": [
             {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5}]})),
@@ -164,26 +178,64 @@ fn with_all_figures_everything_is_judged_and_drawn() {
     }
 }
 
-/// A page that lets readers find such checks by themselves would pass off ratios that were put in
-/// as results.
+/// Data of runs whose throttled devices write and read as much as they can, so that rates are the
+/// inverse of bytes.
+fn bound_by_devices(experiments: &[Experiment]) -> Data {
+    let mut data = Data::default();
+    for step in plan(experiments, 3) {
+        let run = json!({
+            "workers": 2, "acknowledged": 1000, "acknowledged_per_s": 1e6, "seconds": 1.0,
+            "device_bytes": 1e15, "log_bytes_per_transaction": 50.0,
+            "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e15,
+                         "records_per_s": 1e5, "state_matches": true},
+        });
+        data.add(&step.words, Outcome::Done(run));
+    }
+    data
+}
+
+/// A page that lets readers find such checks by themselves would pass off the devices' bandwidth as
+/// a result.
 #[test]
-fn what_rests_on_the_sizes_of_devices_is_said_first_and_judged_by_nobody() {
+fn arithmetic_of_the_throttle_is_said_first_and_counts_in_no_verdict() {
     let experiments = experiments();
-    let data = same_everywhere(&experiments);
+    let data = bound_by_devices(&experiments);
     let page = Page { about: about(), experiments: &experiments, data: &data };
     let html = page.html();
     let (first, _) = html.split_once("<table>").expect("the table of verdicts");
-    for words in ["Calibrated, not tested:", "Arithmetic of the throttle:", "2020-hdd-logging"] {
+    for words in ["Arithmetic of the throttle:", "2020-hdd-logging", "poplar-recovery"] {
         assert!(first.contains(words), "{words}");
     }
     let json = page.json();
     let experiments = json["experiments"].as_array().unwrap();
     let of = |id: &str| experiments.iter().find(|experiment| experiment["id"] == id).unwrap();
-    let (logging, recovery) = (of("2020-hdd-logging"), of("poplar-recovery"));
-    assert_eq!(logging["findings"][0]["level"], "arithmetic of the throttle");
-    assert_eq!(logging["findings"][1]["level"], "calibrated, not tested");
-    // Its claims fail on equal figures; its comparison with Silo-R alone is judged, and holds.
-    assert_eq!(recovery["verdict"], "holds");
+    assert_eq!(of("2020-hdd-logging")["findings"][0]["level"], "arithmetic of the throttle");
+    assert_eq!(of("poplar-recovery")["verdict"], "not tested");
+}
+
+/// The same figures everywhere are no device's limit: what claims a factor is then judged.
+#[test]
+fn what_devices_do_not_limit_is_judged() {
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let page = Page { about: about(), experiments: &experiments, data: &data };
+    let json = page.json();
+    let all = json["experiments"].as_array().unwrap();
+    let logging = all.iter().find(|one| one["id"] == "2020-hdd-logging").unwrap();
+    assert_eq!(logging["findings"][0]["level"], "does not hold");
+    assert!(!page.html().contains("Arithmetic of the throttle:"));
+}
+
+#[test]
+fn one_round_holds_nothing() {
+    let experiments = experiments();
+    let mut data = same_everywhere(&experiments);
+    data.outcomes.values_mut().for_each(|outcomes| outcomes.truncate(1));
+    let page = Page { about: about(), experiments: &experiments, data: &data };
+    for (id, verdict) in page.verdicts().into_iter().filter(|(id, _)| !id.starts_with("sim")) {
+        let none = [Verdict::Undecided, Verdict::NotMeasured, Verdict::NotTested];
+        assert!(none.contains(&verdict), "{id}: {verdict:?}");
+    }
 }
 
 #[test]
@@ -211,17 +263,164 @@ fn what_a_build_lacks_is_said_and_stops_nothing() {
 }
 
 #[test]
-fn a_command_is_planned_once_and_repeats_alternate() {
+fn a_command_runs_once_in_each_round_and_rounds_alternate() {
     let experiments = experiments();
     let steps = plan(&experiments, 3);
-    let mut once: Vec<_> = steps.iter().filter(|s| s.repeat == 0).map(|s| &s.words).collect();
+    let of = |round| steps.iter().filter(move |step| step.round == round).map(|step| &step.words);
+    let mut once: Vec<_> = of(0).collect();
     let all = once.len();
     once.sort();
     once.dedup();
     assert_eq!(once.len(), all);
-    // No command follows itself, unless its experiment has no other.
-    for pair in steps.windows(2) {
-        let alone = steps.iter().filter(|s| s.experiment == pair[0].experiment).count() <= 3;
-        assert!(alone || pair[0].words != pair[1].words, "{:?}", pair[0]);
+    let measured = |words: &&Vec<String>| words[0] != "simulate";
+    let forwards: Vec<_> = of(0).filter(measured).collect();
+    let mut backwards: Vec<_> = of(1).collect();
+    backwards.reverse();
+    assert_eq!(forwards, backwards);
+    assert_eq!(forwards, of(2).collect::<Vec<_>>());
+}
+
+/// Directories for logs, a number of workers and a concurrency control reach every run that they
+/// apply to.
+#[test]
+fn axes_reach_the_commands() {
+    let axes = Axes {
+        log_dirs: ["/a", "/b"].map(str::to_string).into(),
+        workers: Some(24),
+        concurrency: Some("tictoc".to_string()),
+    };
+    let setup = Setup { axes, ..Setup::typical(Size::FULL) };
+    let all = table::all(&setup);
+    let of = |id: &str| all.iter().find(|experiment| experiment.id == id).unwrap();
+    for id in ["2020-hdd-logging", "2016-loggers", "poplar-logging", "2020-streams"] {
+        for run in &of(id).runs {
+            let text = run.words.join(" ");
+            assert!(!text.contains("throttled"), "{id}: {text}");
+            assert_eq!(text.matches("--workers 24").count(), 1, "{id}: {text}");
+            assert_eq!(text.matches("--workers").count(), 1, "{id}: {text}");
+            assert_eq!(text.matches("--concurrency tictoc").count(), 1, "{id}: {text}");
+            assert_eq!(text.matches("--concurrency").count(), 1, "{id}: {text}");
+        }
+    }
+    for run in all.iter().flat_map(|experiment| &experiment.runs) {
+        let mut options: Vec<&String> = run.words.iter().filter(|w| w.starts_with("--")).collect();
+        options.retain(|option| *option != "--log-dir");
+        let count = options.len();
+        options.sort();
+        options.dedup();
+        assert_eq!(options.len(), count, "an option twice: {}", run.words.join(" "));
+    }
+    // What rests on the settings of throttled devices keeps them.
+    let slow = &of("shape-slow-stream").runs;
+    assert!(slow.iter().all(|run| run.words.iter().any(|word| word.starts_with("throttled"))));
+    let runs = &of("2020-hdd-logging").runs;
+    assert!(runs.iter().any(|run| run.words.iter().any(|word| word.starts_with("/b/"))));
+    assert!(runs.iter().all(|run| run.x == 1.0));
+}
+
+/// The ratios that the papers claim. Those that are also plain numbers, such as 1.5, 2 and 6, are
+/// not among them.
+const CLAIMED: [&str; 32] = [
+    "2.1", "13.8", "11.7", "9.9", "2.9", "2.4", "2.8", "22.9", "75.6", "42.6", "9.7", "7.1", "9.2",
+    "5.2", "11.3", "5.5", "17.5", "6.7", "7.7", "6.3", "6.4", "1.7", "12.8", "3.8", "2.67", "4.9",
+    "9.8", "3.76", "280.0", "131.0", "2.04", "2.05",
+];
+
+/// The numbers of a line of code, and whether each is a factor. Strings and comments are no code.
+fn numbers(line: &str) -> Vec<(String, bool)> {
+    let code = line.split("//").next().unwrap_or("");
+    let code: String = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(from) = code[at..].find(is_part).map(|from| at + from) {
+        let end = code[from..].find(|c| !is_part(c)).map_or(code.len(), |end| from + end);
+        let word = code[from..end].trim_end_matches("f64");
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            let before = code[..from].trim_end().ends_with(['*', '/']);
+            let after = code[end..].trim_start().starts_with(['*', '/']);
+            out.push((word.to_string(), before || after));
+        }
+        at = end;
+    }
+    out
+}
+
+fn sources(dir: &str) -> Vec<(String, String)> {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+    let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|kind| kind == "rs"));
+    files.map(|p| (p.display().to_string(), std::fs::read_to_string(&p).unwrap())).collect()
+}
+
+/// A device or a model that is made with a claimed ratio gives that ratio back.
+#[test]
+fn no_claimed_ratio_is_in_the_set_up() {
+    let claimed =
+        |number: &str| CLAIMED.contains(&number) || CLAIMED.contains(&&*format!("{number}.0"));
+    let own = [("scale.rs".to_string(), include_str!("../src/scale.rs").to_string())];
+    let mut seen = 0;
+    for (file, text) in sources("../scaling/src").into_iter().chain(own) {
+        for line in text.lines() {
+            for (number, _) in numbers(line) {
+                seen += 1;
+                assert!(!claimed(&number), "{file}: {line}");
+            }
+        }
+    }
+    let mut claims = 0;
+    for (file, text) in sources("src/table") {
+        for line in text.lines() {
+            for (number, is_factor) in numbers(line) {
+                claims += usize::from(claimed(&number));
+                assert!(!(is_factor && claimed(&number)), "{file}: {line}");
+            }
+        }
+    }
+    // The test sees what it looks for.
+    assert!(seen > 20 && claims > 30, "{seen} {claims}");
+    let line = "let a = 9.2 * b / 5.2; // 7.7 * c";
+    let found = [("9.2".to_string(), true), ("5.2".to_string(), true)];
+    assert_eq!(numbers(line), found);
+}
+
+/// One run decides nothing, and three have a narrow interval.
+#[test]
+fn enough_rounds_fit_into_the_time() {
+    for (size, rounds) in [(Size::QUICK, 2), (Size::FULL, 3)] {
+        let experiments = table::all(&Setup::typical(size));
+        let steps = plan(&experiments, rounds);
+        let cost = hyades_report::plan::cost(&steps);
+        let mut by: std::collections::BTreeMap<&str, f64> = Default::default();
+        steps.iter().for_each(|step| *by.entry(step.experiment).or_default() += step.cost);
+        assert!(cost < size.budget, "{} steps take {cost:.0} s: {by:.0?}", steps.len());
+    }
+}
+
+/// The table of results has no place for a verdict by hand.
+#[test]
+fn the_documentation_takes_its_results_from_a_report() {
+    let docs = include_str!("../../../docs/experiments.md");
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let report = Page { about: about(), experiments: &experiments, data: &data }.json();
+    let page = hyades_report::docs::replace(docs, &report).unwrap();
+    for experiment in &experiments {
+        assert!(page.contains(&format!("\n| `{}` | ", experiment.id)), "{}", experiment.id);
+        // Outside of what is replaced no experiment has a result.
+        let (before, rest) = docs.split_once(hyades_report::docs::BEGIN).unwrap();
+        let (_, after) = rest.split_once(hyades_report::docs::END).unwrap();
+        assert!(!before.contains(experiment.id) && !after.contains(experiment.id));
+    }
+    assert!(page.contains("commit `0123abc`"));
+}
+
+/// Of what the papers run on TicToc, only what is sound under it.
+#[test]
+fn sequence_numbers_do_not_run_under_tictoc() {
+    for run in experiments().iter().flat_map(|experiment| &experiment.runs) {
+        let has = |word: &str| run.words.iter().any(|own| own == word);
+        let numbered = ["gsn", "plover", "poplar", "physiological"].into_iter().any(has);
+        assert!(!(numbered && has("tictoc")), "{}", run.words.join(" "));
     }
 }

@@ -1,6 +1,7 @@
 //! `hyades bench paper`: the papers' experiments, each a run of this program in a process of its
 //! own, and one page with the figures.
 
+use crate::bench::choices::Concurrency;
 use crate::failure::Failure;
 use crate::machine;
 use crate::progress::Bar;
@@ -8,84 +9,195 @@ use crate::runner::Runner;
 use crate::units;
 use clap::Args;
 use hyades_report::data::{Data, Outcome};
+use hyades_report::docs;
 use hyades_report::experiment::{Experiment, Run};
 use hyades_report::page::{About, Page};
 use hyades_report::plan::{self, Step};
-use hyades_report::scale::{Rates, Size};
+use hyades_report::scale::{Axes, Processors, Rates, Setup, Size};
 use hyades_report::table;
-use std::path::PathBuf;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Options of `hyades bench paper`.
 #[derive(Args, Clone, Debug)]
 pub struct PaperOptions {
     /// Directory for report.html and report.json
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
-    /// Short runs without repetitions: ten minutes instead of an hour
+    #[arg(long, value_name = "DIR", required_unless_present = "from")]
+    out: Option<PathBuf>,
+    /// Short runs in few rounds: at most 15 minutes instead of 90
     #[arg(long)]
     quick: bool,
     /// Run only this experiment; may be given several times. An unknown id lists all ids
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
+    /// Directory for logs, on a device of its own; may be given several times. Real devices then
+    /// replace the throttled ones, and curves over bandwidth have one point
+    #[arg(long, value_name = "DIR")]
+    log_dir: Vec<PathBuf>,
+    /// Rows of YCSB [default: 200,000; 50,000 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1_000..))]
+    rows: Option<u64>,
+    /// Warehouses of TPC-C [default: 2; 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    warehouses: Option<u32>,
+    /// Worker threads of every run [default: the number of cores, or what an experiment needs]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=255))]
+    workers: Option<u64>,
+    /// Concurrency control of every run [default: that of the paper's figure]
+    #[arg(long)]
+    concurrency: Option<Concurrency>,
+    /// Most rounds; every run is repeated once in each [default: 7; 5 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    rounds: Option<u64>,
+    /// Time after which no run is repeated [default: 85m; 14m with --quick]
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    budget: Option<f64>,
+    /// Nominal clock of the processors in GHz, for the scale of devices [default: as the system
+    /// says]
+    #[arg(long, value_parser = units::positive)]
+    ghz: Option<f64>,
+    /// Commit that was built, for the page [default: that of the working directory]
+    #[arg(long, value_name = "ID")]
+    commit: Option<String>,
+    /// Run nothing: take the results from this report.json, for --docs
+    #[arg(long, value_name = "FILE", requires = "docs", conflicts_with_all = ["out", "only"])]
+    from: Option<PathBuf>,
+    /// Write the results as tables into this page of Markdown, between its two marks
+    #[arg(long, value_name = "FILE")]
+    docs: Option<PathBuf>,
     /// Runs so short that their figures mean nothing, to test this command
     #[arg(long, hide = true)]
     tiny: bool,
 }
 
-/// Repetitions are skipped unless they end within this time.
-const BUDGET: [(Size, Duration); 2] =
-    [(Size::FULL, Duration::from_secs(55 * 60)), (Size::QUICK, Duration::from_secs(10 * 60))];
+impl PaperOptions {
+    fn size(&self) -> Size {
+        let size = match (self.tiny, self.quick) {
+            (true, _) => Size::TINY,
+            (_, true) => Size::QUICK,
+            _ => Size::FULL,
+        };
+        Size {
+            rows: self.rows.unwrap_or(size.rows),
+            warehouses: self.warehouses.unwrap_or(size.warehouses),
+            rounds: self.rounds.map_or(size.rounds, |rounds| rounds as usize),
+            budget: self.budget.unwrap_or(size.budget),
+            ..size
+        }
+    }
+
+    /// What the experiments are made for, with the rates of a typical machine.
+    fn setup(&self) -> Result<Setup, Failure> {
+        let dir = |dir: &PathBuf| match dir.to_str() {
+            // Commands are split at blanks.
+            Some(text) if !text.contains(char::is_whitespace) => Ok(text.to_string()),
+            _ => Err(Failure::Usage(format!(
+                "--log-dir {} must be UTF-8 without blanks",
+                dir.display()
+            ))),
+        };
+        let axes = Axes {
+            log_dirs: self.log_dir.iter().map(dir).collect::<Result<_, _>>()?,
+            workers: self.workers.map(|workers| workers as usize),
+            concurrency: self.concurrency.map(|control| control.word().to_string()),
+        };
+        let (cores, clock) = machine::processors();
+        let Some(ghz) = self.ghz.or(clock) else {
+            return Err(Failure::Usage(
+                "this system does not say the clock of its processors: give --ghz".to_string(),
+            ));
+        };
+        let processors = Processors { cores, ghz };
+        Ok(Setup { size: self.size(), rates: Rates::TYPICAL, processors, axes })
+    }
+}
 
 /// Runs `hyades bench paper`. True if no run failed.
 ///
 /// # Errors
 /// Wrong usage; or the report cannot be written.
 pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
-    let size = match (options.tiny, options.quick) {
-        (true, _) => Size::TINY,
-        (_, true) => Size::QUICK,
-        _ => Size::FULL,
+    if let (Some(from), Some(page)) = (&options.from, &options.docs) {
+        let cannot = format!("cannot read {}", from.display());
+        let text = std::fs::read_to_string(from).map_err(Failure::doing(&cannot))?;
+        let report = serde_json::from_str(&text).map_err(Failure::doing(&cannot))?;
+        write_docs(page, &report)?;
+        return Ok(true);
+    }
+    let Some(out) = &options.out else {
+        return Err(Failure::Usage("give --out, or --from and --docs".to_string()));
     };
-    choose(table::all(&size, &Rates::TYPICAL), &options.only)?;
-    let cannot = format!("cannot write to {}", options.out.display());
-    std::fs::create_dir_all(&options.out).map_err(Failure::doing(&cannot))?;
+    let mut setup = options.setup()?;
+    choose(table::all(&setup), &options.only)?;
+    let cannot = format!("cannot write to {}", out.display());
+    std::fs::create_dir_all(out).map_err(Failure::doing(&cannot))?;
     let began = Instant::now();
-    let runner = Runner::new(Some(options.out.join("calibration.json")))?;
+    let runner = Runner::new(Some(out.join("calibration.json")))?;
+    let rates = rates(&runner, &setup);
+    setup.rates = rates.unwrap_or(Rates::TYPICAL);
+    let experiments = choose(table::all(&setup), &options.only)?;
+    let calibration = calibrate(&runner, &setup.size, &experiments)?;
     let mut data = Data::default();
-    let rates = rates(&runner, &size, &mut data);
-    let experiments = choose(table::all(&size, &rates.unwrap_or(Rates::TYPICAL)), &options.only)?;
-    let calibration = calibrate(&runner, &size, &experiments)?;
-    run_all(&runner, &plan::plan(&experiments, size.repeats), size, began, &mut data);
-    let page = Page {
-        about: About {
-            program: format!("hyades {}", env!("CARGO_PKG_VERSION")),
-            machine: machine::describe(),
-            date: machine::date(),
-            seconds: began.elapsed().as_secs_f64(),
-            size,
-            rates,
-            placeholders: vec![
-                (table::simulated::CALIBRATION.to_string(), "calibration.json".to_string()),
-                ("--log-dir LOG".to_string(), "--log-dir log".to_string()),
-            ],
-            calibration,
-        },
-        experiments: &experiments,
-        data: &data,
-    };
+    run_all(&runner, &experiments, setup.size, began, &mut data);
+    let about = about(options, &setup, rates, began, calibration);
+    let page = Page { about, experiments: &experiments, data: &data };
+    let report = page.json();
     let json =
-        serde_json::to_string_pretty(&page.json()).map_err(Failure::doing("cannot write JSON"))?;
-    let html = options.out.join("report.html");
+        serde_json::to_string_pretty(&report).map_err(Failure::doing("cannot write JSON"))?;
+    let html = out.join("report.html");
     std::fs::write(&html, page.html())
-        .and_then(|()| std::fs::write(options.out.join("report.json"), json))
+        .and_then(|()| std::fs::write(out.join("report.json"), json))
         .map_err(Failure::doing(&cannot))?;
+    if let Some(page) = &options.docs {
+        write_docs(page, &report)?;
+    }
     for (id, verdict) in page.verdicts() {
         println!("  {id:<22}{}", verdict.words());
     }
     println!("  {} and report.json beside it", html.display());
     let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));
     Ok(!failed)
+}
+
+fn about(
+    options: &PaperOptions,
+    setup: &Setup,
+    rates: Option<Rates>,
+    began: Instant,
+    calibration: Option<Value>,
+) -> About {
+    About {
+        program: format!("hyades {}", env!("CARGO_PKG_VERSION")),
+        machine: machine::describe(),
+        date: machine::date(),
+        seconds: began.elapsed().as_secs_f64(),
+        size: setup.size,
+        rates,
+        processors: setup.processors,
+        commit: options.commit.clone().or_else(commit),
+        placeholders: vec![
+            (table::simulated::CALIBRATION.to_string(), "calibration.json".to_string()),
+            ("--log-dir LOG".to_string(), "--log-dir log".to_string()),
+        ],
+        calibration,
+    }
+}
+
+/// The commit of the working directory, marked if files differ from it; none outside of one.
+fn commit() -> Option<String> {
+    let words = ["describe", "--always", "--dirty", "--exclude", "*"];
+    let output = std::process::Command::new("git").args(words).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_string();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Writes the results of a report into a page of the documentation.
+fn write_docs(page: &Path, report: &Value) -> Result<(), Failure> {
+    let cannot = format!("cannot write the results into {}", page.display());
+    let old = std::fs::read_to_string(page).map_err(Failure::doing(&cannot))?;
+    let new = docs::replace(&old, report).map_err(Failure::doing(&cannot))?;
+    std::fs::write(page, new).map_err(Failure::doing(&cannot))
 }
 
 /// Selects the requested experiments.
@@ -102,22 +214,21 @@ fn choose(all: Vec<Experiment>, only: &[String]) -> Result<Vec<Experiment>, Fail
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Measures the rates that the scaling of devices depends on.
-fn rates(runner: &Runner, size: &Size, data: &mut Data) -> Option<Rates> {
+/// Measures the rates that offered loads are shares of. Their runs belong to no experiment.
+fn rates(runner: &Runner, setup: &Setup) -> Option<Rates> {
     let bar = Bar::new("measuring this machine", 3);
     let mut done = 0;
     let mut measure = |run: &Run| {
         let outcome = runner.run(&run.words);
-        data.add(&run.words, outcome.clone());
         done += 1;
         bar.set(done);
         outcome
     };
-    let outcomes = table::calibration(size).each_ref().map(&mut measure);
+    let outcomes = table::calibration(setup).each_ref().map(&mut measure);
     let rates = table::rates(outcomes.each_ref().map(Outcome::value));
     let words = match rates {
         Some(rates) => format!("this machine: {} of YCSB", units::rate(rates.ycsb)),
-        None => "this machine's rate could not be measured: devices are scaled for a typical one"
+        None => "this machine's rates could not be measured: loads are those of a typical one"
             .to_string(),
     };
     bar.finish(&words);
@@ -149,23 +260,28 @@ fn calibrate(
     }
 }
 
-/// Runs the plan. Repetitions are skipped when time runs out.
-fn run_all(runner: &Runner, steps: &[Step], size: Size, began: Instant, data: &mut Data) {
+/// Runs the first round, and more until the time is over.
+fn run_all(
+    runner: &Runner,
+    experiments: &[Experiment],
+    size: Size,
+    began: Instant,
+    data: &mut Data,
+) {
+    let steps: &[Step] = &plan::plan(experiments, size.rounds);
     let bar = Bar::new("experiments", steps.len() as u64);
-    let budget = BUDGET.iter().find(|(of, _)| *of == size).map(|(_, budget)| *budget);
-    let mut skipped = 0;
+    let budget = Duration::from_secs_f64(size.budget);
+    let mut ran = 0;
     // Measured and expected seconds of the runs so far.
     let (mut took, mut expected) = (0.0_f64, 0.0_f64);
     for (at, step) in steps.iter().enumerate() {
         let pace = if expected > 0.0 { took / expected } else { 1.0 };
-        let firsts: f64 = steps[at..].iter().filter(|s| s.repeat == 0).map(|s| s.cost).sum();
         let left = Duration::from_secs_f64(plan::cost(&steps[at..]) * pace);
+        let left = left.min(budget.saturating_sub(began.elapsed()));
         bar.say(format!("{} left, {}", units::time(left.as_secs_f64()), step.experiment));
-        let needed = Duration::from_secs_f64((firsts + step.cost) * pace);
-        if step.repeat > 0 && budget.is_some_and(|budget| began.elapsed() + needed > budget) {
-            skipped += 1;
-            bar.set(at as u64 + 1);
-            continue;
+        let needed = Duration::from_secs_f64(step.cost * pace);
+        if step.round > 0 && began.elapsed() + needed > budget {
+            break;
         }
         let start = Instant::now();
         let outcome = runner.run(&step.words);
@@ -177,17 +293,14 @@ fn run_all(runner: &Runner, steps: &[Step], size: Size, began: Instant, data: &m
             bar.note(&format!("failed: hyades {}: {why}", step.words.join(" ")));
         }
         data.add(&step.words, outcome);
-        bar.set(at as u64 + 1);
+        ran = at + 1;
+        bar.set(ran as u64);
     }
-    let skipped = match skipped {
+    let skipped = match steps.len() - ran {
         0 => String::new(),
         n => format!(", {n} repetitions skipped for lack of time"),
     };
-    bar.finish(&format!(
-        "{} runs in {}{skipped}",
-        steps.len(),
-        units::time(began.elapsed().as_secs_f64())
-    ));
+    bar.finish(&format!("{ran} runs in {}{skipped}", units::time(began.elapsed().as_secs_f64())));
 }
 
 #[cfg(test)]

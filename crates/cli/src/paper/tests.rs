@@ -4,8 +4,14 @@ use clap::Parser;
 use std::collections::BTreeSet;
 
 fn tables() -> Vec<Experiment> {
-    let mut all = table::all(&Size::FULL, &Rates::TYPICAL);
-    all.extend(table::all(&Size::QUICK, &Rates::TYPICAL));
+    let mut all = table::all(&Setup::typical(Size::FULL));
+    all.extend(table::all(&Setup::typical(Size::QUICK)));
+    let axes = Axes {
+        log_dirs: ["/nowhere/a", "/nowhere/b"].map(str::to_string).into(),
+        workers: Some(8),
+        concurrency: None,
+    };
+    all.extend(table::all(&Setup { axes, ..Setup::typical(Size::FULL) }));
     all
 }
 
@@ -31,12 +37,37 @@ fn commands_are_what_the_program_takes() {
 }
 
 #[test]
-fn the_plans_fit_their_time() {
-    for (size, budget) in BUDGET {
-        let steps = plan::plan(&table::all(&size, &Rates::TYPICAL), 1);
-        let cost = plan::cost(&steps);
-        assert!(cost < budget.as_secs_f64(), "{} runs take {cost} s", steps.len());
+fn options_become_the_setup() {
+    let parse = |words: &str| {
+        let all = format!("hyades bench paper {words}");
+        let parsed = Arguments::try_parse_from(all.split_whitespace());
+        match parsed.map(|arguments| arguments.command) {
+            Ok(Command::Bench(bench)) => match *bench {
+                crate::bench::options::Bench::Paper(options) => Ok(options),
+                _ => panic!("{words} is another command"),
+            },
+            Ok(_) => panic!("{words} is another command"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let words = "--out o --rows 5000 --warehouses 9 --workers 7 --concurrency tictoc --rounds 3 \
+                 --budget 2m --ghz 3.5 --log-dir /a --log-dir /b";
+    let Ok(setup) = parse(words).unwrap().setup() else { panic!("it is sound") };
+    assert_eq!((setup.size.rows, setup.size.warehouses, setup.size.rounds), (5_000, 9, 3));
+    assert_eq!((setup.size.budget, setup.processors.ghz), (120.0, 3.5));
+    assert_eq!(setup.axes.log_dirs, ["/a", "/b"]);
+    assert_eq!((setup.axes.workers, setup.axes.concurrency.as_deref()), (Some(7), Some("tictoc")));
+    for (wrong, why) in [
+        ("", "--out"),
+        ("--from r.json", "--docs"),
+        ("--from r.json --docs d --out o", "cannot be used"),
+        ("--out o --workers 0", "--workers"),
+        ("--out o --concurrency none", "--concurrency"),
+    ] {
+        let error = parse(wrong).expect_err(wrong);
+        assert!(error.contains(why), "{wrong}: {error}");
     }
+    assert!(parse("--from r.json --docs d").is_ok());
 }
 
 #[test]
@@ -48,7 +79,7 @@ fn an_unknown_experiment_is_refused_with_those_there_are() {
 
 #[test]
 fn ids_are_distinct() {
-    let all = table::all(&Size::QUICK, &Rates::TYPICAL);
+    let all = table::all(&Setup::typical(Size::QUICK));
     let ids: BTreeSet<&str> = all.iter().map(|experiment| experiment.id).collect();
     assert_eq!(ids.len(), all.len());
 }

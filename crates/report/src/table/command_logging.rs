@@ -1,13 +1,14 @@
 //! Command logging against physiological records, 2014.
 
 use super::*;
+use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::Check;
+use crate::judge::{Check, Finding, of_band};
 
 const SCHEMES: [Scheme; 5] = [NONE, SERIAL_COMMAND, PHYSIOLOGICAL, SERIAL_DATA, TAURUS_COMMAND];
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
-    vec![tpcc(table), latency(table), voter(), distributed()]
+    vec![tpcc(table), latency(table), voter(table), distributed()]
 }
 
 fn bars(title: &str, metric: Metric, paper: Vec<(&'static str, &'static str, f64)>) -> Panel {
@@ -18,14 +19,38 @@ fn bars(title: &str, metric: Metric, paper: Vec<(&'static str, &'static str, f64
 /// Group commit every 5 ms, as in the paper.
 const FLUSH: &str = "--flush-interval 5ms";
 
+/// The paper's best physiological records have no before-images.
+fn logged(command: Command, scheme: Scheme) -> Command {
+    let command = if scheme.label == NONE.label { command } else { command.with(FLUSH) };
+    if scheme.label == PHYSIOLOGICAL.label { command.with("--no-undo") } else { command }
+}
+
+/// Schemes of which one thread replays one record after the other, so that their replay can be
+/// compared.
+const REPLAYED: [Scheme; 2] = [SERIAL_COMMAND, PHYSIOLOGICAL];
+/// The group of their runs.
+const ONE_THREAD: &str = "Replay by one thread";
+
+fn replayed(base: impl Fn() -> Command) -> Vec<Run> {
+    let run = |scheme: Scheme| {
+        let command = logged(base().with(DEEP).by(scheme, "memory", 1, 4), scheme);
+        let command = command.recovered().with("--recovery-threads 1");
+        command.run(ONE_THREAD, scheme.label, 0.0)
+    };
+    REPLAYED.map(run).into()
+}
+
 fn tpcc(table: &Table<'_>) -> Experiment {
     let runs = SCHEMES.map(|scheme| {
         let command = table.full_mix().with(DEEP).by(scheme, "memory", 1, 4);
-        let logged = scheme.label != NONE.label;
-        let command = if logged { command.with(FLUSH).recovered() } else { command };
+        let command = logged(command, scheme);
+        let command = if scheme.label == NONE.label { command } else { command.recovered() };
         command.run("TPC-C", scheme.label, 0.0)
     });
     let (rate, size) = (Metric::Throughput, Metric::BytesPerRecord);
+    let replay = Metric::ReplayRate;
+    let mut runs: Vec<Run> = runs.into();
+    runs.extend(replayed(|| table.full_mix()));
     Experiment {
         id: "command-tpcc",
         paper: Paper::CommandLogging,
@@ -37,24 +62,53 @@ fn tpcc(table: &Table<'_>) -> Experiment {
                 cost is processor time: cutting them to 100 bytes gains 1 %.",
         how: "The log is in shared memory, which replaces a disk with a write cache, so that the \
               device is not the bottleneck. One stream for all schemes except Taurus; all five \
-              transactions. Shortened records are not measured, because such a log cannot be \
-              recovered."
+              transactions. Physiological records without before-images, as in the paper's best \
+              figures. Replay by one thread each."
             .to_string(),
-        runs: runs.into(),
+        differs: vec![
+            format!(
+                "{} workers share {} warehouses, with a concurrency control; the paper has a site \
+                 for each core, which needs none",
+                table.here.cores, table.size.warehouses
+            ),
+            "no snapshot is written beside the run".to_string(),
+            "records cut to 100 bytes are not measured: such a log cannot be recovered".to_string(),
+        ],
+        runs,
         panels: vec![
             bars("(a) Throughput", rate, vec![("Serial command", "Physiological", 1.5)]),
             bars("(b) Bytes", size, vec![("Physiological", "Serial command", 10.0)]),
-            bars("(c) Replay", Metric::ReplayRate, vec![("Physiological", "Serial command", 1.5)]),
+            Panel {
+                group: ONE_THREAD,
+                title: "(c) Replay by one thread".to_string(),
+                metric: replay,
+                shape: Shape::Bars {
+                    log: false,
+                    paper: vec![("Physiological", "Serial command", 1.5)],
+                },
+            },
         ],
         checks: vec![
             Check::times("TPC-C", rate, "Serial command", "Physiological", 1.5),
             Check::same("TPC-C", rate, "Serial command", "No logging"),
             Check::times("TPC-C", size, "Physiological", "Serial command", 10.0),
-            Check::times("TPC-C", Metric::ReplayRate, "Physiological", "Serial command", 1.5),
-            Check::at_most("TPC-C", size, "Serial command", 170.0),
+            Check::times(ONE_THREAD, replay, "Physiological", "Serial command", 1.5),
+            within("TPC-C", "Serial command", 50.0, 170.0),
         ],
         not_measured: None,
     }
+}
+
+/// The bytes of a record lie in a range of the paper's.
+fn within(group: &'static str, of: &'static str, from: f64, to: f64) -> Check {
+    Check::new(move |view| {
+        let ours = view.at(group, of, 0.0, Metric::BytesPerRecord)?;
+        let text = format!(
+            "{group}: a record of {of} has {} bytes (paper: {from} to {to})",
+            with_interval(&ours)
+        );
+        Some(Finding { text, level: of_band(&ours, from, to) })
+    })
 }
 
 fn latency(table: &Table<'_>) -> Experiment {
@@ -64,7 +118,7 @@ fn latency(table: &Table<'_>) -> Experiment {
     for scheme in [SERIAL_COMMAND, PHYSIOLOGICAL, TAURUS_COMMAND] {
         for rate in rates {
             let command = table.full_mix().with(DEEP).by(scheme, "memory", 1, 4);
-            let command = command.with(FLUSH).with(&format!("--rate {rate}"));
+            let command = logged(command, scheme).with(&format!("--rate {rate}"));
             runs.push(command.run("TPC-C", scheme.label, rate));
         }
     }
@@ -79,6 +133,13 @@ fn latency(table: &Table<'_>) -> Experiment {
                 physiological logging is at least 45 % slower, because it saturates earlier.",
         how: "Offered loads of 8, 20 and 32 % of the rate of Payment and New-Order in memory."
             .to_string(),
+        differs: vec![
+            "loads are set from our own rate, and none saturates; the paper's 45 % are reached \
+             near saturation"
+                .to_string(),
+            format!("{} cores and a concurrency control, not a site per core", table.here.cores),
+            "the log in memory, not on a disk with a write cache".to_string(),
+        ],
         runs,
         panels: vec![Panel {
             group: "TPC-C",
@@ -101,7 +162,22 @@ fn latency(table: &Table<'_>) -> Experiment {
     }
 }
 
-fn voter() -> Experiment {
+fn voter(table: &Table<'_>) -> Experiment {
+    let mut runs = Vec::new();
+    for scheme in [NONE, SERIAL_COMMAND, PHYSIOLOGICAL] {
+        let command = logged(table.voter().with(DEEP).by(scheme, "memory", 1, 1), scheme);
+        let command = if scheme.label == NONE.label { command } else { command.recovered() };
+        runs.push(command.run("Voter", scheme.label, 0.0));
+    }
+    runs.extend(replayed(|| table.voter()));
+    let (rate, size, replay) = (Metric::Throughput, Metric::BytesPerRecord, Metric::ReplayRate);
+    let bars = |group, title: &str, metric, pair: (&'static str, &'static str), ratio| Panel {
+        group,
+        title: title.to_string(),
+        metric,
+        shape: Shape::Bars { log: false, paper: vec![(pair.0, pair.1, ratio)] },
+    };
+    let (command, physiological) = ("Serial command", "Physiological");
     Experiment {
         id: "command-voter",
         paper: Paper::CommandLogging,
@@ -110,11 +186,29 @@ fn voter() -> Experiment {
         claim: "Command logging against physiological logging: 95 k/s against 80 k/s, 55 bytes \
                 against 81, and replay at 100 k/s against 500 k/s. Latency is 15 % longer with \
                 physiological records.",
-        how: String::new(),
-        runs: Vec::new(),
-        panels: Vec::new(),
-        checks: Vec::new(),
-        not_measured: Some("this build has no Voter workload"),
+        how: "Votes with a limit for each caller; the log is in shared memory, one stream. \
+              Physiological records without before-images. Replay by one thread each."
+            .to_string(),
+        differs: vec![
+            format!("{} workers and a concurrency control, not six sites", table.here.cores),
+            "no clients and no network: a call costs a fraction of VoltDB's, so the log's share is \
+             another"
+                .to_string(),
+            "latency is not measured at the paper's load".to_string(),
+        ],
+        runs,
+        panels: vec![
+            bars("Voter", "(a) Throughput", rate, (command, physiological), 1.19),
+            bars("Voter", "(b) Bytes", size, (physiological, command), 1.47),
+            bars(ONE_THREAD, "(c) Replay by one thread", replay, (physiological, command), 5.0),
+        ],
+        checks: vec![
+            Check::times("Voter", rate, command, physiological, 1.19),
+            Check::costs("Voter", size, command, 55.0),
+            Check::costs("Voter", size, physiological, 81.0),
+            Check::times(ONE_THREAD, replay, physiological, command, 5.0),
+        ],
+        not_measured: None,
     }
 }
 
@@ -128,6 +222,7 @@ fn distributed() -> Experiment {
                 and with physiological logging. The advantage disappears as more transactions \
                 span partitions.",
         how: String::new(),
+        differs: Vec::new(),
         runs: Vec::new(),
         panels: Vec::new(),
         checks: Vec::new(),

@@ -2,25 +2,29 @@
 
 mod command_logging;
 mod concurrency;
+mod curve;
 mod poplar;
 mod shapes;
 pub mod simulated;
 mod taurus_2016;
 mod taurus_2020;
 mod taurus_2020_more;
+mod taurus_2020_vectors;
 
 use crate::data::View;
 use crate::experiment::{Experiment, Run};
 use crate::metric::Metric;
-use crate::scale::{Rates, Size};
+use crate::scale::{Axes, Machine, Processors, Rates, Setup, Size};
 use serde_json::Value;
 
 /// All experiments, in the order of the report.
-pub fn all(size: &Size, rates: &Rates) -> Vec<Experiment> {
-    let table = Table { size: *size, rates };
-    let slow = Table { size: Size { seconds: size.device_seconds, ..*size }, rates };
+pub fn all(setup: &Setup) -> Vec<Experiment> {
+    let table = Table::of(setup);
+    let slow = Size { seconds: setup.size.device_seconds, ..setup.size };
+    let slow = Table { size: slow, ..Table::of(setup) };
     let mut out = taurus_2020::experiments(&table, &slow);
     out.extend(taurus_2020_more::experiments(&table));
+    out.extend(taurus_2020_vectors::experiments(&table));
     out.extend(taurus_2016::experiments(&table, &slow));
     out.extend(poplar::experiments(&table, &slow));
     out.extend(command_logging::experiments(&table));
@@ -30,9 +34,9 @@ pub fn all(size: &Size, rates: &Rates) -> Vec<Experiment> {
     out
 }
 
-/// The runs that fix the scale of throttled devices: YCSB, Payment, New-Order.
-pub fn calibration(size: &Size) -> [Run; 3] {
-    let table = Table { size: *size, rates: &Rates::TYPICAL };
+/// The runs that fix offered loads: YCSB, Payment, New-Order.
+pub fn calibration(setup: &Setup) -> [Run; 3] {
+    let table = Table::of(setup);
     let to_memory = "--protocol taurus --record command --device memory";
     [("YCSB", table.ycsb()), ("Payment", table.payment()), ("New-Order", table.new_order())]
         .map(|(name, command)| command.with(to_memory).run(name, "Taurus command", 0.0))
@@ -49,11 +53,17 @@ pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
     })
 }
 
-/// The sizes and rates that a table is made for.
+/// What a table is made for.
 pub(crate) struct Table<'a> {
     pub size: Size,
     pub rates: &'a Rates,
+    pub here: Processors,
+    pub axes: &'a Axes,
 }
+
+/// The name of the directory that a run makes in each of the given directories, and that is removed
+/// after it.
+pub const RUN_DIR: &str = "hyades-paper-log";
 
 /// The segment size for short logs. Recovery searches the rest of the last segment and the
 /// preallocated next one, which on a slow device must be little compared with the log.
@@ -69,6 +79,10 @@ pub(crate) struct Command {
     /// Seconds to load the population.
     load: f64,
     seconds: f64,
+    /// Directories for logs; none: those that a device is throttled over.
+    dirs: Vec<String>,
+    /// The concurrency control that the command line chose.
+    control: Option<String>,
 }
 
 /// A protocol with a kind of record.
@@ -107,13 +121,60 @@ pub(crate) const PHYSIOLOGICAL: Scheme =
 /// Enough transactions in flight that an epoch of 50 ms does not limit the throughput.
 pub(crate) const DEEP: &str = "--in-flight 65536";
 
-impl Table<'_> {
+impl<'a> Table<'a> {
+    fn of(setup: &'a Setup) -> Table<'a> {
+        let Setup { size, rates, processors, axes } = setup;
+        Table { size: *size, rates, here: *processors, axes }
+    }
+
+    /// A device of a paper's machine, scaled to the processors here, with `times` its bandwidth. It
+    /// is in memory, so that the disk of this machine has no influence.
+    pub fn device(&self, machine: &Machine, times: f64) -> String {
+        format!("{},over=memory", machine.device(&self.here, times))
+    }
+
+    /// The positions of a curve over bandwidth: all of them, or the few that show its shape. Real
+    /// devices have one bandwidth.
+    pub fn bandwidths(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
+        if self.axes.log_dirs.is_empty() { self.steps(all, few) } else { vec![1.0] }
+    }
+
+    /// How a machine's devices are scaled, for the page.
+    pub fn scaled(&self, machine: &Machine) -> String {
+        let Machine { name, processors_name, assumed, .. } = machine;
+        if !self.axes.log_dirs.is_empty() {
+            return format!(
+                "The paper has {name} and {processors_name}; here the logs are in {}, on devices \
+                 as they are.",
+                self.axes.log_dirs.join(", ")
+            );
+        }
+        format!(
+            "The paper has {name} and {processors_name}; here are {} cores of {:.1} GHz. Throttled \
+             devices in memory have {} MB/s each at the mark: as many bytes for each core and \
+             cycle as the paper's. {assumed}",
+            self.here.cores,
+            self.here.ghz,
+            machine.scaled(&self.here, 1.0)
+        )
+    }
+
     fn command(&self, words: &str, load: f64) -> Command {
         let Size { rows, seconds, warmup, .. } = &self.size;
         let command = Command {
             words: vec!["bench".to_string()],
             load: load + 0.2,
             seconds: seconds + warmup,
+            dirs: self.axes.log_dirs.clone(),
+            control: self.axes.concurrency.clone(),
+        };
+        let command = match self.axes.workers {
+            Some(workers) => command.with(&format!("--workers {workers}")),
+            None => command,
+        };
+        let command = match &self.axes.concurrency {
+            Some(control) => command.with(&format!("--concurrency {control}")),
+            None => command,
         };
         // Reserving memory would take longer than the runs of a test.
         let reserve = if *rows < 10_000 { "0" } else { "512MiB" };
@@ -128,8 +189,8 @@ impl Table<'_> {
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 
-    /// The same with at most this many rows: a population that is logged as rows is read back from
-    /// its devices when the run begins.
+    /// The same with at most this many rows, where slow devices read back a population that is
+    /// logged as rows.
     pub fn small_ycsb_with(&self, rows: u64, options: &str) -> Command {
         let rows = self.size.rows.min(rows);
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
@@ -166,6 +227,11 @@ impl Table<'_> {
         self.tpcc("full")
     }
 
+    /// Voter with its defaults.
+    pub fn voter(&self) -> Command {
+        self.command("voter", 0.1)
+    }
+
     /// All steps of a sweep, or the few that show its shape.
     pub fn steps(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
         if self.size.fine { all.to_vec() } else { few.to_vec() }
@@ -179,18 +245,80 @@ impl Command {
         self
     }
 
+    /// Runs under the concurrency control of the paper's figure, unless the command line chose one.
+    pub fn under(self, control: &str) -> Command {
+        match self.control {
+            Some(_) => self,
+            None => self.with(&format!("--concurrency {control}")),
+        }
+    }
+
+    /// Sets the number of workers that an experiment needs, unless the command line did.
+    pub fn workers(self, workers: u32) -> Command {
+        if self.words.iter().any(|word| word == "--workers") {
+            return self;
+        }
+        self.with(&format!("--workers {workers}"))
+    }
+
+    /// Sets an option on which an experiment rests, also if the command line chose another value.
+    pub fn fixed(mut self, option: &str, value: &str) -> Command {
+        if let Some(at) = self.words.iter().position(|word| word == option) {
+            self.words.drain(at..at + 2);
+        }
+        self.with(&format!("{option} {value}"))
+    }
+
     /// Adds the options of a scheme, on this many devices with this many streams each.
     pub fn by(self, scheme: Scheme, device: &str, devices: u32, streams_each: u32) -> Command {
         let command = self.with(scheme.options);
         match (scheme.label, scheme.single) {
             ("No logging", _) => command,
-            (_, true) => command.with(&format!("--device {device}")),
+            (_, true) => command.on(device, 1),
             (_, false) => {
+                // Real devices may be fewer than the paper's.
+                let devices = if command.is_on_directories(device) {
+                    devices.min(command.dirs.len() as u32)
+                } else {
+                    devices
+                };
                 let streams = devices * streams_each;
-                let set = if devices > 1 { format!(" --devices {devices}") } else { String::new() };
-                command.with(&format!("--streams {streams} --device {device}{set}"))
+                command.with(&format!("--streams {streams}")).on(device, devices)
             }
         }
+    }
+
+    /// Whether the given directories replace this device.
+    fn is_on_directories(&self, device: &str) -> bool {
+        device.contains("throttled") && !self.dirs.is_empty()
+    }
+
+    /// Keeps its throttled devices also where directories for logs are given: the experiment is
+    /// about their settings.
+    pub fn emulated(self) -> Command {
+        Command { dirs: Vec::new(), ..self }
+    }
+
+    /// Puts the log on this many devices. Where directories for logs are given, they replace
+    /// throttled devices.
+    pub fn on(self, device: &str, devices: u32) -> Command {
+        if self.is_on_directories(device) {
+            let count = (devices as usize).min(self.dirs.len());
+            let dirs: String = self.dirs[..count]
+                .iter()
+                .map(|dir| format!(" --log-dir {dir}/{RUN_DIR}"))
+                .collect();
+            let kind = if device.starts_with("striped") && count > 1 { "striped" } else { "file" };
+            return self.with(&format!("--device {kind}{dirs}"));
+        }
+        let set = if devices > 1 { format!(" --devices {devices}") } else { String::new() };
+        self.with(&format!("--device {device}{set}"))
+    }
+
+    /// Adds a buffer and segments that are small like the throttled devices. Real devices have the
+    /// engine's own.
+    pub fn small(self, buffer: &str) -> Command {
+        if self.dirs.is_empty() { self.with(buffer).with(SEGMENT) } else { self }
     }
 
     /// Adds a crash at the end, and recovery.

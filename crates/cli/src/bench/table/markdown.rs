@@ -132,7 +132,7 @@ impl Page<'_> {
             return None;
         }
         let good = self.data.of(&row.words).iter().filter_map(|outcome| outcome.value());
-        Spread::of(good.filter_map(|value| value.pointer(figure.pointer)?.as_f64()).collect())
+        Spread::range(good.filter_map(|value| value.pointer(figure.pointer)?.as_f64()).collect())
     }
 
     fn trouble(&self, row: &Row) -> Option<&str> {
@@ -143,7 +143,7 @@ impl Page<'_> {
     pub fn json(&self) -> Value {
         let row = |row: &Row| {
             let figures = FIGURES.iter().map(|figure| {
-                let values = self.spread(row, figure).map(|Spread { low, median, high }| {
+                let values = self.spread(row, figure).map(|Spread { low, median, high, .. }| {
                     json!({ "median": median, "low": low, "high": high })
                 });
                 (figure.key.to_string(), json!(values))

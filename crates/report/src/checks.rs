@@ -1,0 +1,316 @@
+//! The checks that experiments share.
+
+use crate::axis::short;
+use crate::chart::Spread;
+use crate::judge::{Basis, Check, Finding, Level, TOLERANCE, of_band, of_cost, of_factor, of_fall};
+use crate::metric::Metric;
+
+/// A value with its interval, as in `7.31 (7.02 to 7.65, 5 rounds)`.
+pub fn with_interval(spread: &Spread) -> String {
+    let Spread { low, median, high, count } = spread;
+    match count {
+        1 => format!("{} (one run)", short(*median)),
+        n => format!("{} ({} to {}, {n} rounds)", short(*median), short(*low), short(*high)),
+    }
+}
+
+/// The share in percent that a series adds, from its ratio to that without the addition.
+pub fn share(ratio: &Spread) -> Spread {
+    let of = |ratio: f64| 100.0 * (1.0 - 1.0 / ratio);
+    Spread {
+        low: of(ratio.low),
+        median: of(ratio.median),
+        high: of(ratio.high),
+        count: ratio.count,
+    }
+}
+
+/// A series at a position, as text.
+fn name((series, x): (&str, f64)) -> String {
+    match x {
+        0.0 => series.to_string(),
+        x => format!("{series} at {}", short(x)),
+    }
+}
+
+impl Check {
+    /// `of` is `paper` times `over`.
+    pub fn times(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        over: &'static str,
+        paper: f64,
+    ) -> Check {
+        Check::times_at(group, metric, (of, 0.0), (over, 0.0), paper)
+    }
+
+    /// As [`Check::times`], at positions on the horizontal axis.
+    pub fn times_at(
+        group: &'static str,
+        metric: Metric,
+        of: (&'static str, f64),
+        over: (&'static str, f64),
+        paper: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, of, over)?;
+            let (left, right, what) = (name(of), name(over), metric.label());
+            Some(Finding {
+                text: format!(
+                    "{group}, {what}: {left} is {} times {right} (paper: {})",
+                    with_interval(&ratio),
+                    short(paper)
+                ),
+                level: of_factor(&ratio, paper),
+            })
+        })
+    }
+
+    /// The median latency of a scheme with slow or idle streams (at `to`), over that without (at
+    /// `from`), is at most `within` if `spared`, and at least `within` if not.
+    pub fn waits(
+        group: &'static str,
+        of: &'static str,
+        (from, to): (f64, f64),
+        within: f64,
+        spared: bool,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, Metric::LatencyP50, (of, to), (of, from))?;
+            let (rule, level) = match spared {
+                true => ("at most", of_band(&ratio, 0.0, within)),
+                false => ("at least", of_band(&ratio, within, f64::INFINITY)),
+            };
+            Some(Finding {
+                text: format!(
+                    "{group}: the median latency of {of} grows {} times from {} to {} (expected: \
+                     {rule} {within})",
+                    with_interval(&ratio),
+                    short(from),
+                    short(to)
+                ),
+                level,
+            })
+        })
+    }
+
+    /// `of` exceeds `base` by `paper`.
+    pub fn adds(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        base: &'static str,
+        paper: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ours = view.difference(group, metric, (of, 0.0), (base, 0.0))?;
+            Some(Finding {
+                text: format!(
+                    "{group}: {of} adds {} to the {} of {base} (paper: {paper})",
+                    with_interval(&ours),
+                    metric.label()
+                ),
+                level: of_cost(&ours, paper),
+            })
+        })
+    }
+
+    /// A figure of which less is better is the paper's.
+    pub fn costs(group: &'static str, metric: Metric, of: &'static str, paper: f64) -> Check {
+        Check::new(move |view| {
+            let ours = view.at(group, of, 0.0, metric)?;
+            let what = metric.label();
+            Some(Finding {
+                text: format!(
+                    "{group}: {of} has {} {what} (paper: {})",
+                    with_interval(&ours),
+                    short(paper)
+                ),
+                level: of_cost(&ours, paper),
+            })
+        })
+    }
+
+    /// `of` and `over` are equal.
+    pub fn same(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        Check::same_at(group, metric, (of, 0.0), (over, 0.0))
+    }
+
+    /// As [`Check::same`], at positions on the horizontal axis.
+    pub fn same_at(
+        group: &'static str,
+        metric: Metric,
+        of: (&'static str, f64),
+        over: (&'static str, f64),
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, of, over)?;
+            let (left, right, what) = (name(of), name(over), metric.label());
+            Some(Finding {
+                text: format!(
+                    "{group}, {what}: {left} is {} times {right} (paper: about 1)",
+                    with_interval(&ratio)
+                ),
+                level: of_band(&ratio, 1.0 / TOLERANCE, TOLERANCE),
+            })
+        })
+    }
+
+    /// The ratio of replay rates, beside what devices and processors allow: the limit of each
+    /// series is the lower of bandwidth over bytes per record and its rate from memory. Each series
+    /// comes with its number of devices; `bandwidth` is that of one device in bytes per second.
+    pub fn allowed(
+        (group, x): (&'static str, f64),
+        memory: &'static str,
+        of: (&'static str, u32),
+        over: (&'static str, u32),
+        bandwidth: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let best = |(series, devices): (&'static str, u32)| {
+                let bytes = view.median(group, series, x, Metric::BytesPerRecord)?;
+                let processors = view.median(memory, series, 0.0, Metric::ReplayRate)?;
+                Some(processors.min(f64::from(devices) * bandwidth / bytes))
+            };
+            let (most, least) = (best(of)?, best(over)?);
+            let ratio = view.ratio(group, Metric::ReplayRate, (of.0, x), (over.0, x))?;
+            Some(Finding {
+                text: format!(
+                    "{group}: the devices and our processors allow {} at most {:.1} times {} \
+                     ({}/s and {}/s); it reached {}",
+                    of.0,
+                    most / least,
+                    over.0,
+                    short(most),
+                    short(least),
+                    with_interval(&ratio)
+                ),
+                level: of_band(&ratio, most / least / 1.4, f64::INFINITY),
+            })
+        })
+        .resting_on(Basis::Context)
+    }
+
+    /// The ratio of throughputs is the inverse ratio of log bytes per transaction.
+    pub fn follows_bytes(
+        group: &'static str,
+        x: f64,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        Check::new(move |view| {
+            let rate = view.ratio(group, Metric::Throughput, (of, x), (over, x))?;
+            let bytes = view.ratio(group, Metric::BytesPerTransaction, (over, x), (of, x))?;
+            let (low, high) = (rate.low / bytes.median, rate.high / bytes.median);
+            let share = Spread { low, median: rate.median / bytes.median, high, ..rate };
+            Some(Finding {
+                text: format!(
+                    "{group}: {of} has {} times the throughput of {over}, whose transactions log \
+                     {:.2} times as many bytes",
+                    with_interval(&rate),
+                    bytes.median
+                ),
+                level: of_band(&share, 1.0 / TOLERANCE, TOLERANCE),
+            })
+        })
+    }
+
+    /// `most` devices give `factor` times the value of one.
+    pub fn grows_with(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        most: f64,
+        factor: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, (of, most), (of, 1.0))?;
+            Some(Finding {
+                text: format!(
+                    "{group}: {of} on {most} devices is {} times one device (expected: {factor})",
+                    with_interval(&ratio)
+                ),
+                level: of_band(&ratio, factor / TOLERANCE, factor * TOLERANCE),
+            })
+        })
+    }
+
+    /// A series changes at most by a factor from its first point to its last.
+    pub fn flat(group: &'static str, metric: Metric, of: &'static str, within: f64) -> Check {
+        Check::new(move |view| {
+            let points = view.points(group, of, metric);
+            let (first, last) = (points.first()?.0, points.last()?.0);
+            let change = view.ratio(group, metric, (of, last), (of, first))?;
+            Some(Finding {
+                text: format!(
+                    "{group}, {}: {of} at {} is {} times that at {} (expected: within {within})",
+                    metric.label(),
+                    short(last),
+                    with_interval(&change),
+                    short(first)
+                ),
+                level: of_band(&change, 1.0 / within, within),
+            })
+        })
+    }
+
+    /// A series falls between two positions.
+    pub fn falls(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        from: f64,
+        to: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, (of, to), (of, from))?;
+            Some(Finding {
+                text: format!(
+                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: falls)",
+                    metric.label(),
+                    with_interval(&ratio)
+                ),
+                level: of_fall(&ratio),
+            })
+        })
+    }
+
+    /// A series rises between two positions.
+    pub fn rises(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        from: f64,
+        to: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, (of, to), (of, from))?;
+            Some(Finding {
+                text: format!(
+                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: rises)",
+                    metric.label(),
+                    with_interval(&ratio)
+                ),
+                level: of_fall(&ratio.inverse()),
+            })
+        })
+    }
+
+    /// A figure of ours, of which a paper says nothing that can be compared.
+    pub fn shown(group: &'static str, metric: Metric, of: &'static str, x: f64) -> Check {
+        Check::new(move |view| {
+            let ours = view.at(group, of, x, metric)?;
+            Some(Finding {
+                text: format!("{group}: {of} has {} {}", with_interval(&ours), metric.label()),
+                level: Level::Undecided,
+            })
+        })
+        .resting_on(Basis::Context)
+    }
+}

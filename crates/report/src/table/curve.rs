@@ -1,0 +1,89 @@
+//! Curves over bandwidth: their panels, and checks at the mark of the paper's hardware.
+
+use super::*;
+use crate::experiment::{Panel, Shape};
+use crate::judge::Check;
+use crate::scale::Machine;
+
+/// A paper's ratio: (of, over, ratio).
+pub(super) type Ratio = (&'static str, &'static str, f64);
+/// A group of runs, and the paper's ratios in it.
+pub(super) type Claims = (&'static str, Vec<Ratio>);
+
+/// A curve for each group, and one of the ratios that the paper states.
+pub(super) fn panels(claims: &[Claims], metric: Metric) -> Vec<Panel> {
+    let mut letters = 'a'..;
+    let mut panel = |group, what: &str, shape| {
+        let letter = letters.next().expect("letters do not run out");
+        Panel { group, title: format!("({letter}) {group}{what}"), metric, shape }
+    };
+    let mut out = Vec::new();
+    for (group, pairs) in claims {
+        out.push(panel(*group, "", Shape::Curve));
+        if !pairs.is_empty() {
+            out.push(panel(*group, ", ratios", Shape::Ratios { pairs: pairs.clone() }));
+        }
+    }
+    out
+}
+
+/// The MB/s of all devices of a series at the mark. A serial log has one.
+fn all_devices(table: &Table<'_>, machine: &Machine, series: &str) -> f64 {
+    let single = [SERIAL_DATA.label, SERIAL_COMMAND.label].contains(&series);
+    let devices = if single { 1 } else { machine.devices };
+    f64::from(devices) * machine.scaled(&table.here, 1.0)
+}
+
+/// A check at the mark of a curve. Where throttled devices limit both series, their ratio is
+/// arithmetic.
+pub(super) fn at_mark(
+    table: &Table<'_>,
+    machine: &Machine,
+    check: Check,
+    (group, rate): (&'static str, Metric),
+    series: [&'static str; 2],
+) -> Check {
+    if !table.axes.log_dirs.is_empty() {
+        return check;
+    }
+    let moved = match rate {
+        Metric::ReplayRate => Metric::ReplayBandwidth,
+        _ => Metric::DeviceRate,
+    };
+    let series = series.map(|series| (series, all_devices(table, machine, series)));
+    check.unless_bound(group, moved, 1.0, series.into())
+}
+
+/// Whether claims speak of a series. Of TPC-C, whose population takes longer than its runs, only
+/// these have a curve; the others have a point at the mark, and none in a quick report.
+pub(super) fn is_needed(table: &Table<'_>, claims: &[Ratio], times: f64, series: &str) -> bool {
+    let named = |(of, over, _): &Ratio| *of == series || *over == series;
+    table.size.fine && times == 1.0 || claims.iter().any(named)
+}
+
+/// A check of each ratio, at the mark.
+pub(super) fn checks(
+    table: &Table<'_>,
+    machine: &Machine,
+    claims: &[Claims],
+    metric: Metric,
+) -> Vec<Check> {
+    let each = |(group, ratios): &Claims| -> Vec<Check> {
+        let check = |(of, over, ratio): &Ratio| {
+            let check = Check::times_at(group, metric, (of, 1.0), (over, 1.0), *ratio);
+            at_mark(table, machine, check, (group, metric), [of, over])
+        };
+        ratios.iter().map(check).collect()
+    };
+    claims.iter().flat_map(each).collect()
+}
+
+/// What throttled devices differ in; nothing where logs are in given directories.
+pub(super) fn throttled(table: &Table<'_>, machine: &Machine) -> Option<String> {
+    table.axes.log_dirs.is_empty().then(|| {
+        format!(
+            "{} throttled devices in memory: a token bucket and a fixed latency, without a queue",
+            machine.devices
+        )
+    })
+}
