@@ -6,8 +6,8 @@
 mod common;
 use common::checkpointing::*;
 use common::{
-    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, directory, files,
-    fingerprint, populate, power_cut, refused, run, some_combinations, try_open,
+    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, combinations_and_calls,
+    directory, files, fingerprint, populate, power_cut, refused, run, some_combinations, try_open,
 };
 use hyades::{Abort, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
