@@ -100,7 +100,9 @@ fn plain() -> Combination {
 #[test]
 fn transactions_of_many_frames_are_there_as_a_whole() {
     const NOTE: Column<Option<&str>> = Column::at(3);
-    for (at, c) in some_combinations(2).into_iter().filter(|(_, c)| c.streams > 1) {
+    // A call that is logged before it runs is a short record, whatever it writes.
+    let has_frames = |c: &Combination| c.streams > 1 && c.protocol != Protocol::Arrival;
+    for (at, c) in some_combinations(2).into_iter().filter(|(_, c)| has_frames(c)) {
         let dir = directory();
         let device = power_cut(at as u64);
         let how = How { checkpoints: slow(), ..How::default() };
