@@ -235,18 +235,23 @@ fn with_a_held_row(
 }
 
 /// Writes row 1 in stream 0, if that has nothing to do. Sessions begin on a stream with little to
-/// do, and one of the first ones on stream 0.
+/// do, and one of the first ones on stream 0: a write that changes nothing tells which one that is.
 fn write_to_stream_0(db: &Database) -> Option<Ticket> {
     for _ in 0..50 {
         let log = db.log().unwrap();
         if log.backlog(0) > 0 {
             return None;
         }
-        let ticket = put(&mut db.session().unwrap(), 1, 7).unwrap();
-        if ticket.transaction_id().is_some_and(|id| id.stream == 0) {
+        let is_in_stream_0 =
+            |ticket: &Ticket| ticket.transaction_id().is_some_and(|id| id.stream == 0);
+        let mut session = db.session().unwrap();
+        let probe = put(&mut session, 1, 0).unwrap();
+        if is_in_stream_0(&probe) {
+            let ticket = put(&mut session, 1, 7).unwrap();
+            assert!(is_in_stream_0(&ticket), "a session stays where it began");
             return Some(ticket);
         }
-        ticket.wait().unwrap();
+        probe.wait().unwrap();
     }
     None
 }
