@@ -10,7 +10,7 @@ use serde_json::Value;
 fn one_experiment_gives_a_page_and_its_data() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
-    let output = hyades("bench paper --tiny --only 2020-anchors --out", &[out]);
+    let output = hyades("bench paper --tiny --rounds 2 --only 2020-anchors --out", &[out]);
     assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
     assert!(stdout(&output).contains("2020-anchors"));
     let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
@@ -21,7 +21,7 @@ fn one_experiment_gives_a_page_and_its_data() {
     assert_eq!(experiments.len(), 1);
     let run = &experiments[0]["runs"][0];
     assert!(run["command"].as_str().unwrap().starts_with("hyades bench ycsb"), "{run}");
-    assert_eq!(run["outcomes"].as_array().unwrap().len(), 1, "{run}");
+    assert_eq!(run["outcomes"].as_array().unwrap().len(), 2, "{run}");
 }
 
 #[test]

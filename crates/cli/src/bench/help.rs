@@ -15,7 +15,7 @@ Protocols (--protocol), and the records that each can log (--record):
   gsn            parallel streams, sequence numbers      data
                  that order all dependencies
   physiological  one stream, before- and after-images    data
-  arrival        parallel streams, calls logged before   command, whatever is chosen
+  arrival        parallel streams, calls logged before   command, always
                  they run; under partitioned alone
 
 Records: data, the changed rows; command, the procedure and its arguments;
@@ -27,8 +27,8 @@ locking that aborts instead of waiting) run under all but arrival; tictoc
 silo-r; hekaton (multi-version) under none, serial, taurus and silo-r;
 timestamp-order (multi-version) under none, serial and taurus; partitioned
 (the transactions of a partition one after the other) under none, serial,
-taurus, physiological and arrival. Under hekaton --isolation snapshot does without
-serializability. auto, the default, takes hekaton for that, no-wait for
+taurus, physiological and arrival. Under hekaton --isolation snapshot does
+without serializability. auto, the default, takes hekaton for that, no-wait for
 --patience, and otherwise silo.
 
 Devices (--device); each log directory is a separate device:

@@ -168,19 +168,19 @@ impl<'a> Table<'a> {
             dirs: self.axes.log_dirs.clone(),
             control: self.axes.concurrency.clone(),
         };
+        // Reserving memory would take longer than the runs of a test.
+        let reserve = if *rows < 10_000 { "0" } else { "512MiB" };
+        let command = command
+            .with(words)
+            .with(&format!("--seconds {seconds} --warmup {warmup} --reserve-memory {reserve}"));
         let command = match self.axes.workers {
             Some(workers) => command.with(&format!("--workers {workers}")),
             None => command,
         };
-        let command = match &self.axes.concurrency {
+        match &self.axes.concurrency {
             Some(control) => command.with(&format!("--concurrency {control}")),
             None => command,
-        };
-        // Reserving memory would take longer than the runs of a test.
-        let reserve = if *rows < 10_000 { "0" } else { "512MiB" };
-        let short =
-            format!("{words} --seconds {seconds} --warmup {warmup} --reserve-memory {reserve}");
-        command.with(&short)
+        }
     }
 
     /// YCSB with these options.
