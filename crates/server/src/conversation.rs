@@ -251,7 +251,7 @@ impl Conversation {
                 None
             }
             None => {
-                self.seal_local(from);
+                self.seal_local(from, false);
                 None
             }
         };
@@ -431,24 +431,28 @@ impl Conversation {
             self.client.silence = Silence::This;
         }
         let from = self.replies.buffer().len();
+        let command = request.place().map(|at| &table::all()[at]);
+        let subscribes = command.is_some_and(|command| command.name.ends_with("subscribe"));
         let is_queued_or_run = self.answer(turn, request);
         if self.job.is_none() && is_queued_or_run {
-            self.seal_local(from);
+            // Subscriptions are confirmed by messages. Errors, and QUEUED, are not messages.
+            let first = self.replies.buffer().get(from);
+            let is_message = subscribes && matches!(first, Some(b'*' | b'>'));
+            self.seal_local(from, is_message);
         }
         if self.run.is_empty() {
             self.compact();
         }
     }
 
-    /// Ends a reply that depends on nothing, unless the client does not want it.
-    fn seal_local(&mut self, from: usize) {
-        match self.client.silence {
-            Silence::None => {}
-            Silence::This => {
-                self.replies.buffer().truncate(from);
-                self.client.silence = Silence::None;
-            }
-            Silence::Next | Silence::All => self.replies.buffer().truncate(from),
+    /// Ends a reply that depends on nothing, unless the client does not want it. A client that
+    /// wants no replies gets messages.
+    fn seal_local(&mut self, from: usize, is_message: bool) {
+        if self.client.silence != Silence::None && !is_message {
+            self.replies.buffer().truncate(from);
+        }
+        if self.client.silence == Silence::This {
+            self.client.silence = Silence::None;
         }
         if self.replies.buffer().len() > from {
             self.replies.seal_free();

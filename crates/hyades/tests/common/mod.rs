@@ -96,9 +96,9 @@ pub fn combinations_and_calls() -> Vec<Combination> {
     combinations().into_iter().chain(calls).collect()
 }
 
-/// Combinations with their places among all: those under Silo, those that log calls, and every third
-/// of the others, beginning at `offset`. For long tests of what matters to the log more than to the
-/// concurrency control; with `HYADES_ALL_COMBINATIONS` in the environment, all of them.
+/// Combinations with their places among all: those under Silo, those that log calls, and every
+/// third of the others, beginning at `offset`. For long tests of what matters to the log more than
+/// to the concurrency control; with `HYADES_ALL_COMBINATIONS` in the environment, all of them.
 pub fn some_combinations(offset: usize) -> Vec<(usize, Combination)> {
     let all = std::env::var_os("HYADES_ALL_COMBINATIONS").is_some();
     let mut some: Vec<_> = combinations_and_calls().into_iter().enumerate().collect();

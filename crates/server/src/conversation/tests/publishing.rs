@@ -50,6 +50,22 @@ fn messages_reach_those_that_have_subscribed() {
 }
 
 #[test]
+fn a_client_that_wants_no_replies_gets_messages() {
+    let mut house = House::new(false);
+    let mut all: Vec<_> = (0..2).map(|_| house.client()).collect();
+    let said = say(&mut house, &mut all, 0, "CLIENT REPLY OFF\r\nSUBSCRIBE a\r\nSUBSCRIBE");
+    assert_eq!(said[0], "*3 $9 subscribe $1 a :1 ");
+    assert_eq!(say(&mut house, &mut all, 1, "PUBLISH a x")[0], "*3 $7 message $1 a $1 x ");
+    assert_eq!(say(&mut house, &mut all, 0, "UNSUBSCRIBE a")[0], "*3 $11 unsubscribe $1 a :0 ");
+    let queued = "MULTI\r\nSUBSCRIBE a\r\nDISCARD\r\nPING";
+    assert_eq!(say(&mut house, &mut all, 0, queued)[0], "");
+    // The reply that is skipped is that of what subscribes: it is none.
+    let skipped = "CLIENT REPLY ON\r\nCLIENT REPLY SKIP\r\nSUBSCRIBE b\r\nPING";
+    let said = say(&mut house, &mut all, 0, skipped);
+    assert_eq!(said[0], "+OK *3 $9 subscribe $1 b :1 *2 $4 pong $0  ");
+}
+
+#[test]
 fn a_client_that_listens_says_little_in_version_2() {
     let mut house = House::new(false);
     let mut client = house.client();
