@@ -268,17 +268,7 @@ impl Check {
         from: f64,
         to: f64,
     ) -> Check {
-        Check::new(move |view| {
-            let ratio = view.ratio(group, metric, (of, to), (of, from))?;
-            Some(Finding {
-                text: format!(
-                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: falls)",
-                    metric.label(),
-                    with_interval(&ratio)
-                ),
-                level: of_fall(&ratio),
-            })
-        })
+        Check::goes("falls", group, metric, of, (from, to))
     }
 
     /// A series rises between two positions.
@@ -289,15 +279,27 @@ impl Check {
         from: f64,
         to: f64,
     ) -> Check {
+        Check::goes("rises", group, metric, of, (from, to))
+    }
+
+    /// A series `falls` or `rises` between two positions.
+    fn goes(
+        how: &'static str,
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        (from, to): (f64, f64),
+    ) -> Check {
         Check::new(move |view| {
             let ratio = view.ratio(group, metric, (of, to), (of, from))?;
+            let fall = if how == "rises" { ratio.inverse() } else { ratio };
             Some(Finding {
                 text: format!(
-                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: rises)",
+                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: {how})",
                     metric.label(),
                     with_interval(&ratio)
                 ),
-                level: of_fall(&ratio.inverse()),
+                level: of_fall(&fall),
             })
         })
     }
