@@ -148,8 +148,8 @@ pub fn store<'a>(
     space.change(key, entry, head.with_form(form), Some(&body))
 }
 
-/// Stores a collection with a time of expiry that has not passed, in the place of whatever is there.
-/// It has an element.
+/// Stores a collection in the place of whatever is there. It has an element, and does not expire
+/// at once.
 pub fn put(
     space: &Keyspace<'_>,
     (key, entry): (&[u8], &Entry<'_>),

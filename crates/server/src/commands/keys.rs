@@ -160,8 +160,8 @@ fn scan_from(shared: &Shared, wanted: &Wanted, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// SAVE, BGSAVE and BGREWRITEAOF take a checkpoint: what is acknowledged is on disk before and after
-/// it.
+/// SAVE, BGSAVE and BGREWRITEAOF take a checkpoint: what is acknowledged is on disk before it, and
+/// after it.
 pub fn save(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let said = match args[0] {
         name if is(name, "BGSAVE") => "Background saving started",
