@@ -100,7 +100,7 @@ mod tests {
         for length in [4, 21, 33, 264, 265, 300, 9_000, 70_000] {
             for period in [1, 2, 7, 300, 8_192, 8_300] {
                 let bytes: Vec<u8> =
-                    (0..length).map(|at| ((at % period) * (at % period) >> 3) as u8).collect();
+                    (0..length).map(|at| (((at % period) * (at % period)) >> 3) as u8).collect();
                 if let Some(packed) = compress(&bytes) {
                     assert!(packed.len() < length);
                     assert_eq!(decompress(&packed, length), Some(bytes));
