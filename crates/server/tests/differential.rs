@@ -351,7 +351,7 @@ fn fill(client: &mut Client, kind: &str, count: usize, length: usize) {
         length => format!("{at}:{}", "ab".repeat(length)),
     };
     assert!(matches!(client.ask_text("DEL key"), Said::Line(_)));
-    for at in 0..count {
+    let command = |at: usize| {
         let (one, other) = (element(at), element(at + 1));
         let score = [at.to_string(), format!("-{at}.25"), "0.125".into(), "-inf".into()];
         let words: Vec<&str> = match kind {
@@ -361,8 +361,11 @@ fn fill(client: &mut Client, kind: &str, count: usize, length: usize) {
             "hash" => vec!["HSET", "key", &one, &other],
             _ => vec!["ZADD", "key", &score[at % 4], &one],
         };
-        let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
-        assert!(matches!(client.ask(&words), Said::Line(line) if line.starts_with(':')));
+        words.into_iter().map(str::to_string).collect()
+    };
+    client.send(&(0..count).map(command).collect::<Vec<Vec<String>>>());
+    for _ in 0..count {
+        assert!(matches!(client.read(), Said::Line(line) if line.starts_with(':')));
     }
 }
 

@@ -54,8 +54,7 @@ fn values_of_both_forms_are_restored() {
     let mut house = House::new(false);
     let mut client = house.client();
     for count in [3, 700] {
-        let members =
-            |line: &dyn Fn(usize) -> String| -> String { (0..count).map(|at| line(at)).collect() };
+        let members = |line: &dyn Fn(usize) -> String| -> String { (0..count).map(line).collect() };
         house.say(&mut client, b"FLUSHALL\r\n");
         let lines = [
             members(&|at| format!("RPUSH list {at}:element\r\n")),
