@@ -30,6 +30,7 @@ mod glob;
 mod inbox;
 mod listener;
 mod opening;
+mod rdb;
 mod reaper;
 mod replies;
 mod resp;

@@ -167,6 +167,22 @@ impl Client {
         panic!("no server at {address}");
     }
 
+    fn ask(&mut self, words: &[&[u8]]) -> Said {
+        let mut out = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            write!(out, "${}\r\n", word.len()).unwrap();
+            out.extend_from_slice(word);
+            out.extend_from_slice(b"\r\n");
+        }
+        self.0.get_mut().write_all(&out).unwrap();
+        self.read()
+    }
+
+    fn ask_text(&mut self, text: &str) -> Said {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        self.ask(&words)
+    }
+
     fn send(&mut self, commands: &[Vec<String>]) {
         let mut out = Vec::new();
         for words in commands {
@@ -252,23 +268,47 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
+/// A server of ours, and Redis's, with a client each.
+struct Pair {
+    server: Server,
+    ours: Client,
+    theirs: Client,
+    _original: Original,
+    _dir: tempfile::TempDir,
+}
+
+impl Pair {
+    fn start(settings_of_theirs: &[&str]) -> Pair {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let settings = ["--port", "0", "--dir", path, "--bind", "127.0.0.1"];
+        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
+        server.wait_until_open().unwrap();
+        // The port is free again when the listener is dropped.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port.to_string();
+        let arguments = ["--port", &port, "--save", "", "--dir", path, "--bind", "127.0.0.1"];
+        let mut original = Command::new("redis-server");
+        original.args(arguments).args(settings_of_theirs).stdout(Stdio::null());
+        let original = Original(original.spawn().expect("redis-server is installed"));
+        let ours = Client::connect(server.address());
+        let theirs = Client::connect(format!("127.0.0.1:{port}").parse().unwrap());
+        Pair { server, ours, theirs, _original: original, _dir: dir }
+    }
+
+    fn stop(self) {
+        self.server.handle().stop();
+        self.server.wait().unwrap();
+    }
+}
+
 #[test]
 #[ignore = "needs redis-server"]
 fn replies_are_those_of_redis() {
     let (count, seed) = (number("HYADES_COMMANDS", 100_000), number("HYADES_SEED", 1));
     let members = number("HYADES_MEMBERS", 12) as u32;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().to_str().unwrap();
-    let settings = ["--port", "0", "--dir", path, "--bind", "127.0.0.1"];
-    let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
-    server.wait_until_open().unwrap();
-    // The port is free again when the listener is dropped.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let arguments = ["--port", &port, "--save", "", "--dir", path, "--bind", "127.0.0.1"];
-    let original = Command::new("redis-server").args(arguments).stdout(Stdio::null()).spawn();
-    let original = Original(original.expect("redis-server is installed"));
-    let mut ours = Client::connect(server.address());
-    let mut theirs = Client::connect(format!("127.0.0.1:{port}").parse().unwrap());
+    let mut pair = Pair::start(&[]);
+    let (ours, theirs) = (&mut pair.ours, &mut pair.theirs);
     let mut rng = fastrand::Rng::with_seed(seed);
     let templates: Vec<&str> = TEMPLATES.split('|').collect();
     let (mut done, mut earlier, mut is_in_blocks) = (0, Vec::new(), false);
@@ -301,7 +341,109 @@ fn replies_are_those_of_redis() {
         }
         earlier = [&earlier[earlier.len().saturating_sub(2_000)..], &commands].concat();
     }
-    drop(original);
-    server.handle().stop();
-    server.wait().unwrap();
+    pair.stop();
+}
+
+/// Fills a key with a value of a type and a size: with elements of this length.
+fn fill(client: &mut Client, kind: &str, count: usize, length: usize) {
+    let element = |at: usize| match length {
+        0 => (at as i64 * 77 - 400).pow(1 + at as u32 % 4).to_string(),
+        length => format!("{at}:{}", "ab".repeat(length)),
+    };
+    assert!(matches!(client.ask_text("DEL key"), Said::Line(_)));
+    let command = |at: usize| {
+        let (one, other) = (element(at), element(at + 1));
+        let score = [at.to_string(), format!("-{at}.25"), "0.125".into(), "-inf".into()];
+        let words: Vec<&str> = match kind {
+            "string" => vec!["APPEND", "key", &one],
+            "list" => vec!["RPUSH", "key", &one],
+            "set" => vec!["SADD", "key", &one],
+            "hash" => vec!["HSET", "key", &one, &other],
+            _ => vec!["ZADD", "key", &score[at % 4], &one],
+        };
+        words.into_iter().map(str::to_string).collect()
+    };
+    client.send(&(0..count).map(command).collect::<Vec<Vec<String>>>());
+    for _ in 0..count {
+        assert!(matches!(client.read(), Said::Line(line) if line.starts_with(':')));
+    }
+}
+
+/// The value of a key, in an order of its own.
+fn content(client: &mut Client, kind: &str, key: &str) -> Said {
+    let command = match kind {
+        "string" => "GET",
+        "list" => "LRANGE",
+        "set" => "SMEMBERS",
+        "hash" => "HGETALL",
+        _ => "ZRANGE",
+    };
+    let range = match kind {
+        "list" => " 0 -1",
+        "zset" => " 0 -1 WITHSCORES",
+        _ => "",
+    };
+    let said = client.ask_text(&format!("{command} {key}{range}"));
+    comparable(&[command.to_string()], &Said::Array(None), said)
+}
+
+fn dumped(client: &mut Client, key: &str) -> Vec<u8> {
+    match client.ask_text(&format!("DUMP {key}")) {
+        Said::Bulk(Some(payload)) => payload,
+        said => panic!("{said:?}"),
+    }
+}
+
+/// What DUMP says here is restored there, which looks through all of it, and the other way round.
+#[test]
+#[ignore = "needs redis-server"]
+fn values_move_to_redis_and_back() {
+    let mut pair = Pair::start(&["--sanitize-dump-payload", "yes"]);
+    let (ours, theirs) = (&mut pair.ours, &mut pair.theirs);
+    let restored = |client: &mut Client, payload: &[u8]| {
+        let said = client.ask(&[b"RESTORE", b"copy", b"0", payload, b"REPLACE"]);
+        assert_eq!(said, Said::Line("+OK".to_string()));
+    };
+    for in_blocks in [false, true] {
+        if in_blocks {
+            assert_eq!(ours.ask_text(IN_BLOCKS), Said::Line("+OK".to_string()));
+            // Redis writes its other encodings.
+            let text = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
+                zset-max-listpack-entries 0 list-max-listpack-size 3 rdbcompression no";
+            assert_eq!(theirs.ask_text(text), Said::Line("+OK".to_string()));
+        }
+        for kind in ["string", "list", "set", "hash", "zset"] {
+            for (count, length) in [
+                (1, 0),
+                (2, 0),
+                (7, 0),
+                (128, 0),
+                (129, 0),
+                (512, 0),
+                (700, 0),
+                (1, 5),
+                (5, 20),
+                (128, 9),
+                (129, 10),
+                (40, 40),
+                (300, 90),
+                (3, 3_000),
+                (5, 40_000),
+                (2_000, 4),
+            ] {
+                fill(ours, kind, count, length);
+                fill(theirs, kind, count, length);
+                let said = content(ours, kind, "key");
+                assert_eq!(content(theirs, kind, "key"), said, "{kind} {count} {length}");
+                let (here, there) = (dumped(ours, "key"), dumped(theirs, "key"));
+                restored(theirs, &here);
+                restored(ours, &there);
+                assert_eq!(content(theirs, kind, "copy"), said, "{kind} {count} {length}");
+                assert_eq!(content(ours, kind, "copy"), said, "{kind} {count} {length}");
+                restored(ours, &here);
+                assert_eq!(content(ours, kind, "copy"), said, "{kind} {count} {length}");
+            }
+        }
+    }
+    pair.stop();
 }

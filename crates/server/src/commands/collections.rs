@@ -136,7 +136,7 @@ pub fn store<'a>(
         return Ok(space.remove(key, entry).map(drop)?);
     }
     let Some((head, body)) = entry.value() else {
-        return put_new(space, key, entry, kind, &elements);
+        return put(space, (key, entry), kind, &elements, None);
     };
     let old = match (entry.lies_in_blocks(), kind) {
         (false, _) => None,
@@ -148,15 +148,17 @@ pub fn store<'a>(
     space.change(key, entry, head.with_form(form), Some(&body))
 }
 
-fn put_new(
+/// Stores a collection in the place of whatever is there. It has an element, and does not expire
+/// at once.
+pub fn put(
     space: &Keyspace<'_>,
-    key: &[u8],
-    entry: &Entry<'_>,
+    (key, entry): (&[u8], &Entry<'_>),
     kind: Kind,
     elements: &[&[u8]],
+    expires: Option<i64>,
 ) -> Done {
     let (form, body) = encoded(space, kind, elements, None)?;
-    space.put(key, entry, Head::new(kind, form), &body)
+    space.put(key, entry, Head::new(kind, form).with_expiry(expires), &body)
 }
 
 /// Stores a collection in the place of whatever is there. An empty one does not exist.
@@ -169,7 +171,7 @@ pub fn replace<'a>(
     let (entry, elements) = (space.find_head(key)?, elements.into_iter().collect::<Vec<_>>());
     match elements.is_empty() {
         true => Ok(space.remove(key, &entry).map(drop)?),
-        false => put_new(space, key, &entry, kind, &elements),
+        false => put(space, (key, &entry), kind, &elements, None),
     }
 }
 

@@ -203,6 +203,14 @@ pub fn object(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
+const MEMORY_HELP: &[&str] = &[
+    "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "USAGE <key> [SAMPLES <count>]",
+    "    The bytes that a key takes, with all of its elements.",
+    "HELP",
+    "    This help.",
+];
+
 pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     if args.len() >= 3 && is(args[1], "USAGE") {
         let entry = space.read(args[2])?;
@@ -214,5 +222,14 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         }
         return Ok(());
     }
-    Err("ERR MEMORY knows only USAGE in this version".into())
+    match &args[1..] {
+        [what] if is(what, "HELP") => super::help(reply, MEMORY_HELP),
+        [what] if ["DOCTOR", "MALLOC-STATS", "PURGE", "STATS"].iter().any(|of| is(what, of)) => {
+            let what = String::from_utf8_lossy(what).to_uppercase();
+            let text = format!("ERR MEMORY {what} is not built: see INFO memory, and MEMORY USAGE");
+            return Err(text.into());
+        }
+        _ => return Err(unknown_subcommand("memory", args[1])),
+    }
+    Ok(())
 }

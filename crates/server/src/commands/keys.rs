@@ -160,16 +160,18 @@ fn scan_from(shared: &Shared, wanted: &Wanted, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// SAVE and BGSAVE take a checkpoint: what is acknowledged is on disk before and after it.
+/// SAVE, BGSAVE and BGREWRITEAOF take a checkpoint: what is acknowledged is on disk before it, and
+/// after it.
 pub fn save(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
-    let is_background = is(args[0], "BGSAVE");
+    let said = match args[0] {
+        name if is(name, "BGSAVE") => "Background saving started",
+        name if is(name, "BGREWRITEAOF") => "Background append only file rewriting started",
+        _ => "OK",
+    };
     let mut job = job(move |shared, reply| {
         shared.opened.get().expect("checked before the job").database.checkpoint()?;
         shared.counters.changes.store(0, Relaxed);
-        match is_background {
-            true => reply.simple("Background saving started"),
-            false => reply.ok(),
-        }
+        reply.simple(said);
         Ok(())
     });
     job.is_slow = true;

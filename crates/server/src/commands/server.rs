@@ -35,10 +35,6 @@ pub fn lastsave(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-pub fn bgrewriteaof(_: &mut Local<'_>, _: &[&[u8]], _: &mut Reply<'_>) -> Done {
-    Err("ERR there is no append-only file to rewrite: BGSAVE takes a checkpoint".into())
-}
-
 pub fn role(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     reply.array(3);
     reply.bulk(b"master");
@@ -51,6 +47,24 @@ pub fn role(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     super::integer(args[1])?;
     super::integer(args[2])?;
+    reply.integer(0);
+    Ok(())
+}
+
+/// Replies leave in their order, each when it is on disk. So this one leaves when all that the
+/// client was to be told before is on disk here; there are no replicas to wait for.
+pub fn waitaof(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    if !(0..=1).contains(&super::integer(args[1])?) {
+        return Err("ERR value is out of range, value must between 0 and 1".into());
+    }
+    if super::integer(args[2])? < 0 {
+        return Err("ERR value is out of range, must be positive".into());
+    }
+    if super::integer(args[3]).map_err(|_| "ERR timeout is not an integer or out of range")? < 0 {
+        return Err("ERR timeout is negative".into());
+    }
+    reply.array(2);
+    reply.integer(1);
     reply.integer(0);
     Ok(())
 }

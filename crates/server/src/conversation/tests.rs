@@ -2,6 +2,7 @@
 
 mod blocking;
 mod collections;
+mod dumping;
 mod events;
 mod large;
 mod limits;

@@ -4,7 +4,7 @@ use super::super::{
     bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
 use super::super::{debug, expire, generic, hashes, info, keys, lcs, list_edits, lists, numbers};
-use super::super::{pubsub, watching};
+use super::super::{dump, latency, pubsub, watching};
 use super::super::{
     server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
 };
@@ -116,6 +116,7 @@ pub fn generic_rows() -> Vec<Row> {
     vec![
         ("copy", -3, WRITE, TWO, Data(generic::copy)),
         ("del", -2, WRITE, ALL, Data(generic::del)),
+        ("dump", 2, READ, ONE, Data(dump::dump)),
         ("exists", -2, READ | FAST, ALL, Data(generic::exists)),
         ("expire", -3, WRITE | FAST, ONE, Data(expire::expire)),
         ("expireat", -3, WRITE | FAST, ONE, Data(expire::expireat)),
@@ -131,12 +132,15 @@ pub fn generic_rows() -> Vec<Row> {
         ("randomkey", 1, READ, NONE, Open(keys::randomkey)),
         ("rename", 3, WRITE, TWO, Data(generic::rename)),
         ("renamenx", 3, WRITE | FAST, TWO, Data(generic::renamenx)),
+        ("restore", -4, WRITE, ONE, Data(dump::restore)),
+        ("restore-asking", -4, WRITE, ONE, Data(dump::restore)),
         ("scan", -2, READ, NONE, Open(keys::scan)),
         ("touch", -2, READ | FAST, ALL, Data(generic::exists)),
         ("ttl", 2, READ | FAST, ONE, Data(expire::ttl)),
         ("type", 2, READ | FAST, ONE, Data(generic::type_of)),
         ("unlink", -2, WRITE | FAST, ALL, Data(generic::del)),
         ("wait", 3, 0, NONE, Run::Local(server::wait)),
+        ("waitaof", 4, 0, NONE, Run::Local(server::waitaof)),
     ]
 }
 
@@ -182,7 +186,7 @@ pub fn pubsub_rows() -> Vec<Row> {
 pub fn server_rows() -> Vec<Row> {
     use Run::{Data, Local, Open};
     vec![
-        ("bgrewriteaof", 1, ADMIN, NONE, Local(server::bgrewriteaof)),
+        ("bgrewriteaof", 1, ADMIN, NONE, Open(keys::save)),
         ("bgsave", -1, ADMIN, NONE, Open(keys::save)),
         ("command", -1, 0, NONE, Local(command_docs::command)),
         ("config", -2, ADMIN, NONE, Local(config_command::config)),
@@ -193,6 +197,7 @@ pub fn server_rows() -> Vec<Row> {
         ("function", -2, 0, NONE, Local(server::function)),
         ("info", -1, 0, NONE, Local(info::info)),
         ("lastsave", 1, FAST, NONE, Local(server::lastsave)),
+        ("latency", -2, ADMIN, NONE, Local(latency::latency)),
         ("lolwut", -1, READ | FAST, NONE, Local(server::lolwut)),
         ("memory", -2, READ, (2, 2, 1), Data(generic::memory)),
         ("role", 1, FAST, NONE, Local(server::role)),

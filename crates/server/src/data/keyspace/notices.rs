@@ -174,7 +174,7 @@ pub fn events(
 fn class(command: &Command, event: &str) -> char {
     match event {
         "del" | "expire" | "persist" | "rename_from" | "rename_to" | "move_from" | "move_to"
-        | "copy_to" => 'g',
+        | "copy_to" | "restore" => 'g',
         "sortstore" => 'l',
         _ => match command.group {
             "list" => 'l',
@@ -215,6 +215,7 @@ fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str
         "rename" | "renamenx" => vec![if is_removed { "rename_from" } else { "rename_to" }],
         "move" => vec![if is_removed { "move_from" } else { "move_to" }],
         "copy" => vec!["copy_to"],
+        "restore" | "restore-asking" if !is_removed => vec!["restore"],
         "sort" => vec!["sortstore"],
         "lpush" | "lpushx" => vec!["lpush"],
         "rpush" | "rpushx" => vec!["rpush"],

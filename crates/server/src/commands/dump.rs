@@ -1,0 +1,115 @@
+//! DUMP and RESTORE.
+
+use super::collections::{elements, put};
+use super::ranking::{self, score_bytes};
+use super::{Done, SYNTAX, integer, is};
+use crate::data::head::{Form, Head, Kind};
+use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::rdb::{self, Restored};
+use crate::resp::reply::Reply;
+
+pub fn dump(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let entry = space.read(args[1])?;
+    let Some((head, body)) = entry.value() else {
+        reply.null();
+        return Ok(());
+    };
+    let payload = match head.kind() {
+        Kind::String => rdb::string(body),
+        Kind::List => rdb::list(&elements(&entry, Kind::List)?),
+        Kind::Set => rdb::set(&elements(&entry, Kind::Set)?),
+        Kind::Hash => rdb::hash(&elements(&entry, Kind::Hash)?),
+        Kind::SortedSet => rdb::sorted_set(&ranking::scored(&entry)?),
+    };
+    reply.bulk(&payload);
+    Ok(())
+}
+
+/// The options of RESTORE.
+#[derive(Default)]
+struct RestoreOptions {
+    replaces: bool,
+    is_absolute: bool,
+}
+
+/// IDLETIME and FREQ are checked and forgotten: nothing is evicted here.
+fn restore_options(args: &[&[u8]]) -> Result<RestoreOptions, Stop> {
+    let (mut of, mut has_use, mut at) = (RestoreOptions::default(), false, 0);
+    while let Some(&option) = args.get(at) {
+        at += 1;
+        if is(option, "REPLACE") {
+            of.replaces = true;
+        } else if is(option, "ABSTTL") {
+            of.is_absolute = true;
+        } else if (is(option, "IDLETIME") || is(option, "FREQ")) && at < args.len() && !has_use {
+            let value = integer(args[at])?;
+            if is(option, "IDLETIME") && value < 0 {
+                return Err("ERR Invalid IDLETIME value, must be >= 0".into());
+            }
+            if is(option, "FREQ") && !(0..=255).contains(&value) {
+                return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
+            }
+            (has_use, at) = (true, at + 1);
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    Ok(of)
+}
+
+pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (key, payload) = (args[1], args[3]);
+    let of = restore_options(&args[4..])?;
+    let entry = space.find_head(key)?;
+    if entry.exists() && !of.replaces {
+        return Err("BUSYKEY Target key name already exists.".into());
+    }
+    let ttl = integer(args[2])?;
+    if ttl < 0 {
+        return Err("ERR Invalid TTL value, must be >= 0".into());
+    }
+    let expires = match ttl {
+        0 => None,
+        at if of.is_absolute => Some(at),
+        ttl => Some(ttl.saturating_add(space.now_ms())),
+    };
+    // A large one is read beside the event loops.
+    space.charge(payload.len() / 8)?;
+    let value = rdb::restore(payload).map_err(|bad| Stop::from(bad.text()))?;
+    match expires.is_some_and(|at| at <= space.now_ms()) {
+        // It has expired: its blocks would belong to no key.
+        true => drop(space.remove(key, &entry)?),
+        false => store(space, (key, &entry), value, expires)?,
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn store(
+    space: &Keyspace<'_>,
+    place: (&[u8], &Entry<'_>),
+    value: Restored,
+    expires: Option<i64>,
+) -> Done {
+    let (kind, elements) = match value {
+        Restored::String(text) => {
+            let head = Head::new(Kind::String, Form::Plain).with_expiry(expires);
+            return space.put(place.0, place.1, head, &text);
+        }
+        Restored::List(all) => (Kind::List, all),
+        Restored::Set(all) => (Kind::Set, all),
+        Restored::Hash(all) => (Kind::Hash, all),
+        Restored::SortedSet(all) => {
+            let mut all: Vec<_> = all.into_iter().map(|of| element_of(of.0, &of.1)).collect();
+            all.sort_unstable();
+            (Kind::SortedSet, all)
+        }
+    };
+    let elements: Vec<&[u8]> = elements.iter().map(Vec::as_slice).collect();
+    put(space, place, kind, &elements, expires)
+}
+
+/// A member of a sorted set as it is packed: elements sort as score and member do.
+fn element_of(score: f64, member: &[u8]) -> Vec<u8> {
+    [&score_bytes(score)[..], member].concat()
+}

@@ -1,0 +1,274 @@
+//! Reading payloads.
+
+use super::crc64::crc64;
+use super::{BadPayload, FOOTER, LATEST_VERSION, MOST_BYTES, Restored};
+use super::{kinds, listpack, lzf, ziplist};
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+type Read<T> = Result<T, BadPayload>;
+
+/// What an element takes beside its bytes, about.
+const ELEMENT_BYTES: usize = 48;
+
+/// The value of a payload.
+///
+/// # Errors
+/// See [`BadPayload`].
+pub fn restore(payload: &[u8]) -> Read<Restored> {
+    let body = payload.len().checked_sub(FOOTER).ok_or(BadPayload::Footer)?;
+    let (body, footer) = payload.split_at(body);
+    let version = u16::from_le_bytes([footer[0], footer[1]]);
+    let checksum = crc64(&payload[..payload.len() - 8]);
+    if version > LATEST_VERSION || footer[2..] != checksum.to_le_bytes() {
+        return Err(BadPayload::Footer);
+    }
+    let mut reader = Reader { rest: body, left: MOST_BYTES };
+    let kind = reader.take(1)?[0];
+    let value = reader.value(kind)?;
+    let is_empty = match &value {
+        Restored::String(_) => false,
+        Restored::List(all) | Restored::Set(all) | Restored::Hash(all) => all.is_empty(),
+        Restored::SortedSet(all) => all.is_empty(),
+    };
+    if is_empty || !reader.rest.is_empty() || !is_sound(&value) {
+        return Err(BadPayload::Format);
+    }
+    Ok(value)
+}
+
+/// Whether fields and members are different, and scores are numbers.
+fn is_sound(value: &Restored) -> bool {
+    fn are_different<'a>(mut all: impl Iterator<Item = &'a Vec<u8>>) -> bool {
+        let mut known = HashSet::new();
+        all.all(|name| known.insert(&name[..]))
+    }
+    match value {
+        Restored::String(_) | Restored::List(_) => true,
+        Restored::Set(all) => are_different(all.iter()),
+        Restored::Hash(all) => are_different(all.iter().step_by(2)),
+        Restored::SortedSet(all) => {
+            !all.iter().any(|of| of.0.is_nan()) && are_different(all.iter().map(|of| &of.1))
+        }
+    }
+}
+
+/// A length, or how a string is encoded instead.
+enum Length {
+    Bytes(usize),
+    Encoded(u8),
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    /// Bytes that what is read may take beside.
+    left: usize,
+}
+
+/// How the elements of a string are encoded that holds several.
+type Unpack = fn(&[u8], &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()>;
+
+fn unpack_listpack(bytes: &[u8], take: &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
+    listpack::read(bytes, take)
+}
+
+fn unpack_ziplist(bytes: &[u8], take: &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
+    ziplist::read(bytes, take)
+}
+
+fn unpack_zipmap(bytes: &[u8], take: &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
+    ziplist::read_zipmap(bytes, take)
+}
+
+fn unpack_intset(bytes: &[u8], take: &mut dyn FnMut(Vec<u8>) -> Option<()>) -> Option<()> {
+    ziplist::read_intset(bytes, take)
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Read<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(BadPayload::Format)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        Ok(self.take(N)?.try_into().expect("as many were taken"))
+    }
+
+    /// What is read takes this many bytes more.
+    fn charge(&mut self, bytes: usize) -> Read<()> {
+        self.left = self.left.checked_sub(bytes).ok_or(BadPayload::TooLarge)?;
+        Ok(())
+    }
+
+    fn length_or_encoding(&mut self) -> Read<Length> {
+        let [first] = self.array()?;
+        Ok(Length::Bytes(match first {
+            0..=0x3f => usize::from(first),
+            0x40..=0x7f => usize::from(first & 0x3f) << 8 | usize::from(self.take(1)?[0]),
+            0x80 => u32::from_be_bytes(self.array()?) as usize,
+            0x81 => {
+                let length = u64::from_be_bytes(self.array()?);
+                usize::try_from(length).map_err(|_| BadPayload::Format)?
+            }
+            0xc0..=0xff => return Ok(Length::Encoded(first & 0x3f)),
+            _ => return Err(BadPayload::Format),
+        }))
+    }
+
+    fn length(&mut self) -> Read<usize> {
+        match self.length_or_encoding()? {
+            Length::Bytes(length) => Ok(length),
+            Length::Encoded(_) => Err(BadPayload::Format),
+        }
+    }
+
+    /// A string. What is not part of the payload is charged.
+    fn string(&mut self) -> Read<Cow<'a, [u8]>> {
+        let integer = match self.length_or_encoding()? {
+            Length::Bytes(length) => return self.take(length).map(Cow::Borrowed),
+            Length::Encoded(0) => i32::from(i8::from_le_bytes(self.array()?)),
+            Length::Encoded(1) => i32::from(i16::from_le_bytes(self.array()?)),
+            Length::Encoded(2) => i32::from_le_bytes(self.array()?),
+            Length::Encoded(3) => {
+                let (packed, length) = (self.length()?, self.length()?);
+                let packed = self.take(packed)?;
+                self.charge(length)?;
+                let text = lzf::decompress(packed, length).ok_or(BadPayload::Format)?;
+                return Ok(Cow::Owned(text));
+            }
+            Length::Encoded(_) => return Err(BadPayload::Format),
+        };
+        Ok(Cow::Owned(integer.to_string().into_bytes()))
+    }
+
+    /// A string that is kept.
+    fn element(&mut self) -> Read<Vec<u8>> {
+        let element = self.string()?.into_owned();
+        self.charge(ELEMENT_BYTES + element.len())?;
+        Ok(element)
+    }
+
+    /// As many strings as a number says, times `factor`.
+    fn elements(&mut self, factor: usize) -> Read<Vec<Vec<u8>>> {
+        let (count, mut all) = (self.length()?, Vec::new());
+        // Each has a byte at least.
+        if count.checked_mul(factor).is_none_or(|count| count > self.rest.len()) {
+            return Err(BadPayload::Format);
+        }
+        for _ in 0..count * factor {
+            all.push(self.element()?);
+        }
+        Ok(all)
+    }
+
+    /// Appends the elements that a string holds.
+    fn unpack(&mut self, unpack: Unpack, all: &mut Vec<Vec<u8>>) -> Read<()> {
+        let packed = self.string()?;
+        let mut is_too_large = false;
+        let read = unpack(&packed, &mut |element| {
+            is_too_large = self.charge(ELEMENT_BYTES + element.len()).is_err();
+            all.push(element);
+            (!is_too_large).then_some(())
+        });
+        match read {
+            _ if is_too_large => Err(BadPayload::TooLarge),
+            Some(()) => Ok(()),
+            None => Err(BadPayload::Format),
+        }
+    }
+
+    fn unpacked(&mut self, unpack: Unpack) -> Read<Vec<Vec<u8>>> {
+        let mut all = Vec::new();
+        self.unpack(unpack, &mut all)?;
+        Ok(all)
+    }
+
+    fn unpacked_pairs(&mut self, unpack: Unpack) -> Read<Vec<Vec<u8>>> {
+        let all = self.unpacked(unpack)?;
+        if all.len().is_multiple_of(2) { Ok(all) } else { Err(BadPayload::Format) }
+    }
+
+    fn value(&mut self, kind: u8) -> Read<Restored> {
+        Ok(match kind {
+            kinds::STRING => Restored::String(self.string()?.into_owned()),
+            kinds::LIST => Restored::List(self.elements(1)?),
+            kinds::LIST_ZIPLIST => Restored::List(self.unpacked(unpack_ziplist)?),
+            kinds::LIST_QUICKLIST => Restored::List(self.quicklist(false)?),
+            kinds::LIST_QUICKLIST_2 => Restored::List(self.quicklist(true)?),
+            kinds::SET => Restored::Set(self.elements(1)?),
+            kinds::SET_INTSET => Restored::Set(self.unpacked(unpack_intset)?),
+            kinds::SET_LISTPACK => Restored::Set(self.unpacked(unpack_listpack)?),
+            kinds::HASH => Restored::Hash(self.elements(2)?),
+            kinds::HASH_ZIPMAP => Restored::Hash(self.unpacked_pairs(unpack_zipmap)?),
+            kinds::HASH_ZIPLIST => Restored::Hash(self.unpacked_pairs(unpack_ziplist)?),
+            kinds::HASH_LISTPACK => Restored::Hash(self.unpacked_pairs(unpack_listpack)?),
+            kinds::SORTED_SET => Restored::SortedSet(self.sorted_set(Reader::old_score)?),
+            kinds::SORTED_SET_2 => Restored::SortedSet(
+                self.sorted_set(|reader| Ok(f64::from_le_bytes(reader.array()?)))?,
+            ),
+            kinds::SORTED_SET_ZIPLIST => ranked(self.unpacked_pairs(unpack_ziplist)?)?,
+            kinds::SORTED_SET_LISTPACK => ranked(self.unpacked_pairs(unpack_listpack)?)?,
+            stream if kinds::STREAMS.contains(&stream) => return Err(BadPayload::Stream),
+            module if kinds::MODULES.contains(&module) => return Err(BadPayload::Module),
+            _ => return Err(BadPayload::Format),
+        })
+    }
+
+    fn quicklist(&mut self, is_tagged: bool) -> Read<Vec<Vec<u8>>> {
+        let (nodes, mut all) = (self.length()?, Vec::new());
+        if nodes > self.rest.len() {
+            return Err(BadPayload::Format);
+        }
+        for _ in 0..nodes {
+            match is_tagged.then(|| self.length()).transpose()? {
+                None => self.unpack(unpack_ziplist, &mut all)?,
+                Some(1) => all.push(self.element()?),
+                Some(2) => self.unpack(unpack_listpack, &mut all)?,
+                Some(_) => return Err(BadPayload::Format),
+            }
+        }
+        Ok(all)
+    }
+
+    fn sorted_set(
+        &mut self,
+        score: impl Fn(&mut Reader<'a>) -> Read<f64>,
+    ) -> Read<Vec<(f64, Vec<u8>)>> {
+        let (count, mut all) = (self.length()?, Vec::new());
+        // Each has two bytes at least.
+        if count > self.rest.len() / 2 {
+            return Err(BadPayload::Format);
+        }
+        for _ in 0..count {
+            let member = self.element()?;
+            all.push((score(self)? + 0.0, member));
+        }
+        Ok(all)
+    }
+
+    /// A score as text, behind its length.
+    fn old_score(&mut self) -> Read<f64> {
+        match self.take(1)?[0] {
+            253 => Ok(f64::NAN),
+            254 => Ok(f64::INFINITY),
+            255 => Ok(f64::NEG_INFINITY),
+            length => score(self.take(usize::from(length))?),
+        }
+    }
+}
+
+/// A score as text.
+fn score(text: &[u8]) -> Read<f64> {
+    let text = std::str::from_utf8(text).map_err(|_| BadPayload::Format)?;
+    text.parse::<f64>().map(|score| score + 0.0).map_err(|_| BadPayload::Format)
+}
+
+/// Members, each followed by its score.
+fn ranked(pairs: Vec<Vec<u8>>) -> Read<Restored> {
+    let (mut all, mut pairs) = (Vec::with_capacity(pairs.len() / 2), pairs.into_iter());
+    while let (Some(member), Some(text)) = (pairs.next(), pairs.next()) {
+        all.push((score(&text)?, member));
+    }
+    Ok(Restored::SortedSet(all))
+}

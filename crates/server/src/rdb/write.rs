@@ -1,0 +1,178 @@
+//! Writing values, as Redis 7.0 does with its default settings.
+
+use super::crc64::crc64;
+use super::listpack::ListpackWriter;
+use super::{VERSION, canonical_integer, kinds, lzf};
+
+/// Shorter strings are not compressed.
+const SHORTEST_COMPRESSED: usize = 21;
+
+/// Most bytes of a listpack of a list; a longer element has one of its own.
+const MOST_NODE_BYTES: usize = 8 << 10;
+
+/// Most fields of a hash, or members of a sorted set, in a listpack, and most bytes of each.
+const MOST_PACKED: usize = 128;
+const LONGEST_PACKED: usize = 64;
+
+/// Most members of an intset.
+const MOST_INTEGERS: usize = 512;
+
+fn push_length(out: &mut Vec<u8>, length: usize) {
+    match length {
+        0..0x40 => out.push(length as u8),
+        0x40..0x4000 => out.extend([0x40 | (length >> 8) as u8, length as u8]),
+        _ => match u32::try_from(length) {
+            Ok(length) => {
+                out.push(0x80);
+                out.extend(length.to_be_bytes());
+            }
+            Err(_) => {
+                out.push(0x81);
+                out.extend((length as u64).to_be_bytes());
+            }
+        },
+    }
+}
+
+fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+    match canonical_integer(text) {
+        Some(value) if i8::try_from(value).is_ok() => return out.extend([0xc0, value as u8]),
+        Some(value) if i16::try_from(value).is_ok() => {
+            out.push(0xc1);
+            return out.extend((value as i16).to_le_bytes());
+        }
+        Some(value) if i32::try_from(value).is_ok() => {
+            out.push(0xc2);
+            return out.extend((value as i32).to_le_bytes());
+        }
+        _ => {}
+    }
+    let is_long = text.len() >= SHORTEST_COMPRESSED;
+    if let Some(packed) = is_long.then(|| lzf::compress(text)).flatten() {
+        out.push(0xc3);
+        push_length(out, packed.len());
+        push_length(out, text.len());
+        out.extend_from_slice(&packed);
+    } else {
+        push_length(out, text.len());
+        out.extend_from_slice(text);
+    }
+}
+
+fn finish(mut out: Vec<u8>) -> Vec<u8> {
+    out.extend(VERSION.to_le_bytes());
+    let checksum = crc64(&out);
+    out.extend(checksum.to_le_bytes());
+    out
+}
+
+/// The payload of a string.
+pub fn string(text: &[u8]) -> Vec<u8> {
+    let mut out = vec![kinds::STRING];
+    push_string(&mut out, text);
+    finish(out)
+}
+
+/// The payload of a list.
+pub fn list(elements: &[&[u8]]) -> Vec<u8> {
+    /// The number in front of a node that is a listpack.
+    const PACKED: usize = 2;
+    let (mut nodes, mut count) = (Vec::new(), 0);
+    let mut close = |node: ListpackWriter| {
+        if !node.is_empty() {
+            push_length(&mut nodes, PACKED);
+            push_string(&mut nodes, &node.finish());
+            count += 1;
+        }
+    };
+    let mut node = ListpackWriter::default();
+    for element in elements {
+        if node.len() + element.len() > MOST_NODE_BYTES {
+            close(std::mem::take(&mut node));
+        }
+        node.push(element);
+    }
+    close(node);
+    let mut out = vec![kinds::LIST_QUICKLIST_2];
+    push_length(&mut out, count);
+    out.extend(nodes);
+    finish(out)
+}
+
+/// The payload of a set.
+pub fn set(members: &[&[u8]]) -> Vec<u8> {
+    let integers = (members.len() <= MOST_INTEGERS)
+        .then(|| members.iter().map(|of| canonical_integer(of)).collect::<Option<Vec<_>>>())
+        .flatten();
+    let Some(mut integers) = integers else {
+        let mut out = vec![kinds::SET];
+        push_length(&mut out, members.len());
+        members.iter().for_each(|member| push_string(&mut out, member));
+        return finish(out);
+    };
+    integers.sort_unstable();
+    let fits = |bits: u32| integers.iter().all(|of| *of << (64 - bits) >> (64 - bits) == *of);
+    let width = if fits(16) {
+        2
+    } else if fits(32) {
+        4
+    } else {
+        8
+    };
+    let mut intset = (width as u32).to_le_bytes().to_vec();
+    intset.extend((integers.len() as u32).to_le_bytes());
+    integers.iter().for_each(|of| intset.extend_from_slice(&of.to_le_bytes()[..width]));
+    let mut out = vec![kinds::SET_INTSET];
+    push_string(&mut out, &intset);
+    finish(out)
+}
+
+/// Whether elements are few and short enough for a listpack.
+fn is_packed(count: usize, mut elements: impl Iterator<Item = usize>) -> bool {
+    count <= MOST_PACKED && elements.all(|length| length <= LONGEST_PACKED)
+}
+
+/// The payload of a hash: each field is followed by its value.
+pub fn hash(elements: &[&[u8]]) -> Vec<u8> {
+    let (count, mut out) = (elements.len() / 2, Vec::new());
+    if is_packed(count, elements.iter().map(|of| of.len())) {
+        let mut listpack = ListpackWriter::default();
+        elements.iter().for_each(|element| listpack.push(element));
+        out.push(kinds::HASH_LISTPACK);
+        push_string(&mut out, &listpack.finish());
+    } else {
+        out.push(kinds::HASH);
+        push_length(&mut out, count);
+        elements.iter().for_each(|element| push_string(&mut out, element));
+    }
+    finish(out)
+}
+
+/// A score as text, which reads back as the same number.
+fn score_text(score: f64) -> String {
+    let is_short = score == 0.0 || (1e-5..1e17).contains(&score.abs()) || !score.is_finite();
+    if is_short { score.to_string() } else { format!("{score:e}") }
+}
+
+/// The payload of a sorted set, whose members come with the lowest scores first.
+pub fn sorted_set(members: &[(f64, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if is_packed(members.len(), members.iter().map(|of| of.1.len())) {
+        let mut listpack = ListpackWriter::default();
+        for (score, member) in members {
+            listpack.push(member);
+            listpack.push(score_text(*score).as_bytes());
+        }
+        out.push(kinds::SORTED_SET_LISTPACK);
+        push_string(&mut out, &listpack.finish());
+    } else {
+        out.push(kinds::SORTED_SET_2);
+        push_length(&mut out, members.len());
+        // The last first, as Redis does: inserted one by one, each is the first.
+        for (score, member) in members.iter().rev() {
+            push_string(&mut out, member);
+            out.extend(score.to_le_bytes());
+        }
+    }
+    finish(out)
+}
