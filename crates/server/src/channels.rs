@@ -195,6 +195,19 @@ impl Channels {
         listening.of(topic).get(channel).map_or(0, Listeners::len)
     }
 
+    /// What a client has subscribed to.
+    pub fn of_client(&self, id: u64) -> Vec<(Topic, Vec<u8>)> {
+        let listening = self.listening.read().expect("no holder panics");
+        let mut found = Vec::new();
+        for topic in [Topic::Channel, Topic::Shard] {
+            let own = listening.of(topic).iter().filter(|(_, all)| all.contains_key(&id));
+            found.extend(own.map(|(name, _)| (topic, name.clone())));
+        }
+        let own = listening.patterns.iter().filter(|(_, all)| all.contains_key(&id));
+        found.extend(own.map(|(name, _)| (Topic::Pattern, name.to_vec())));
+        found
+    }
+
     /// The number of channels with subscribers.
     pub fn count_channels(&self) -> usize {
         self.listening.read().expect("no holder panics").channels.len()

@@ -37,11 +37,11 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that was accepted.
-    pub fn new(socket: TcpStream, entry: ClientEntry) -> Connection {
+    pub fn new(shared: &Shared, socket: TcpStream, entry: ClientEntry) -> Connection {
         let entry = Arc::new(entry);
         Connection {
             socket,
-            conversation: Conversation::new(entry.clone()),
+            conversation: Conversation::new(&shared.access, entry.clone()),
             entry,
             is_readable: true,
             is_half_closed: false,

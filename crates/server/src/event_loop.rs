@@ -210,7 +210,7 @@ impl EventLoop {
         }
         let now = self.shared.clock.now_ms();
         let entry = ClientEntry::new(id, addresses, now, self.calls.clone());
-        let connection = Connection::new(socket, entry);
+        let connection = Connection::new(&self.shared, socket, entry);
         self.shared.clients.add(connection.entry.clone());
         self.connections.insert(id, connection);
         self.list(id);

@@ -16,6 +16,7 @@
 //! The core, `conversation`, knows neither sockets nor threads: bytes in, transactions, bytes out.
 #![deny(unsafe_code)]
 
+mod access;
 mod channels;
 mod clients;
 mod clock;

@@ -449,6 +449,12 @@ fn run_all(
             return Ok(done);
         }
         let place = request.place().expect("it is a command");
+        if let Some(text) = request.refusal() {
+            reply.error(text);
+            wrote.end_at(exec, reply.position() - begin);
+            wrote.failed.push((place, text.to_string()));
+            continue;
+        }
         let Run::Data(run) = table::all()[place].run else { continue };
         if let Some(own) = request.database().filter(|own| *own != space.database()) {
             space = space.of_database(own)?;

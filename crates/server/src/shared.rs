@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::access::Access;
 use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -72,6 +73,8 @@ pub struct Shared {
     pub settings: Settings,
     /// Wall clock.
     pub clock: Clock,
+    /// Users, and their rules.
+    pub access: Access,
     /// Connected clients.
     pub clients: Clients,
     /// Counters.
@@ -130,6 +133,7 @@ impl Shared {
     pub fn new(settings: Settings) -> Arc<Shared> {
         let calls = table::all().iter().map(|_| Default::default()).collect();
         Arc::new(Shared {
+            access: Access::new(settings.users().clone()),
             settings,
             clock: Clock::default(),
             clients: Clients::default(),

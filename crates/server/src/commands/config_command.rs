@@ -1,6 +1,6 @@
 //! CONFIG.
 
-use super::{Job, Local, help, lower, unknown_subcommand, wrong_arity};
+use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,6 +38,17 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 .settings
                 .set(&changes.collect::<Vec<_>>())
                 .map_err(|error| Stop::from(format!("ERR CONFIG SET failed - {error}")))?;
+            let has = |name: &str| pairs.chunks(2).any(|pair| is(pair[0], name));
+            if has("requirepass") || has("acl-pubsub-default") {
+                let done: Result<_, std::convert::Infallible> = shared.access.change(|users| {
+                    users.set_channels_by_default(shared.settings.channels_by_default());
+                    if has("requirepass") {
+                        users.set_default_password(&shared.settings.required_password());
+                    }
+                    Ok(())
+                });
+                let Ok(_) = done;
+            }
             reply.ok();
         }
         ("set", _) => return Err(wrong_arity("config|set")),
@@ -69,7 +80,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("rewrite", []) => {
             // It waits for the disk.
-            *local.job = Some(Job::slow(|shared, reply| match shared.settings.rewrite() {
+            *local.job = Some(Job::slow(|shared, reply| match shared.settings.rewrite(&shared.access.users()) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(&format!("ERR {error}")),
             }));

@@ -19,7 +19,6 @@ const MISSING: &[(&str, &str)] = &[
       evalsha evalsha_ro eval_ro fcall fcall_ro script",
     ),
     ("values have no serialized form yet: COPY copies them", "dump restore restore-asking"),
-    ("access rules are not built yet: bind the server to a private address", "acl"),
     ("MONITOR is not built yet", "monitor"),
     ("the slow log is not built yet", "slowlog"),
     ("latency monitoring is not built yet: see INFO", "latency"),

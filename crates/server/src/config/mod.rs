@@ -4,9 +4,10 @@
 mod parse;
 mod table;
 
-pub use parse::{ConfigError, memory};
+pub use parse::{ConfigError, memory, replace};
 pub(crate) use table::MOST_DATABASES;
 
+use crate::access::Users;
 use crate::data::collections::PackedLimits;
 use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,10 @@ pub struct Settings {
     /// Places of those that were given or changed.
     given: RwLock<Vec<usize>>,
     file: Option<PathBuf>,
+    /// Lines that define users.
+    user_lines: Vec<Vec<Vec<u8>>>,
+    /// The users of those lines, or of the file that `aclfile` names.
+    users: Users,
     /// Held while several are changed, or the file is written.
     changing: Mutex<()>,
     /// Those that every run of commands needs, as numbers.
@@ -46,6 +51,8 @@ impl Default for Settings {
             values: RwLock::new(values),
             given: RwLock::default(),
             file: None,
+            user_lines: Vec::new(),
+            users: Users::default(),
             changing: Mutex::default(),
             databases: AtomicU64::new(0),
             longest_argument: AtomicU64::new(0),
@@ -76,6 +83,50 @@ impl Settings {
     /// The file cannot be read; a name is unknown; a value is not possible.
     pub fn from_arguments<A: AsRef<str>>(arguments: &[A]) -> Result<Settings, ConfigError> {
         parse::from_arguments(arguments, &|name| std::env::var(name).ok())
+    }
+
+    /// Makes the users that the settings define.
+    fn make_users(&mut self) -> Result<(), ConfigError> {
+        let mut users = Users::default();
+        users.set_channels_by_default(self.channels_by_default());
+        users.set_default_password(&self.required_password());
+        if let Some(file) = self.acl_file() {
+            if !self.user_lines.is_empty() {
+                let text = "users are defined by user lines or by aclfile, and not by both";
+                return Err(ConfigError(text.to_string()));
+            }
+            let name = file.display().to_string();
+            let text = std::fs::read(&file);
+            let text = text.map_err(|e| ConfigError(format!("cannot read aclfile {name}: {e}")))?;
+            users.read(&text, &name).map_err(ConfigError)?;
+        }
+        users.define(&self.user_lines).map_err(ConfigError)?;
+        self.users = users;
+        Ok(())
+    }
+
+    /// The users at the start.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
+    /// The file that users are read from; one without a directory is in that of the data.
+    pub(crate) fn acl_file(&self) -> Option<PathBuf> {
+        let name = self.text("aclfile");
+        (!name.is_empty()).then(|| self.dir().join(name))
+    }
+
+    pub(crate) fn channels_by_default(&self) -> bool {
+        self.text("acl-pubsub-default") == "allchannels"
+    }
+
+    pub(crate) fn required_password(&self) -> String {
+        self.text("requirepass")
+    }
+
+    /// Refusals that ACL LOG keeps.
+    pub(crate) fn denied_log_length(&self) -> usize {
+        self.number("acllog-max-len") as usize
     }
 
     fn change(&self, name: &str, text: &str, moment: Moment) -> Result<(), ConfigError> {
@@ -155,7 +206,7 @@ impl Settings {
     }
 
     /// Writes the settings that differ from the file into it: lines stay where they are.
-    pub(crate) fn rewrite(&self) -> Result<(), ConfigError> {
+    pub(crate) fn rewrite(&self, users: &Users) -> Result<(), ConfigError> {
         let Some(file) = &self.file else {
             return Err(ConfigError("The server is running without a config file".to_string()));
         };
@@ -163,7 +214,14 @@ impl Settings {
         let values = self.values.read().expect("no holder panics").clone();
         let given = self.given.read().expect("no holder panics").clone();
         let all = given.into_iter().map(|at| (SETTINGS[at].name, values[at].clone()));
-        parse::rewrite(file, &all.collect::<Vec<_>>())
+        // Those of `aclfile` are written by ACL SAVE.
+        let users: Vec<Vec<u8>> = match self.acl_file() {
+            None if users.is_restricted() || !self.user_lines.is_empty() => {
+                users.iter().map(|user| user.line()).collect()
+            }
+            _ => Vec::new(),
+        };
+        parse::rewrite(file, &all.collect::<Vec<_>>(), &users)
     }
 
     fn text(&self, name: &str) -> String {

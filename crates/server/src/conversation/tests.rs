@@ -1,5 +1,6 @@
 //! Transcripts of conversations, without sockets and threads.
 
+mod access;
 mod blocking;
 mod collections;
 mod events;
@@ -56,7 +57,7 @@ impl House {
         let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
         let entry = Arc::new(entry);
         self.shared.clients.add(entry.clone());
-        Conversation::new(entry)
+        Conversation::new(&self.shared.access, entry)
     }
 
     /// Runs what was fed, until there is nothing to run without an acknowledgement.

@@ -4,7 +4,7 @@ use super::super::{
     bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
 use super::super::{debug, expire, generic, hashes, info, keys, lcs, list_edits, lists, numbers};
-use super::super::{pubsub, watching};
+use super::super::{acl, pubsub, watching};
 use super::super::{
     server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
 };
@@ -182,6 +182,7 @@ pub fn pubsub_rows() -> Vec<Row> {
 pub fn server_rows() -> Vec<Row> {
     use Run::{Data, Local, Open};
     vec![
+        ("acl", -2, ADMIN, NONE, Local(acl::acl)),
         ("bgrewriteaof", 1, ADMIN, NONE, Local(server::bgrewriteaof)),
         ("bgsave", -1, ADMIN, NONE, Open(keys::save)),
         ("command", -1, 0, NONE, Local(command_docs::command)),
