@@ -89,8 +89,6 @@ const MOST_WATCHED: usize = 1 << 14;
 const MOST_MARKED_AT_ONCE: usize = 16;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
-/// Most bytes of a request.
-const MOST_INPUT: usize = 1 << 30;
 /// Most arguments of a request.
 const MOST_ARGUMENTS: usize = 1 << 20;
 
@@ -405,12 +403,15 @@ impl Conversation {
                 argument_bytes: shared.settings.longest_argument(),
             },
         };
+        let most = shared.settings.longest_request();
         while self.protocol_error.is_none() {
             let input = &self.input[self.taken..];
             match self.parser.next(input, &limits) {
-                Ok(Parsed::Incomplete) if input.len() > MOST_INPUT => {
-                    let text = "ERR Protocol error: the request is larger than 1 GiB";
-                    self.protocol_error = Some(text.to_string());
+                Ok(Parsed::Incomplete) if input.len() > most => {
+                    self.protocol_error = Some(too_large(most));
+                }
+                Ok(Parsed::Request(length)) if length > most => {
+                    self.protocol_error = Some(too_large(most));
                 }
                 Ok(Parsed::Incomplete) => {
                     self.is_incomplete = true;
@@ -472,6 +473,10 @@ impl Conversation {
             self.replies.seal_free();
         }
     }
+}
+
+fn too_large(most: usize) -> String {
+    format!("ERR Protocol error: the request is larger than {most} bytes")
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ mod runs;
 mod server;
 mod shared;
 mod signals;
+mod systemd;
 mod waiting;
 mod waker;
 

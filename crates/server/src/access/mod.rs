@@ -19,8 +19,8 @@ use crate::clients::ClientEntry;
 use denied::DeniedLog;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-pub use throttle::source;
 use throttle::Throttle;
+pub use throttle::source;
 
 /// The users, and what has become of their attempts.
 pub struct Access {
@@ -146,4 +146,3 @@ impl Login {
         }
     }
 }
-

@@ -105,15 +105,27 @@ fn need(command: &Command, nth: usize, args: &[&[u8]]) -> Need {
         | "incrbyfloat" | "lmpop" | "lpop" | "move" | "rpop" | "setbit" | "spop" | "zincrby"
         | "zmpop" | "zpopmax" | "zpopmin" => Need::Both,
         "blmove" | "brpoplpush" | "lmove" | "rename" | "renamenx" | "rpoplpush" | "smove" => {
-            if is_first { Need::Both } else { Need::Write }
+            if is_first {
+                Need::Both
+            } else {
+                Need::Write
+            }
         }
         // What is stored stands first, or last.
         "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore"
         | "zrangestore" | "zunionstore" => {
-            if is_first { Need::Write } else { Need::Read }
+            if is_first {
+                Need::Write
+            } else {
+                Need::Read
+            }
         }
         "copy" | "sort" => {
-            if is_first { Need::Read } else { Need::Write }
+            if is_first {
+                Need::Read
+            } else {
+                Need::Write
+            }
         }
         "set" if args.iter().skip(3).any(|arg| is(arg, "GET")) => Need::Both,
         "bitfield" => bitfield(args),

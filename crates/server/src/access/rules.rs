@@ -358,7 +358,10 @@ mod tests {
             ("+memory|doctor +memory", "-@all +memory"),
             ("+@all +client|id", "+@all"),
             ("+@all -memory|doctor -memory", "+@all -memory"),
-            ("+@all -client +client|id +client|setname", "+@all -client +client|id +client|setname"),
+            (
+                "+@all -client +client|id +client|setname",
+                "+@all -client +client|id +client|setname",
+            ),
             ("-debug +debug|a +debug|b -debug", "-@all"),
             ("+@string -@string", "-@all -@string"),
         ] {

@@ -3,8 +3,8 @@
 use super::catalogue;
 use super::needs::{Channels, Need, Needs};
 use super::rules::{Denied, RuleError, Selector, has_blanks};
-use crate::commands::table::{self, Run};
 use crate::commands::is;
+use crate::commands::table::{self, Run};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -220,7 +220,8 @@ impl User {
 
     /// Its flags, passwords and rules, as they are read.
     pub fn describe(&self) -> Vec<u8> {
-        let mut parts: Vec<Vec<u8>> = self.flags().iter().map(|of| of.as_bytes().to_vec()).collect();
+        let mut parts: Vec<Vec<u8>> =
+            self.flags().iter().map(|of| of.as_bytes().to_vec()).collect();
         parts.extend(self.passwords().map(|hash| format!("#{hash}").into_bytes()));
         parts.push(self.selectors[0].describe());
         let more = self.selectors[1..].iter();
@@ -403,9 +404,8 @@ impl Users {
             };
             let Some(name) = user_name(name) else {
                 let name = String::from_utf8_lossy(name);
-                errors += &format!(
-                    "'{file}:{number}: username '{name}' contains invalid characters. "
-                );
+                errors +=
+                    &format!("'{file}:{number}: username '{name}' contains invalid characters. ");
                 continue;
             };
             if read.find(name).is_some() {
@@ -413,7 +413,8 @@ impl Users {
                 continue;
             }
             let Ok(rules) = merged(rules) else {
-                errors += &format!("{file}:{number}: Unmatched parenthesis in selector definition.");
+                errors +=
+                    &format!("{file}:{number}: Unmatched parenthesis in selector definition.");
                 continue;
             };
             match read.with(User::new(name, channels_by_default), &rules) {
@@ -455,8 +456,9 @@ impl Users {
             }
             defined.push(name);
             let rules: Vec<&[u8]> = words[1..].iter().map(Vec::as_slice).collect();
-            let rules = merged(&rules)
-                .map_err(|_| format!("a parenthesis in the rules of user '{name}' is not closed"))?;
+            let rules = merged(&rules).map_err(|_| {
+                format!("a parenthesis in the rules of user '{name}' is not closed")
+            })?;
             let user = User::new(name, self.channels_by_default);
             let id = self.find(name).map_or(user.id, |known| known.id);
             let user = User { id, ..user };
@@ -467,9 +469,7 @@ impl Users {
         }
         Ok(())
     }
-
 }
-
 
 const _: () = assert!(Need::Both as u8 == Need::Read as u8 | Need::Write as u8);
 

@@ -138,12 +138,7 @@ fn write_selector(selector: &Selector, reply: &mut Reply<'_>) {
     reply.bulk(&selector.describe_channels());
 }
 
-fn set_user(
-    local: &mut Local<'_>,
-    name: &[u8],
-    rules: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> Done {
+fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let wrong = "ERR Usernames can't contain spaces or null characters";
     let name = user_name(name).ok_or(wrong)?;
     let change = local.shared.access.change(|users| users.change(name, rules));
@@ -175,8 +170,7 @@ fn delete_users(local: &mut Local<'_>, names: &[&[u8]], reply: &mut Reply<'_>) -
     if names.contains(&DEFAULT.as_bytes()) {
         return Err("ERR The 'default' user cannot be removed".into());
     }
-    let names: Vec<&str> =
-        names.iter().filter_map(|name| std::str::from_utf8(name).ok()).collect();
+    let names: Vec<&str> = names.iter().filter_map(|name| std::str::from_utf8(name).ok()).collect();
     let change: Result<_, std::convert::Infallible> = local
         .shared
         .access

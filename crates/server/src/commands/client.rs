@@ -183,9 +183,7 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
                     let name = String::from_utf8_lossy(value);
                     return Err(format!("ERR No such user '{name}'").into());
                 };
-                Box::new(move |client| {
-                    client.names.lock().expect("no holder panics").user == *name
-                })
+                Box::new(move |client| client.names.lock().expect("no holder panics").user == *name)
             }
             "skipme" if is(value, "YES") || is(value, "NO") => {
                 skips_own = is(value, "YES");

@@ -39,6 +39,10 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 .set(&changes.collect::<Vec<_>>())
                 .map_err(|error| Stop::from(format!("ERR CONFIG SET failed - {error}")))?;
             let has = |name: &str| pairs.chunks(2).any(|pair| is(pair[0], name));
+            if has("timeout") {
+                // Loops sleep as long as the old one says.
+                shared.wake_all();
+            }
             if has("requirepass") || has("acl-pubsub-default") {
                 let done: Result<_, std::convert::Infallible> = shared.access.change(|users| {
                     users.set_channels_by_default(shared.settings.channels_by_default());
@@ -80,9 +84,11 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("rewrite", []) => {
             // It waits for the disk.
-            *local.job = Some(Job::slow(|shared, reply| match shared.settings.rewrite(&shared.access.users()) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(&format!("ERR {error}")),
+            *local.job = Some(Job::slow(|shared, reply| {
+                match shared.settings.rewrite(&shared.access.users()) {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(&format!("ERR {error}")),
+                }
             }));
         }
         ("help", []) => help(reply, HELP),

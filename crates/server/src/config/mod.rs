@@ -1,9 +1,11 @@
 //! Settings: Redis's names and syntax. Each known name works, is stored because it is harmless, or
 //! is refused in a sentence.
 
+mod output_limits;
 mod parse;
 mod table;
 
+pub use output_limits::{OutputLimit, OutputLimits};
 pub use parse::{ConfigError, memory, replace};
 pub(crate) use table::MOST_DATABASES;
 
@@ -12,7 +14,7 @@ use crate::data::collections::PackedLimits;
 use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use table::{Rule, SETTINGS, Value};
 
 /// The settings of a server.
@@ -40,6 +42,10 @@ pub struct Settings {
     /// Those that every run of commands needs, as numbers.
     databases: AtomicU64,
     longest_argument: AtomicU64,
+    longest_request: AtomicU64,
+    timeout: AtomicU64,
+    /// Those of `client-output-buffer-limit`.
+    pub(crate) output_limits: Arc<OutputLimits>,
     packed: [AtomicU64; 4],
     events: AtomicU64,
 }
@@ -56,6 +62,9 @@ impl Default for Settings {
             changing: Mutex::default(),
             databases: AtomicU64::new(0),
             longest_argument: AtomicU64::new(0),
+            longest_request: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
+            output_limits: Arc::default(),
             packed: Default::default(),
             events: AtomicU64::new(0),
         };
@@ -133,7 +142,13 @@ impl Settings {
         let lower = name.to_ascii_lowercase();
         let at = place(&lower).ok_or_else(|| ConfigError::unknown(name))?;
         let setting = &SETTINGS[at];
-        let value = setting.value.read(&lower, text)?;
+        let value = match setting.value {
+            // What it does not name stays.
+            Value::OutputLimits => {
+                setting.value.read(&lower, &format!("{} {text}", self.text(&lower)))?
+            }
+            other => other.read(&lower, text)?,
+        };
         match setting.rule {
             Rule::Fixed if moment == Moment::Running => {
                 return Err(ConfigError(format!("{lower} can only be set when the server starts")));
@@ -157,6 +172,9 @@ impl Settings {
     fn refresh(&self) {
         self.databases.store(self.number("databases"), Relaxed);
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
+        self.longest_request.store(self.number("client-query-buffer-limit"), Relaxed);
+        self.timeout.store(self.number("timeout"), Relaxed);
+        self.output_limits.set(&self.text("client-output-buffer-limit"));
         let events = EventClasses::read(&self.text("notify-keyspace-events"));
         self.events.store(events.expect("it is checked when it is set").bits().into(), Relaxed);
         let names = [
@@ -268,6 +286,16 @@ impl Settings {
         self.longest_argument.load(Relaxed) as usize
     }
 
+    /// Most bytes of a request.
+    pub(crate) fn longest_request(&self) -> usize {
+        self.longest_request.load(Relaxed) as usize
+    }
+
+    /// Seconds after which a client is disconnected that says nothing; 0: never.
+    pub(crate) fn timeout_seconds(&self) -> u64 {
+        self.timeout.load(Relaxed)
+    }
+
     /// How many elements are packed at most.
     pub(crate) fn packed(&self) -> PackedLimits {
         let [hash, set, sorted_set, list] =
@@ -338,6 +366,13 @@ impl Value {
             Value::Events => match EventClasses::read(text) {
                 Some(classes) => Ok(classes.to_string()),
                 None => wrong("letters of Ag$lshzxeKEtmdn"),
+            },
+            Value::OutputLimits => match output_limits::read(text) {
+                Some(limits) => Ok(limits),
+                None => wrong(
+                    "classes (normal, replica, pubsub), each with a hard limit, a soft \
+                               limit and seconds",
+                ),
             },
             Value::Text => Ok(text.to_string()),
         }

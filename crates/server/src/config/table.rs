@@ -15,6 +15,8 @@ pub enum Value {
     OneOf(&'static [&'static str]),
     /// Letters of classes of keyspace events.
     Events,
+    /// What may wait for clients.
+    OutputLimits,
     /// Any text.
     Text,
 }
@@ -71,12 +73,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("protected-mode", "yes", YesNo, Live),
     setting("proto-max-bulk-len", "536870912", MemoryIn(1 << 20, 1 << 30), Live),
     setting("streams", "4", Number(1, 64), Fixed),
-    setting(
-        "acl-pubsub-default",
-        "resetchannels",
-        OneOf(&["allchannels", "resetchannels"]),
-        Live,
-    ),
+    setting("acl-pubsub-default", "resetchannels", OneOf(&["allchannels", "resetchannels"]), Live),
     setting("aclfile", "", Text, Fixed),
     setting("acllog-max-len", "128", Number(0, 1 << 20), Live),
     setting("active-defrag-cycle-max", "25", ANY, Stored),
@@ -107,11 +104,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("busy-reply-threshold", "5000", ANY, Stored),
     setting(
         "client-output-buffer-limit",
-        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-        Text,
-        Stored,
+        "normal 268435456 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        Value::OutputLimits,
+        Live,
     ),
-    setting("client-query-buffer-limit", "1073741824", Memory, Stored),
+    setting("client-query-buffer-limit", "1073741824", MemoryIn(1 << 20, 1 << 30), Live),
     setting("cluster-allow-pubsubshard-when-down", "yes", YesNo, Stored),
     setting("cluster-allow-reads-when-down", "no", YesNo, Stored),
     setting("cluster-allow-replica-migration", "yes", YesNo, Stored),
@@ -242,7 +239,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("syslog-ident", "redis", Text, Stored),
     setting("tcp-backlog", "511", ANY, Stored),
     setting("tcp-keepalive", "300", Number(0, 32_767), Live),
-    setting("timeout", "0", ANY, Stored),
+    setting("timeout", "0", Number(0, i32::MAX as i64), Live),
     setting("tls-auth-clients", "yes", YesNo, Stored),
     setting("tls-ca-cert-dir", "", Text, Stored),
     setting("tls-ca-cert-file", "", Text, Stored),

@@ -121,7 +121,13 @@ fn note(shared: &Shared, client: &super::Client, args: &[&[u8]], denied: Denied)
 }
 
 /// Adds what was refused to the log.
-fn note_in(shared: &Shared, client: &super::Client, args: &[&[u8]], denied: Denied, in_multi: bool) {
+fn note_in(
+    shared: &Shared,
+    client: &super::Client,
+    args: &[&[u8]],
+    denied: Denied,
+    in_multi: bool,
+) {
     let (reason, object) = match denied {
         Denied::Command => {
             let named = catalogue::of_request(args).map(|at| catalogue::all()[at].name);

@@ -106,9 +106,8 @@ fn sort_reads_other_keys_only_with_the_right_to_all() {
 fn a_file_is_read_whole_or_not_at_all() {
     let mut all = users("user a on >x ~k* resetchannels &c -@all +get (~m +set)\n\n");
     let mut again = Users::default();
-    let lines = |users: &Users| {
-        users.iter().map(|user| user.line()).collect::<Vec<_>>().join(&b'\n')
-    };
+    let lines =
+        |users: &Users| users.iter().map(|user| user.line()).collect::<Vec<_>>().join(&b'\n');
     again.read(&lines(&all), "a.acl").unwrap();
     assert_eq!(lines(&again), lines(&all));
     for (text, error) in [

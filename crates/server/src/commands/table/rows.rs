@@ -1,10 +1,10 @@
 //! The rows of the table of commands, by group.
 
+use super::super::{acl, pubsub, watching};
 use super::super::{
     bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
 use super::super::{debug, expire, generic, hashes, info, keys, lcs, list_edits, lists, numbers};
-use super::super::{acl, pubsub, watching};
 use super::super::{
     server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
 };

@@ -125,7 +125,10 @@ fn rules_hold_in_runs_in_multi_and_in_exec() {
         &mut house,
         &mut admin,
         &[
-            ("ACL LOG 1", "*1 *14 $5 count :1 $6 reason $7 channel $7 context $5 multi $6 object $1 c"),
+            (
+                "ACL LOG 1",
+                "*1 *14 $5 count :1 $6 reason $7 channel $7 context $5 multi $6 object $1 c",
+            ),
             ("ACL LOG RESET", "+OK"),
             ("ACL LOG", "*0"),
         ],
