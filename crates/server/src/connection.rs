@@ -105,7 +105,7 @@ impl Connection {
         while !self.is_blocked && !self.is_over && !self.conversation.output().is_empty() {
             match self.socket.write(self.conversation.output()) {
                 Ok(sent) => {
-                    // Who reads is not idle.
+                    // A client that reads is not idle.
                     self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);
                     shared.counters.output.fetch_add(sent as u64, Relaxed);
                     self.conversation.sent(sent);

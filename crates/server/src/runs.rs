@@ -449,12 +449,6 @@ fn run_all(
             return Ok(done);
         }
         let place = request.place().expect("it is a command");
-        if let Some(text) = request.refusal() {
-            reply.error(text);
-            wrote.end_at(exec, reply.position() - begin);
-            wrote.failed.push((place, text.to_string()));
-            continue;
-        }
         let Run::Data(run) = table::all()[place].run else { continue };
         if let Some(own) = request.database().filter(|own| *own != space.database()) {
             space = space.of_database(own)?;
@@ -462,7 +456,7 @@ fn run_all(
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
         let before = effects.borrow().clone();
-        let result = run(&space, &args, reply);
+        let result = request.refused().unwrap_or_else(|| run(&space, &args, reply));
         let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
         let (text, goes_on) = match result {
             Ok(()) if is_large => (String::new(), false),

@@ -133,7 +133,7 @@ fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> String {
     reply.trim_end().to_string()
 }
 
-/// Who waits for something says nothing either, and stays.
+/// A client that waits for something says nothing either, and stays.
 #[test]
 fn a_client_that_says_nothing_is_disconnected() {
     let served = Served::new();

@@ -153,7 +153,7 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 /// A command, or a subcommand.
-pub struct Named {
+pub struct CatalogueEntry {
     /// Its name: `get`, `config|set`.
     pub name: &'static str,
     /// A bit for each of [`CATEGORIES`].
@@ -163,14 +163,14 @@ pub struct Named {
 }
 
 /// All of them by name.
-pub fn all() -> &'static [Named] {
-    static ALL_NAMED: OnceLock<Vec<Named>> = OnceLock::new();
+pub fn all() -> &'static [CatalogueEntry] {
+    static ALL_NAMED: OnceLock<Vec<CatalogueEntry>> = OnceLock::new();
     ALL_NAMED.get_or_init(|| {
         let mut all = Vec::new();
         for (categories, names) in ROWS {
             let bits = categories.split(' ').map(|of| category(of.as_bytes()));
             let categories = bits.fold(0, |all, bit| all | bit.expect("it is in the list"));
-            let named = |name| Named { name, categories, is_container: false };
+            let named = |name| CatalogueEntry { name, categories, is_container: false };
             all.extend(names.split(' ').map(named));
         }
         all.sort_by_key(|named| named.name);

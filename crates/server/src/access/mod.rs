@@ -1,4 +1,4 @@
-//! Who may do what: users and their rules, logging in, and what was refused.
+//! Users and their rules, logging in, and what was refused.
 //!
 //! While there is only the default user, and it may do all without a password, nothing is checked
 //! but that this is so.
@@ -11,7 +11,7 @@ mod throttle;
 mod users;
 
 pub use denied::{DeniedEntry, Reason};
-pub use needs::Channels;
+pub use needs::NamedChannels;
 pub use rules::{Denied, Selector};
 pub use users::{DEFAULT, User, Users, hexadecimal, is_free, user_name};
 
@@ -25,13 +25,13 @@ pub use throttle::source;
 /// The users, and what has become of their attempts.
 pub struct Access {
     users: RwLock<Arc<Users>>,
-    /// Raised by each change of `users`, behind it: who sees it sees the change.
+    /// Raised by each change of `users`, behind it: a thread that sees it sees the change.
     generation: AtomicU64,
     /// Something can be refused to some client.
     is_restricted: AtomicBool,
     /// What was refused.
     pub denied: DeniedLog,
-    /// Who tries passwords.
+    /// Failed attempts to log in.
     pub throttle: Throttle,
 }
 
@@ -63,8 +63,8 @@ impl Access {
         let mut users = self.users.write().expect("no holder panics");
         let mut next = (**users).clone();
         let done = change(&mut next)?;
-        // A stricter rule is not to be passed over: whoever finds no restriction, or an old number,
-        // has looked before this change.
+        // A stricter rule is not to be passed over: a check that finds no restriction, or an old
+        // number, came before this change.
         self.is_restricted.store(next.is_restricted(), Ordering::Release);
         let before = std::mem::replace(&mut *users, Arc::new(next));
         self.generation.fetch_add(1, Ordering::Release);
@@ -82,7 +82,7 @@ impl Access {
         self.is_restricted() && !self.users().default_user().is_open()
     }
 
-    /// Whether anyone who can connect may run commands with no password at all.
+    /// Whether the default user needs no password, even if it is off.
     pub fn is_open(&self) -> bool {
         self.users().default_user().needs_no_password()
     }

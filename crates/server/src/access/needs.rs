@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Need {
-    /// It is looked whether it is there: who may read it or write it may do so.
+    /// Only whether it is there is told: the right to read it or to write it is enough.
     Any = 0,
     /// Its value is read.
     Read = 1,
@@ -46,7 +46,7 @@ impl Need {
 
 /// The channels that a command names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channels {
+pub enum NamedChannels {
     /// None.
     None,
     /// Its first argument.
@@ -62,7 +62,7 @@ pub struct Needs {
     /// Places of its keys among its arguments.
     pub keys: SmallVec<[(usize, Need); 4]>,
     /// Its channels.
-    pub channels: Channels,
+    pub channels: NamedChannels,
 }
 
 impl Needs {
@@ -71,25 +71,25 @@ impl Needs {
         let places = key_places(command, args).into_iter().enumerate();
         let keys = places.map(|(nth, at)| (at, need(command, nth, args))).collect();
         let channels = match command.name {
-            "publish" | "spublish" => Channels::First,
-            "subscribe" | "ssubscribe" => Channels::All,
-            "psubscribe" => Channels::Patterns,
-            _ => Channels::None,
+            "publish" | "spublish" => NamedChannels::First,
+            "subscribe" | "ssubscribe" => NamedChannels::All,
+            "psubscribe" => NamedChannels::Patterns,
+            _ => NamedChannels::None,
         };
         Needs { keys, channels }
     }
 
     /// Nothing: of a command that is not built.
     pub fn nothing() -> Needs {
-        Needs { keys: SmallVec::new(), channels: Channels::None }
+        Needs { keys: SmallVec::new(), channels: NamedChannels::None }
     }
 
     /// Places of the channels among the arguments.
     pub fn channel_places(&self, arguments: usize) -> std::ops::Range<usize> {
         match self.channels {
-            Channels::None => 0..0,
-            Channels::First => 1..arguments.min(2),
-            Channels::All | Channels::Patterns => 1..arguments,
+            NamedChannels::None => 0..0,
+            NamedChannels::First => 1..arguments.min(2),
+            NamedChannels::All | NamedChannels::Patterns => 1..arguments,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A set of rules: which commands may be run, on which keys and channels.
 
 use super::catalogue::{self, CATEGORIES};
-use super::needs::{Channels, Need, Needs};
+use super::needs::{NamedChannels, Need, Needs};
 use crate::glob;
 use std::fmt;
 
@@ -135,7 +135,7 @@ impl Selector {
             [b'&', ..] => return self.add_channels(&rule[1..]),
             [sign @ (b'+' | b'-'), b'@', name @ ..] => {
                 let bit = catalogue::category(name).ok_or(RuleError::UnknownCommand)?;
-                let is_in = |named: &catalogue::Named| named.categories & bit != 0;
+                let is_in = |named: &catalogue::CatalogueEntry| named.categories & bit != 0;
                 self.set_commands(*sign == b'+', &format!("@{}", text(name)), is_in);
             }
             [sign @ (b'+' | b'-'), name @ ..] => return self.add_command(*sign == b'+', name),
@@ -197,8 +197,9 @@ impl Selector {
         if let Some(at) = catalogue::find(name) {
             let named = &catalogue::all()[at];
             let prefix = format!("{}|", named.name);
-            let is_it =
-                |of: &catalogue::Named| of.name == named.name || of.name.starts_with(&prefix);
+            let is_it = |of: &catalogue::CatalogueEntry| {
+                of.name == named.name || of.name.starts_with(&prefix)
+            };
             self.set_commands(allow, named.name, is_it);
             return Ok(());
         }
@@ -223,7 +224,12 @@ impl Selector {
 
     /// Allows or refuses some commands, by a rule of this name. A rule that changes nothing is not
     /// kept, nor is an earlier one that this one makes void: what is left yields the same.
-    fn set_commands(&mut self, allow: bool, name: &str, is_in: impl Fn(&catalogue::Named) -> bool) {
+    fn set_commands(
+        &mut self,
+        allow: bool,
+        name: &str,
+        is_in: impl Fn(&catalogue::CatalogueEntry) -> bool,
+    ) {
         let (mut allowed, mut kept) = (self.allowed, self.first_arguments.clone());
         for (at, _) in catalogue::all().iter().enumerate().filter(|(_, named)| is_in(named)) {
             allowed.set(at, allow);
@@ -241,7 +247,7 @@ impl Selector {
     }
 
     /// Whether a request is allowed. `command` is its place in the catalogue; `None` for a command
-    /// that is not there. One that is `free` may be run by everyone.
+    /// that is not there. A free one needs no right.
     ///
     /// # Errors
     /// It is refused, and why.
@@ -287,9 +293,9 @@ impl Selector {
     }
 
     /// Whether a channel may be used. A pattern is allowed if it is one of those here.
-    pub fn allows_channel(&self, name: &[u8], channels: Channels) -> bool {
+    pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
         let fits = |of: &Vec<u8>| match channels {
-            Channels::Patterns => of == name,
+            NamedChannels::Patterns => of == name,
             _ => glob::matches(of, name, false),
         };
         self.all_channels || self.channels.iter().any(fits)
@@ -362,7 +368,7 @@ mod tests {
                 "+@all -client +client|id +client|setname",
                 "+@all -client +client|id +client|setname",
             ),
-            ("-debug +debug|a +debug|b -debug", "-@all"),
+            ("-debug +debug|a +debug|b -debug", "-@all -debug"),
             ("+@string -@string", "-@all -@string"),
         ] {
             assert_eq!(with(rules).describe_commands(), commands, "{rules}");

@@ -1,4 +1,4 @@
-//! Slows down who guesses passwords.
+//! Slows down the guessing of passwords.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Failures from an address count for so long.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Up to so many in that time have no consequence.
+/// Up to this number in that time have no consequence.
 const FREE: u32 = 10;
 
 /// The delay after the first failure beyond those; it doubles with each further one.

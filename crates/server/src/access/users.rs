@@ -1,7 +1,7 @@
 //! Users: their passwords, and their rules.
 
 use super::catalogue;
-use super::needs::{Channels, Need, Needs};
+use super::needs::{NamedChannels, Need, Needs};
 use super::rules::{Denied, RuleError, Selector, has_blanks};
 use crate::commands::is;
 use crate::commands::table::{self, Run};
@@ -196,7 +196,7 @@ impl User {
     }
 
     /// Whether it may go on listening to what it has subscribed to.
-    pub fn allows_channel(&self, name: &[u8], channels: Channels) -> bool {
+    pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
         self.selectors.iter().any(|of| of.allows_channel(name, channels))
     }
 

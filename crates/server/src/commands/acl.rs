@@ -4,7 +4,8 @@ use super::client::kill_all;
 use super::{Done, Job, Local, command_docs, help, integer, is, lower};
 use super::{unknown_subcommand, wrong_arity};
 use crate::access::{
-    Access, Channels, DEFAULT, Denied, Selector, User, Users, catalogue, hexadecimal, user_name,
+    Access, DEFAULT, Denied, NamedChannels, Selector, User, Users, catalogue, hexadecimal,
+    user_name,
 };
 use crate::channels::Topic;
 use crate::clients::ClientEntry;
@@ -161,7 +162,7 @@ fn listens_beyond(shared: &Shared, client: &ClientEntry, user: &User) -> bool {
     let all = if client.listens() { shared.channels.of_client(client.id) } else { Vec::new() };
     all.iter().any(|(topic, name)| {
         let is_pattern = *topic == Topic::Pattern;
-        let channels = if is_pattern { Channels::Patterns } else { Channels::All };
+        let channels = if is_pattern { NamedChannels::Patterns } else { NamedChannels::All };
         !user.allows_channel(name, channels)
     })
 }

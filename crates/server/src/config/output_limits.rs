@@ -18,12 +18,12 @@ pub struct OutputLimit {
 }
 
 impl OutputLimit {
-    /// Whether so many bytes are too many at once.
+    /// Whether this number of bytes is too much at once.
     pub fn is_over(self, bytes: u64) -> bool {
         self.hard > 0 && bytes > self.hard
     }
 
-    /// Whether they are too many if that lasts.
+    /// Whether it is too much if that lasts.
     pub fn is_high(self, bytes: u64) -> bool {
         self.soft > 0 && bytes > self.soft
     }

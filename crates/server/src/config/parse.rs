@@ -134,8 +134,8 @@ fn user_line(line: &[u8]) -> String {
     line.split(|byte| *byte == b' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Replaces the lines of these settings and of users in a file, adds those that it lacks, and puts the new file
-/// in the place of the old one.
+/// Replaces the lines of these settings and of users in a file, adds those that it lacks, and puts
+/// the new file in the place of the old one.
 pub(super) fn rewrite(
     file: &Path,
     settings: &[(&str, String)],

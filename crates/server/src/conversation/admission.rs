@@ -79,8 +79,9 @@ impl Conversation {
             };
             drop(args);
             request.refuse(format!(
-                "NOPERM ACLs rules changed between the moment the transaction was accumulated and \
-                 the EXEC call. This command is no longer allowed for the following reason: {reason}"
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated \
+                 and the EXEC call. This command is no longer allowed for the following reason: \
+                 {reason}"
             ));
         }
     }

@@ -1,6 +1,7 @@
 //! A request that was parsed, until it has run.
 
 use crate::commands::table;
+use crate::data::keyspace::Stop;
 use crate::resp::request::Arguments;
 use smallvec::SmallVec;
 
@@ -65,6 +66,11 @@ impl Request {
     /// The error that is replied instead of running it.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
+    }
+
+    /// What comes of it without its being run.
+    pub fn refused(&self) -> Option<Result<(), Stop>> {
+        self.refusal().map(|text| Err(Stop::Error(text.to_string().into())))
     }
 
     /// Whether it has waited for an element, and runs again.

@@ -147,7 +147,7 @@ fn a_removed_user_has_no_rights() {
         &mut admin,
         &[("ACL SETUSER b", "+OK"), ("ACL DELUSER a", ":1"), ("ACL SETUSER a +@all ~*", "+OK")],
     );
-    // Its loop disconnects it; until then, and whoever has its name now, it may do nothing.
+    // Its loop disconnects it; until then, and whatever user has its name now, it may do nothing.
     assert!(client.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed));
     says(&mut house, &mut client, &[("GET k", "-NOPERM"), ("ACL WHOAMI", "-NOPERM")]);
 }
