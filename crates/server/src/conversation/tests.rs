@@ -376,7 +376,7 @@ fn the_connection() {
         ("CONFIG SET nope 1", "-ERR CONFIG SET failed - there is no setting \"nope\""),
         (
             "COMMAND INFO get",
-            "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@string +@read \
+            "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@string \
             +@fast *0 *0 *0",
         ),
         ("COMMAND GETKEYS MSET a 1 b 2", "*2 $1 a $1 b"),
