@@ -4,6 +4,7 @@
 //! it is on disk: so none of them hears of anything that a crash takes back.
 
 use crate::clients::ClientEntry;
+use crate::config::OutputLimits;
 use crate::glob;
 use crate::resp::reply::Reply;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,12 +102,18 @@ impl Listening {
 }
 
 /// All subscriptions.
-#[derive(Default)]
 pub struct Channels {
+    /// What may wait for a subscriber.
+    limits: Arc<OutputLimits>,
     listening: RwLock<Listening>,
 }
 
 impl Channels {
+    /// None yet.
+    pub fn new(limits: Arc<OutputLimits>) -> Arc<Channels> {
+        Arc::new(Channels { limits, listening: RwLock::default() })
+    }
+
     fn add(&self, topic: Topic, name: &[u8], client: &Arc<ClientEntry>) {
         let mut listening = self.listening.write().expect("no holder panics");
         let listeners = match topic {
@@ -171,7 +178,8 @@ impl Channels {
         let to = (publication.topic, &publication.channel[..]);
         self.for_each(to, |listener, pattern| {
             let (publication, pattern) = (publication.clone(), pattern.cloned());
-            listener.inbox.add(listener, Delivery { publication, pattern });
+            let limit = self.limits.get(true);
+            listener.inbox.add(listener, limit, Delivery { publication, pattern });
         });
     }
 
@@ -193,6 +201,19 @@ impl Channels {
     pub fn count_subscribers(&self, topic: Topic, channel: &[u8]) -> usize {
         let listening = self.listening.read().expect("no holder panics");
         listening.of(topic).get(channel).map_or(0, Listeners::len)
+    }
+
+    /// What a client has subscribed to.
+    pub fn of_client(&self, id: u64) -> Vec<(Topic, Vec<u8>)> {
+        let listening = self.listening.read().expect("no holder panics");
+        let mut found = Vec::new();
+        for topic in [Topic::Channel, Topic::Shard] {
+            let own = listening.of(topic).iter().filter(|(_, all)| all.contains_key(&id));
+            found.extend(own.map(|(name, _)| (topic, name.clone())));
+        }
+        let own = listening.patterns.iter().filter(|(_, all)| all.contains_key(&id));
+        found.extend(own.map(|(name, _)| (Topic::Pattern, name.to_vec())));
+        found
     }
 
     /// The number of channels with subscribers.

@@ -1,5 +1,6 @@
 //! The clients that are connected, as CLIENT and INFO show them.
 
+use crate::access::DEFAULT;
 use crate::inbox::Inbox;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -110,6 +111,8 @@ pub struct ClientEntry {
 /// Names of a client.
 #[derive(Clone, Debug, Default)]
 pub struct ClientNames {
+    /// Its user.
+    pub user: String,
     /// By CLIENT SETNAME.
     pub name: String,
     /// Name of its library, by CLIENT SETINFO.
@@ -139,7 +142,7 @@ impl ClientEntry {
             input: AtomicU64::new(0),
             output: AtomicU64::new(0),
             queued: AtomicI64::new(-1),
-            names: Mutex::default(),
+            names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
             is_killed: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             unblock: UnblockFlag::default(),
@@ -183,7 +186,7 @@ impl ClientEntry {
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub={} multi={queued} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs={output} \
              rbp={output} obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} \
-             user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
@@ -197,6 +200,7 @@ impl ClientEntry {
             self.subscriptions[2].load(Relaxed),
             input + output,
             names.command,
+            names.user,
             self.protocol.load(Relaxed),
             names.library,
             names.version,
@@ -233,9 +237,10 @@ impl Clients {
         self.entries.lock().expect("no holder panics").get(&id).cloned()
     }
 
-    /// The clients that are connected.
+    /// The clients that are connected, and stay so.
     pub fn list(&self) -> Vec<Arc<ClientEntry>> {
-        self.entries.lock().expect("no holder panics").values().cloned().collect()
+        let entries = self.entries.lock().expect("no holder panics");
+        entries.values().filter(|client| !client.is_killed.load(Relaxed)).cloned().collect()
     }
 
     /// Their number.

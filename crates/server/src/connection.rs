@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client's connection.
 pub struct Connection {
@@ -33,15 +33,17 @@ pub struct Connection {
     pub is_listed: bool,
     /// Under which the loop keeps it: see [`Conversation::deadline`].
     pub deadline: Option<Instant>,
+    /// Since when more waits for it than it may leave unread for long.
+    high_since: Option<Instant>,
 }
 
 impl Connection {
     /// A connection that was accepted.
-    pub fn new(socket: TcpStream, entry: ClientEntry) -> Connection {
+    pub fn new(shared: &Shared, socket: TcpStream, entry: ClientEntry) -> Connection {
         let entry = Arc::new(entry);
         Connection {
             socket,
-            conversation: Conversation::new(entry.clone()),
+            conversation: Conversation::new(&shared.access, entry.clone()),
             entry,
             is_readable: true,
             is_half_closed: false,
@@ -50,6 +52,7 @@ impl Connection {
             is_over: false,
             is_listed: false,
             deadline: None,
+            high_since: None,
         }
     }
 
@@ -102,6 +105,8 @@ impl Connection {
         while !self.is_blocked && !self.is_over && !self.conversation.output().is_empty() {
             match self.socket.write(self.conversation.output()) {
                 Ok(sent) => {
+                    // A client that reads is not idle.
+                    self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);
                     shared.counters.output.fetch_add(sent as u64, Relaxed);
                     self.conversation.sent(sent);
                 }
@@ -112,6 +117,33 @@ impl Connection {
         }
         self.entry.input.store(self.conversation.input_bytes() as u64, Relaxed);
         self.entry.output.store(self.conversation.output_bytes() as u64, Relaxed);
+        self.limit_output(shared);
+    }
+
+    /// Disconnects it if it leaves too much unread.
+    fn limit_output(&mut self, shared: &Shared) {
+        let unread = (self.conversation.output_bytes() + self.entry.inbox.bytes()) as u64;
+        if unread == 0 {
+            return self.high_since = None;
+        }
+        let limit = shared.settings.output_limits.get(self.entry.listens());
+        self.high_since = match self.high_since {
+            _ if !limit.is_high(unread) => None,
+            Some(since) => Some(since),
+            None => Some(Instant::now()),
+        };
+        let lasts = |since: Instant| since.elapsed() >= Duration::from_secs(limit.seconds);
+        if limit.is_over(unread) || self.high_since.is_some_and(lasts) {
+            self.is_over = true;
+        }
+    }
+
+    /// When it has to be served, whatever happens until then.
+    pub fn next_deadline(&self, shared: &Shared) -> Option<Instant> {
+        let seconds = || shared.settings.output_limits.get(self.entry.listens()).seconds;
+        let ends = self.high_since.map(|since| since + Duration::from_secs(seconds()));
+        let own = self.conversation.deadline();
+        ends.into_iter().chain(own).min()
     }
 
     /// Whether nothing more is to be done for it.

@@ -4,6 +4,7 @@
 //! Consecutive commands that a client sends at once are a *run*: one transaction. Its replies may
 //! leave once the transaction is acknowledged; what only read what is on disk leaves at once.
 
+mod admission;
 mod answering;
 mod blocking;
 mod client;
@@ -12,6 +13,7 @@ mod transactions;
 
 pub use client::{Client, Multi, Silence};
 
+use crate::access::Access;
 use crate::clients::ClientEntry;
 use crate::commands::table::{self, Run};
 use crate::commands::{Job, JobReply};
@@ -24,6 +26,7 @@ use blocking::Blocked;
 use hyades::{Session, Ticket};
 use publishing::Outbox;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What a conversation is given to run commands.
 pub struct Turn<'a> {
@@ -63,6 +66,8 @@ pub struct Conversation {
     locals: Vec<(usize, Request)>,
     /// A command that waits for an element.
     blocked: Option<Blocked>,
+    /// Until when an attempt to log in waits, which is stashed, with all behind it.
+    held: Option<Instant>,
     replies: Replies,
     /// Messages that it publishes.
     outbox: Outbox,
@@ -84,16 +89,14 @@ const MOST_WATCHED: usize = 1 << 14;
 const MOST_MARKED_AT_ONCE: usize = 16;
 /// Most bytes of a run.
 const MOST_RUN_BYTES: usize = 64 << 10;
-/// Most bytes of a request.
-const MOST_INPUT: usize = 1 << 30;
 /// Most arguments of a request.
 const MOST_ARGUMENTS: usize = 1 << 20;
 
 impl Conversation {
     /// A conversation with a client that has just connected.
-    pub fn new(entry: Arc<ClientEntry>) -> Conversation {
+    pub fn new(access: &Access, entry: Arc<ClientEntry>) -> Conversation {
         Conversation {
-            client: Client::new(entry),
+            client: Client::new(access, entry),
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
@@ -102,6 +105,7 @@ impl Conversation {
             run: RunQueue::default(),
             locals: Vec::new(),
             blocked: None,
+            held: None,
             replies: Replies::default(),
             outbox: Outbox::default(),
             job: None,
@@ -161,6 +165,9 @@ impl Conversation {
         if !self.client.entry.inbox.is_empty() {
             return true;
         }
+        if let Some(until) = self.held {
+            return until <= Instant::now();
+        }
         if self.blocked.is_some() {
             return !self.run.is_empty() || self.is_due();
         }
@@ -172,7 +179,8 @@ impl Conversation {
 
     /// Whether more is to be run than a turn can: the client is not read for now.
     pub fn is_ahead(&self) -> bool {
-        (self.has_work() || self.is_blocked()) && self.input_bytes() >= MOST_RUN_BYTES
+        (self.has_work() || self.is_blocked() || self.held.is_some())
+            && self.input_bytes() >= MOST_RUN_BYTES
     }
 
     /// Whether no command is under way, and none is to be run.
@@ -362,7 +370,8 @@ impl Conversation {
                 && self.client.multi.is_none()
                 && !self.client.only_listens()
                 && turn.session.is_some()
-                && self.client.watched.len() < MOST_WATCHED;
+                && self.client.watched.len() < MOST_WATCHED
+                && self.is_admitted(&turn.shared.access, &request);
             // Reads in front of a run do not wait for the writes behind them.
             let joins = is_data
                 && !request.is_alone()
@@ -371,6 +380,10 @@ impl Conversation {
                 self.run.push(request);
                 taken += 1;
             } else if self.run.is_empty() {
+                if self.holds(&turn.shared.access, &request) {
+                    self.stash = Some(request);
+                    return taken;
+                }
                 self.run_alone(turn, request, is_data);
                 return taken + 1;
             } else {
@@ -383,16 +396,22 @@ impl Conversation {
 
     /// Parses a request. `None` if none is complete, or the input is no request at all.
     fn parse(&mut self, shared: &Shared) -> Option<Request> {
-        let limits = Limits {
-            arguments: MOST_ARGUMENTS,
-            argument_bytes: shared.settings.longest_argument(),
+        let limits = match self.client.login.is_missing(&shared.access) {
+            true => Limits::BEFORE_LOGIN,
+            false => Limits {
+                arguments: MOST_ARGUMENTS,
+                argument_bytes: shared.settings.longest_argument(),
+            },
         };
+        let most = shared.settings.longest_request();
         while self.protocol_error.is_none() {
             let input = &self.input[self.taken..];
             match self.parser.next(input, &limits) {
-                Ok(Parsed::Incomplete) if input.len() > MOST_INPUT => {
-                    let text = "ERR Protocol error: the request is larger than 1 GiB";
-                    self.protocol_error = Some(text.to_string());
+                Ok(Parsed::Incomplete) if input.len() > most => {
+                    self.protocol_error = Some(too_large(most));
+                }
+                Ok(Parsed::Request(length)) if length > most => {
+                    self.protocol_error = Some(too_large(most));
                 }
                 Ok(Parsed::Incomplete) => {
                     self.is_incomplete = true;
@@ -458,6 +477,10 @@ impl Conversation {
             self.replies.seal_free();
         }
     }
+}
+
+fn too_large(most: usize) -> String {
+    format!("ERR Protocol error: the request is larger than {most} bytes")
 }
 
 #[cfg(test)]

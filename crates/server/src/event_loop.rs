@@ -63,6 +63,15 @@ const ROUNDING: Duration = Duration::from_millis(1);
 const FAREWELL: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(10);
 
+/// What a loop knows of clients that say nothing.
+#[derive(Default)]
+struct Idlers {
+    /// The setting that `looks_at` follows.
+    seconds: u64,
+    /// When one of them may have said nothing for that time.
+    looks_at: Option<Instant>,
+}
+
 /// An event loop.
 pub struct EventLoop {
     shared: Arc<Shared>,
@@ -84,6 +93,22 @@ pub struct EventLoop {
     waiting: Vec<u64>,
     /// Connections whose command stops waiting then.
     deadlines: BTreeSet<(Instant, u64)>,
+    idlers: Idlers,
+}
+
+/// Keeps the deadline of a connection that was served.
+fn note_deadline(
+    deadlines: &mut BTreeSet<(Instant, u64)>,
+    shared: &Shared,
+    id: u64,
+    connection: &mut Connection,
+) {
+    let deadline = connection.next_deadline(shared);
+    if deadline != connection.deadline {
+        let before = std::mem::replace(&mut connection.deadline, deadline);
+        before.map(|before| deadlines.remove(&(before, id)));
+        deadline.map(|deadline| deadlines.insert((deadline, id)));
+    }
 }
 
 impl EventLoop {
@@ -113,6 +138,7 @@ impl EventLoop {
             ends: None,
             waiting: Vec::new(),
             deadlines: BTreeSet::new(),
+            idlers: Idlers::default(),
         })
     }
 
@@ -132,7 +158,11 @@ impl EventLoop {
                 (true, Some(ends)) => Some(until(&ends)),
                 (true, None) if !self.waiting.is_empty() => Some(ROOM),
                 // A poll counts whole milliseconds: not one that ends just before.
-                (true, None) => self.deadlines.first().map(|(first, _)| until(first) + ROUNDING),
+                (true, None) => {
+                    let first = self.deadlines.first().map(|(first, _)| *first);
+                    let first = first.into_iter().chain(self.idlers.looks_at).min();
+                    first.map(|first| until(&first) + ROUNDING)
+                }
             };
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -144,6 +174,7 @@ impl EventLoop {
                 self.shared.counters.turns.fetch_add(1, Relaxed);
             }
             self.note(&events);
+            self.end_idle();
             if !self.turn() {
                 return;
             }
@@ -180,6 +211,44 @@ impl EventLoop {
         }
     }
 
+    /// Disconnects clients that have said nothing for the time of `timeout`, but for those that
+    /// wait for something themselves.
+    fn end_idle(&mut self) {
+        let seconds = self.shared.settings.timeout_seconds();
+        let is_due = self.idlers.looks_at.is_some_and(|at| at <= Instant::now());
+        if seconds == self.idlers.seconds && !is_due {
+            return;
+        }
+        self.idlers = Idlers { seconds, looks_at: None };
+        if seconds == 0 {
+            return;
+        }
+        let (now, now_ms) = (Instant::now(), self.shared.clock.now_ms());
+        let time = Duration::from_secs(seconds);
+        let mut looks_at = now + time;
+        let mut ended = Vec::new();
+        for (id, connection) in &self.connections {
+            let entry = &connection.entry;
+            let idle_ms = (now_ms - entry.active_ms.load(Relaxed)).max(0) as u64;
+            let left = time.saturating_sub(Duration::from_millis(idle_ms));
+            let waits = entry.listens()
+                || connection.conversation.is_blocked()
+                || connection.conversation.is_waiting_for_job();
+            match left.is_zero() {
+                true if !waits => ended.push(*id),
+                true => {}
+                false => looks_at = looks_at.min(now + left),
+            }
+        }
+        self.idlers.looks_at = Some(looks_at);
+        for id in ended {
+            if let Some(connection) = self.connections.get(&id) {
+                connection.entry.is_killed.store(true, Relaxed);
+            }
+            self.list(id);
+        }
+    }
+
     fn job_done(&mut self, id: u64, reply: JobReply) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let parked = connection.conversation.job_done(&self.shared, reply);
@@ -210,7 +279,7 @@ impl EventLoop {
         }
         let now = self.shared.clock.now_ms();
         let entry = ClientEntry::new(id, addresses, now, self.calls.clone());
-        let connection = Connection::new(socket, entry);
+        let connection = Connection::new(&self.shared, socket, entry);
         self.shared.clients.add(connection.entry.clone());
         self.connections.insert(id, connection);
         self.list(id);
@@ -303,12 +372,7 @@ impl EventLoop {
             self.executors.submit(job, connection.conversation.is_resp3(), done);
         }
         connection.write(&self.shared);
-        let deadline = connection.conversation.deadline();
-        if deadline != connection.deadline {
-            let before = std::mem::replace(&mut connection.deadline, deadline);
-            before.map(|before| self.deadlines.remove(&(before, id)));
-            deadline.map(|deadline| self.deadlines.insert((deadline, id)));
-        }
+        note_deadline(&mut self.deadlines, &self.shared, id, connection);
         if connection.is_done() && next == Next::Wait {
             return self.close(id);
         }
@@ -348,6 +412,7 @@ impl EventLoop {
         for id in changed {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             connection.write(&self.shared);
+            note_deadline(&mut self.deadlines, &self.shared, id, connection);
             // It may have been too far behind to be read, and may be done.
             if connection.is_done() {
                 self.close(id);

@@ -2,12 +2,10 @@
 
 use crate::channels::Delivery;
 use crate::clients::ClientEntry;
+use crate::config::OutputLimit;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// A subscriber is disconnected if more bytes wait for it: it reads too slowly.
-const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 32 << 20 };
 
 /// The messages to a client.
 #[derive(Default)]
@@ -20,14 +18,17 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Adds a message to the inbox of `client`, or disconnects it.
-    pub fn add(&self, client: &ClientEntry, delivery: Delivery) {
+    /// Adds a message to the inbox of `client`, or disconnects it: it reads too slowly.
+    pub fn add(&self, client: &ClientEntry, limit: OutputLimit, delivery: Delivery) {
         let mut messages = self.messages.lock().expect("no holder panics");
         if self.is_over.load(Ordering::Relaxed) {
             return;
         }
-        let bytes = self.bytes.load(Ordering::Relaxed) + delivery.bytes();
-        if bytes > MOST_BYTES {
+        let before = self.bytes.load(Ordering::Relaxed);
+        let bytes = before + delivery.bytes();
+        let is_over = limit.is_over(bytes as u64);
+        let becomes_high = limit.is_high(bytes as u64) && !limit.is_high(before as u64);
+        if is_over {
             self.is_over.store(true, Ordering::Relaxed);
             messages.clear();
             client.kill();
@@ -35,12 +36,17 @@ impl Inbox {
             messages.push_back(delivery);
         }
         let is_first = messages.len() == 1;
-        self.bytes.store(if bytes > MOST_BYTES { 0 } else { bytes }, Ordering::Release);
+        self.bytes.store(if is_over { 0 } else { bytes }, Ordering::Release);
         drop(messages);
         // Its loop takes all that is there when it looks.
-        if is_first {
+        if is_first || becomes_high {
             client.call();
         }
+    }
+
+    /// Bytes that wait, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether there are messages.

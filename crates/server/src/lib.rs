@@ -16,6 +16,7 @@
 //! The core, `conversation`, knows neither sockets nor threads: bytes in, transactions, bytes out.
 #![deny(unsafe_code)]
 
+mod access;
 mod channels;
 mod clients;
 mod clock;
@@ -38,6 +39,7 @@ mod runs;
 mod server;
 mod shared;
 mod signals;
+mod systemd;
 mod waiting;
 mod waker;
 

@@ -128,7 +128,10 @@ impl Listener {
         let shared = &self.shared;
         let refusal = if shared.clients.len() >= shared.settings.max_clients() {
             Some("-ERR max number of clients reached\r\n")
-        } else if shared.settings.is_protected() && !from.ip().to_canonical().is_loopback() {
+        } else if shared.settings.is_protected()
+            && shared.access.is_open()
+            && !from.ip().to_canonical().is_loopback()
+        {
             Some(
                 "-DENIED Hyades is running in protected mode, since it has no password: it serves \
                  this machine only. Set protected-mode to no to serve others\r\n",

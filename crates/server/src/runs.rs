@@ -456,7 +456,7 @@ fn run_all(
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
         let before = effects.borrow().clone();
-        let result = run(&space, &args, reply);
+        let result = request.refused().unwrap_or_else(|| run(&space, &args, reply));
         let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
         let (text, goes_on) = match result {
             Ok(()) if is_large => (String::new(), false),

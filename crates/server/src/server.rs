@@ -5,6 +5,7 @@ use crate::event_loop::EventLoop;
 use crate::executors::Executors;
 use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
+use crate::systemd::Notifier;
 use crate::{opening, reaper, signals};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
@@ -39,6 +40,7 @@ pub struct Server {
     /// Event loops, listener and reaper, which use the database.
     threads: Vec<JoinHandle<()>>,
     opener: JoinHandle<()>,
+    notifier: Arc<Notifier>,
 }
 
 /// Stops a server from another thread.
@@ -135,13 +137,19 @@ impl Server {
         let thread = Builder::new().name("reaper".into());
         let guard = StopOnPanic(shared.clone());
         threads.push(thread.spawn(move || guard.run(|| reaper::run(&reaping)))?);
-        let opening = shared.clone();
-        let opener = Builder::new().name("opener".into()).spawn(move || {
-            if let Err(error) = opening::open(&opening) {
-                opening.stop(Stopping::Failed(error.to_string()));
-            }
-        })?;
-        Ok(Server { shared, address, threads, opener })
+        let notifier = Arc::new(Notifier::from_environment());
+        if notifier.is_on() {
+            let (telling, notifier) = (shared.clone(), notifier.clone());
+            let thread = Builder::new().name("systemd".into());
+            thread.spawn(move || notifier.tell_progress(&telling))?;
+        }
+        let (opening, telling) = (shared.clone(), notifier.clone());
+        let opener =
+            Builder::new().name("opener".into()).spawn(move || match opening::open(&opening) {
+                Ok(()) => telling.ready(),
+                Err(error) => opening.stop(Stopping::Failed(error.to_string())),
+            })?;
+        Ok(Server { shared, address, threads, opener, notifier })
     }
 
     /// The first address that it listens at.
@@ -203,6 +211,7 @@ impl Server {
     /// Why it stopped, unless it was asked to.
     pub fn wait(self) -> Result<(), ServerError> {
         let cause = self.shared.wait_for_stop();
+        self.notifier.stopping();
         // While it is being opened, a database cannot be closed; nothing is lost without it.
         if self.shared.opened.get().is_none() && !self.opener.is_finished() {
             return match cause {
@@ -234,6 +243,7 @@ mod tests {
             address: ([127, 0, 0, 1], 1).into(),
             threads: Vec::new(),
             opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),
+            notifier: Arc::default(),
         };
         server.handle().stop();
         assert_eq!(server.wait_until_open(), Ok(None));

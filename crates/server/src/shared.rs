@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::access::Access;
 use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::clock::Clock;
@@ -72,6 +73,8 @@ pub struct Shared {
     pub settings: Settings,
     /// Wall clock.
     pub clock: Clock,
+    /// Users, and their rules.
+    pub access: Access,
     /// Connected clients.
     pub clients: Clients,
     /// Counters.
@@ -130,6 +133,8 @@ impl Shared {
     pub fn new(settings: Settings) -> Arc<Shared> {
         let calls = table::all().iter().map(|_| Default::default()).collect();
         Arc::new(Shared {
+            access: Access::new(settings.users().clone()),
+            channels: Channels::new(settings.output_limits.clone()),
             settings,
             clock: Clock::default(),
             clients: Clients::default(),
@@ -137,7 +142,6 @@ impl Shared {
             calls,
             errors: Mutex::default(),
             counts: KeyCounts::default(),
-            channels: Arc::default(),
             waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),
@@ -199,6 +203,17 @@ impl Shared {
         let stopping = self.stopping.lock().expect("no holder panics");
         let goes_on = |stopping: &mut Option<Stopping>| stopping.is_none();
         let _ended = self.stopped.wait_timeout_while(stopping, time, goes_on);
+    }
+
+    /// How far recovery has got, in words.
+    pub fn loading(&self) -> String {
+        let progress = self.progress.lock().expect("no holder panics").clone();
+        let Some(progress) = progress else { return "the database is being opened".to_string() };
+        let percent = 100 * progress.bytes_done / progress.bytes_total.max(1);
+        match progress.estimate_seconds {
+            Some(left) => format!("{percent} %, about {left:.0} s left"),
+            None => format!("{percent} %"),
+        }
     }
 
     /// Why the log has failed, if it has.

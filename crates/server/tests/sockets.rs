@@ -124,3 +124,70 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
     assert_eq!(said, "+OK\r\n");
     assert!(began.elapsed() < Duration::from_secs(30), "the stop waits for a job");
 }
+
+/// Says lines, and reads one line of reply for each.
+fn ask(stream: &mut BufReader<TcpStream>, line: &str) -> String {
+    stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_line(&mut reply).unwrap();
+    reply.trim_end().to_string()
+}
+
+/// A client that waits for something says nothing either, and stays.
+#[test]
+fn a_client_that_says_nothing_is_disconnected() {
+    let served = Served::new();
+    let mut idle = BufReader::new(served.connect());
+    let mut listens = BufReader::new(served.connect());
+    let mut blocked = BufReader::new(served.connect());
+    assert_eq!(ask(&mut idle, "PING"), "+PONG");
+    assert_eq!(ask(&mut listens, "SUBSCRIBE c"), "*3");
+    blocked.get_mut().write_all(b"BLPOP a 0\r\n").unwrap();
+    let mut admin = BufReader::new(served.connect());
+    assert_eq!(ask(&mut admin, "CONFIG SET timeout 1"), "+OK");
+    let began = Instant::now();
+    let mut rest = String::new();
+    assert_eq!(idle.read_to_string(&mut rest).unwrap(), 0, "{rest}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let mut admin = BufReader::new(served.connect());
+    assert_eq!(ask(&mut admin, "CONFIG SET timeout 0"), "+OK");
+    assert_eq!(ask(&mut admin, "LPUSH a 1"), ":1");
+    let mut line = String::new();
+    blocked.read_line(&mut line).unwrap();
+    assert_eq!(line, "*2\r\n");
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(ask(&mut admin, "PING"), "+PONG", "there is no timeout any more");
+}
+
+/// A reply that its client does not read is kept up to the limit, for its time.
+#[test]
+fn a_client_that_does_not_read_is_disconnected() {
+    for limit in ["normal 8mb 0 0", "normal 0 4mb 1"] {
+        let served = Served::new();
+        let mut admin = BufReader::new(served.connect());
+        let set = format!("CONFIG SET client-output-buffer-limit \"{limit}\"");
+        assert_eq!(ask(&mut admin, &set), "+OK");
+        assert_eq!(ask(&mut admin, "SETRANGE a 14000000 x"), ":14000001");
+        let mut idle = BufReader::new(served.connect());
+        assert_eq!(ask(&mut idle, "CLIENT SETNAME slow"), "+OK");
+        // More than the system keeps for a socket.
+        idle.get_mut().write_all(b"MGET a a a a\r\n").unwrap();
+        let began = Instant::now();
+        while count(&mut admin) > 1 {
+            assert!(began.elapsed() < Duration::from_secs(20), "{limit}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut all = Vec::new();
+        let _ = idle.read_to_end(&mut all);
+        assert!(all.len() < 4 * 14_000_001, "{limit}: the end of the reply has not come");
+    }
+}
+
+/// The number of clients.
+fn count(stream: &mut BufReader<TcpStream>) -> usize {
+    let length = ask(stream, "CLIENT LIST");
+    let bytes: usize = length.trim_start_matches('$').parse().unwrap();
+    let mut list = vec![0; bytes + 2];
+    stream.read_exact(&mut list).unwrap();
+    String::from_utf8(list).unwrap().lines().filter(|line| line.contains("id=")).count()
+}

@@ -176,10 +176,14 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
             "addr" => Box::new(|client| client.address.as_bytes() == value),
             "laddr" => Box::new(|client| client.local_address.as_bytes() == value),
             "type" => of_type(value)?,
-            "user" if value == b"default" => Box::new(|_| true),
             "user" => {
-                let user = String::from_utf8_lossy(value);
-                return Err(format!("ERR No such user '{user}'").into());
+                let users = local.shared.access.users();
+                let user = std::str::from_utf8(value).ok().and_then(|name| users.find(name));
+                let Some(name) = user.map(|user| user.name.clone()) else {
+                    let name = String::from_utf8_lossy(value);
+                    return Err(format!("ERR No such user '{name}'").into());
+                };
+                Box::new(move |client| client.names.lock().expect("no holder panics").user == *name)
             }
             "skipme" if is(value, "YES") || is(value, "NO") => {
                 skips_own = is(value, "YES");
@@ -196,7 +200,7 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
 }
 
 /// The client's own connection is closed behind its reply.
-fn kill_all(local: &mut Local<'_>, clients: &[Arc<ClientEntry>]) {
+pub fn kill_all(local: &mut Local<'_>, clients: &[Arc<ClientEntry>]) {
     for client in clients {
         match client.id == local.client.entry.id {
             true => local.client.is_closing = true,

@@ -2,6 +2,7 @@
 
 use super::table::{self, ADMIN, Command, FAST, READ, Run, WRITE};
 use super::{Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
+use crate::access::catalogue;
 use crate::data::keyspace::Stop;
 use crate::glob;
 use crate::resp::reply::Reply;
@@ -24,12 +25,13 @@ const HELP: &[&str] = &[
     "    This help.",
 ];
 
-fn find(name: &[u8]) -> Option<&'static Command> {
+/// A command.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
     table::find(name).map(|at| &table::all()[at])
 }
 
 /// Places of the keys of a command line, those included that the table cannot know.
-fn keys_of(command: &Command, args: &[&[u8]]) -> Vec<usize> {
+pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     let mut keys: Vec<usize> = command.key_places(args.len()).collect();
     if command.name == "sort" {
         let stores = (2..args.len() - 1).filter(|at| args[*at].eq_ignore_ascii_case(b"STORE"));
@@ -83,7 +85,7 @@ pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             if !command.takes(args.len() - 2) {
                 return Err("ERR Invalid number of arguments specified for command".into());
             }
-            let keys = keys_of(command, &args[2..]);
+            let keys = key_places(command, &args[2..]);
             if keys.is_empty() {
                 return Err("ERR The command has no key arguments".into());
             }
@@ -119,13 +121,10 @@ fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
 }
 
 fn categories(command: &Command) -> Vec<&'static str> {
-    let mut found = vec![command.group];
-    let has = |flag: u32| command.flags & flag != 0;
-    found.extend(has(READ).then_some("read"));
-    found.extend(has(WRITE).then_some("write"));
-    found.push(if has(FAST) { "fast" } else { "slow" });
-    found.extend(has(ADMIN).then_some("admin"));
-    found
+    let Some(at) = catalogue::find(command.name.as_bytes()) else { return Vec::new() };
+    let bits = catalogue::all()[at].categories;
+    let all = catalogue::CATEGORIES.iter().enumerate();
+    all.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect()
 }
 
 fn write_info(command: &Command, reply: &mut Reply<'_>) {

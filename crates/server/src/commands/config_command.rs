@@ -1,8 +1,10 @@
 //! CONFIG.
 
-use super::{Job, Local, help, lower, unknown_subcommand, wrong_arity};
+use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
+use crate::shared::Shared;
+use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 
 const HELP: &[&str] = &[
@@ -38,6 +40,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 .settings
                 .set(&changes.collect::<Vec<_>>())
                 .map_err(|error| Stop::from(format!("ERR CONFIG SET failed - {error}")))?;
+            take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
             reply.ok();
         }
         ("set", _) => return Err(wrong_arity("config|set")),
@@ -69,13 +72,33 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("rewrite", []) => {
             // It waits for the disk.
-            *local.job = Some(Job::slow(|shared, reply| match shared.settings.rewrite() {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(&format!("ERR {error}")),
+            *local.job = Some(Job::slow(|shared, reply| {
+                match shared.settings.rewrite(&shared.access.users()) {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(&format!("ERR {error}")),
+                }
             }));
         }
         ("help", []) => help(reply, HELP),
         _ => return Err(unknown_subcommand("config", args[1])),
     }
     Ok(())
+}
+
+/// What settings change beside their own values, if they were set.
+fn take_effect(shared: &Shared, was_set: impl Fn(&str) -> bool) {
+    if was_set("timeout") {
+        // Loops sleep as long as the old one says.
+        shared.wake_all();
+    }
+    if was_set("requirepass") || was_set("acl-pubsub-default") {
+        let change: Result<_, Infallible> = shared.access.change(|users| {
+            users.set_channels_by_default(shared.settings.channels_by_default());
+            if was_set("requirepass") {
+                users.set_default_password(&shared.settings.required_password());
+            }
+            Ok(())
+        });
+        let Ok(_) = change;
+    }
 }

@@ -1,8 +1,10 @@
 //! Commands on the connection itself.
 
 use super::{Done, Local, SYNTAX, client, database, integer, is, wrong_arity};
+use crate::access::{self, DEFAULT, DeniedEntry, Reason};
 use crate::resp::reply::Reply;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 pub fn ping(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     if args.len() <= 2 && local.client.only_listens() {
@@ -42,18 +44,49 @@ pub fn select(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
 
-pub fn auth(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    match args.len() {
-        2 => Err(NO_PASSWORD.into()),
-        // The default user has no password: any will do.
-        3 if args[1] == b"default" => {
-            reply.ok();
-            Ok(())
+pub fn auth(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    match *args {
+        [_, _] if local.shared.access.users().default_user().needs_no_password() => {
+            return Err(NO_PASSWORD.into());
         }
-        3 => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
-        _ => Err(SYNTAX.into()),
+        [command, password] => log_in(local, command, DEFAULT.as_bytes(), password)?,
+        [command, name, password] => log_in(local, command, name, password)?,
+        _ => return Err(SYNTAX.into()),
     }
+    reply.ok();
+    Ok(())
 }
+
+/// Makes the client another user, if the password is right.
+fn log_in(local: &mut Local<'_>, command: &[u8], name: &[u8], password: &[u8]) -> Done {
+    let (access, client) = (&local.shared.access, &mut *local.client);
+    if let Some(user) = access.users().log_in(name, password) {
+        client.login.set(access, &client.entry, user);
+        return Ok(());
+    }
+    if let Some(source) = access::source(&client.entry.address) {
+        access.throttle.failed(source, Instant::now());
+    }
+    let entry = DeniedEntry {
+        count: 1,
+        reason: Reason::Login,
+        in_multi: client.multi.is_some(),
+        object: command.to_vec(),
+        user: String::from_utf8_lossy(&name[..name.len().min(LONGEST_NAME)]).into_owned(),
+        at_ms: local.now_ms,
+        client: client.entry.line(local.now_ms),
+    };
+    access.denied.add(entry, local.shared.settings.denied_log_length());
+    Err("WRONGPASS invalid username-password pair or user is disabled.".into())
+}
+
+/// Bytes of a user's name that ACL LOG shows.
+const LONGEST_NAME: usize = 256;
+
+const LOGIN_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+                           otherwise the HELLO AUTH <user> <pass> option can be used to \
+                           authenticate the client and select the RESP protocol version at the \
+                           same time";
 
 pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut version = if local.client.is_resp3 { 3 } else { 2 };
@@ -67,10 +100,7 @@ pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     let (mut at, mut name) = (2, None);
     while let Some(option) = args.get(at) {
         if is(option, "AUTH") && at + 2 < args.len() {
-            if args[at + 1] != b"default" {
-                let text = "WRONGPASS invalid username-password pair or user is disabled.";
-                return Err(text.into());
-            }
+            log_in(local, args[0], args[at + 1], args[at + 2])?;
             at += 3;
         } else if is(option, "SETNAME") && at + 1 < args.len() {
             name = Some(client::checked_name(args[at + 1])?);
@@ -79,6 +109,9 @@ pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
             let option = String::from_utf8_lossy(option);
             return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
         }
+    }
+    if local.client.login.is_missing(&local.shared.access) {
+        return Err(LOGIN_FIRST.into());
     }
     if let Some(name) = name {
         local.client.entry.names.lock().expect("no holder panics").name = name;
@@ -106,7 +139,7 @@ pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
 }
 
 pub fn reset(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    local.client.reset();
+    local.client.reset(&local.shared.access);
     reply.set_version(false);
     reply.simple("RESET");
     Ok(())

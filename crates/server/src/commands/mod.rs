@@ -1,5 +1,6 @@
 //! The commands, by subject.
 
+mod acl;
 mod any_list;
 mod bitfield;
 mod bits;
@@ -35,6 +36,7 @@ pub mod table;
 mod unsupported;
 mod watching;
 
+pub use command_docs::key_places;
 pub use unsupported::error as unsupported_error;
 
 use crate::conversation::Client;
@@ -145,7 +147,8 @@ fn integer(text: &[u8]) -> Result<i64, Stop> {
     number::integer(text).ok_or_else(|| NOT_AN_INTEGER.into())
 }
 
-fn is(text: &[u8], word: &str) -> bool {
+/// Whether an argument is this word, in any case.
+pub fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
 

@@ -18,7 +18,6 @@ const MISSING: &[(&str, &str)] = &[
         "eval \
       evalsha evalsha_ro eval_ro fcall fcall_ro script",
     ),
-    ("access rules are not built yet: bind the server to a private address", "acl"),
     ("MONITOR is not built yet: INFO commandstats counts commands", "monitor"),
     ("the slow log is not built yet: CLIENT LIST shows what clients do", "slowlog"),
     ("there is no cluster mode: one server uses all cores", "asking cluster readonly readwrite"),

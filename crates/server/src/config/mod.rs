@@ -1,17 +1,20 @@
 //! Settings: Redis's names and syntax. Each known name works, is stored because it is harmless, or
 //! is refused in a sentence.
 
+mod output_limits;
 mod parse;
 mod table;
 
-pub use parse::{ConfigError, memory};
+pub use output_limits::{OutputLimit, OutputLimits};
+pub use parse::{ConfigError, memory, replace};
 pub(crate) use table::MOST_DATABASES;
 
+use crate::access::Users;
 use crate::data::collections::PackedLimits;
 use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use table::{Rule, SETTINGS, Value};
 
 /// The settings of a server.
@@ -30,11 +33,19 @@ pub struct Settings {
     /// Places of those that were given or changed.
     given: RwLock<Vec<usize>>,
     file: Option<PathBuf>,
+    /// Lines that define users.
+    user_lines: Vec<Vec<Vec<u8>>>,
+    /// The users of those lines, or of the file that `aclfile` names.
+    users: Users,
     /// Held while several are changed, or the file is written.
     changing: Mutex<()>,
     /// Those that every run of commands needs, as numbers.
     databases: AtomicU64,
     longest_argument: AtomicU64,
+    longest_request: AtomicU64,
+    timeout: AtomicU64,
+    /// Those of `client-output-buffer-limit`.
+    pub(crate) output_limits: Arc<OutputLimits>,
     packed: [AtomicU64; 4],
     events: AtomicU64,
 }
@@ -46,9 +57,14 @@ impl Default for Settings {
             values: RwLock::new(values),
             given: RwLock::default(),
             file: None,
+            user_lines: Vec::new(),
+            users: Users::default(),
             changing: Mutex::default(),
             databases: AtomicU64::new(0),
             longest_argument: AtomicU64::new(0),
+            longest_request: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
+            output_limits: Arc::default(),
             packed: Default::default(),
             events: AtomicU64::new(0),
         };
@@ -78,11 +94,61 @@ impl Settings {
         parse::from_arguments(arguments, &|name| std::env::var(name).ok())
     }
 
+    /// Makes the users that the settings define.
+    fn make_users(&mut self) -> Result<(), ConfigError> {
+        let mut users = Users::default();
+        users.set_channels_by_default(self.channels_by_default());
+        users.set_default_password(&self.required_password());
+        if let Some(file) = self.acl_file() {
+            if !self.user_lines.is_empty() {
+                let text = "users are defined by user lines or by aclfile, and not by both";
+                return Err(ConfigError(text.to_string()));
+            }
+            let name = file.display().to_string();
+            let text = std::fs::read(&file);
+            let text = text.map_err(|e| ConfigError(format!("cannot read aclfile {name}: {e}")))?;
+            users.read(&text, &name).map_err(ConfigError)?;
+        }
+        users.define(&self.user_lines).map_err(ConfigError)?;
+        self.users = users;
+        Ok(())
+    }
+
+    /// The users at the start.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
+    /// The file that users are read from; one without a directory is in that of the data.
+    pub(crate) fn acl_file(&self) -> Option<PathBuf> {
+        let name = self.text("aclfile");
+        (!name.is_empty()).then(|| self.dir().join(name))
+    }
+
+    pub(crate) fn channels_by_default(&self) -> bool {
+        self.text("acl-pubsub-default") == "allchannels"
+    }
+
+    pub(crate) fn required_password(&self) -> String {
+        self.text("requirepass")
+    }
+
+    /// Refusals that ACL LOG keeps.
+    pub(crate) fn denied_log_length(&self) -> usize {
+        self.number("acllog-max-len") as usize
+    }
+
     fn change(&self, name: &str, text: &str, moment: Moment) -> Result<(), ConfigError> {
         let lower = name.to_ascii_lowercase();
         let at = place(&lower).ok_or_else(|| ConfigError::unknown(name))?;
         let setting = &SETTINGS[at];
-        let value = setting.value.read(&lower, text)?;
+        let value = match setting.value {
+            // What it does not name stays.
+            Value::OutputLimits => {
+                setting.value.read(&lower, &format!("{} {text}", self.text(&lower)))?
+            }
+            other => other.read(&lower, text)?,
+        };
         match setting.rule {
             Rule::Fixed if moment == Moment::Running => {
                 return Err(ConfigError(format!("{lower} can only be set when the server starts")));
@@ -106,6 +172,9 @@ impl Settings {
     fn refresh(&self) {
         self.databases.store(self.number("databases"), Relaxed);
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
+        self.longest_request.store(self.number("client-query-buffer-limit"), Relaxed);
+        self.timeout.store(self.number("timeout"), Relaxed);
+        self.output_limits.set(&self.text("client-output-buffer-limit"));
         let events = EventClasses::read(&self.text("notify-keyspace-events"));
         self.events.store(events.expect("it is checked when it is set").bits().into(), Relaxed);
         let names = [
@@ -155,7 +224,7 @@ impl Settings {
     }
 
     /// Writes the settings that differ from the file into it: lines stay where they are.
-    pub(crate) fn rewrite(&self) -> Result<(), ConfigError> {
+    pub(crate) fn rewrite(&self, users: &Users) -> Result<(), ConfigError> {
         let Some(file) = &self.file else {
             return Err(ConfigError("The server is running without a config file".to_string()));
         };
@@ -163,7 +232,14 @@ impl Settings {
         let values = self.values.read().expect("no holder panics").clone();
         let given = self.given.read().expect("no holder panics").clone();
         let all = given.into_iter().map(|at| (SETTINGS[at].name, values[at].clone()));
-        parse::rewrite(file, &all.collect::<Vec<_>>())
+        // Those of `aclfile` are written by ACL SAVE.
+        let users: Vec<Vec<u8>> = match self.acl_file() {
+            None if users.is_restricted() || !self.user_lines.is_empty() => {
+                users.iter().map(|user| user.line()).collect()
+            }
+            _ => Vec::new(),
+        };
+        parse::rewrite(file, &all.collect::<Vec<_>>(), &users)
     }
 
     fn text(&self, name: &str) -> String {
@@ -208,6 +284,16 @@ impl Settings {
 
     pub(crate) fn longest_argument(&self) -> usize {
         self.longest_argument.load(Relaxed) as usize
+    }
+
+    /// Most bytes of a request.
+    pub(crate) fn longest_request(&self) -> usize {
+        self.longest_request.load(Relaxed) as usize
+    }
+
+    /// Seconds after which a client is disconnected that says nothing; 0: never.
+    pub(crate) fn timeout_seconds(&self) -> u64 {
+        self.timeout.load(Relaxed)
     }
 
     /// How many elements are packed at most.
@@ -280,6 +366,13 @@ impl Value {
             Value::Events => match EventClasses::read(text) {
                 Some(classes) => Ok(classes.to_string()),
                 None => wrong("letters of Ag$lshzxeKEtmdn"),
+            },
+            Value::OutputLimits => match output_limits::read(text) {
+                Some(limits) => Ok(limits),
+                None => wrong(
+                    "classes (normal, replica, pubsub), each with a hard limit, a soft \
+                               limit and seconds",
+                ),
             },
             Value::Text => Ok(text.to_string()),
         }

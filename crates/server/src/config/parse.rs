@@ -54,7 +54,7 @@ fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
     Ok((name, values.join(" ")))
 }
 
-fn read_file(settings: &Settings, file: &Path) -> Result<(), ConfigError> {
+fn read_file(settings: &mut Settings, file: &Path) -> Result<(), ConfigError> {
     let at = file.display();
     let text = std::fs::read(file).map_err(|e| ConfigError(format!("cannot read {at}: {e}")))?;
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -66,6 +66,10 @@ fn read_file(settings: &Settings, file: &Path) -> Result<(), ConfigError> {
         let result = match words {
             // Blanks that end the line for the parser only.
             Some(words) if words.is_empty() => continue,
+            Some(words) if words.len() > 1 && words[0].eq_ignore_ascii_case(b"user") => {
+                settings.user_lines.push(words[1..].to_vec());
+                Ok(())
+            }
             Some(words) => {
                 pair(words).and_then(|(name, value)| settings.change(&name, &value, Moment::Start))
             }
@@ -87,7 +91,7 @@ pub(super) fn from_arguments<A: AsRef<str>>(
         // The directory of the data may be relative to another place than the file.
         let file = std::path::absolute(file);
         let file = file.map_err(|e| ConfigError(format!("cannot find the config file: {e}")))?;
-        read_file(&settings, &file)?;
+        read_file(&mut settings, &file)?;
         settings.file = Some(file);
     }
     for setting in SETTINGS {
@@ -108,14 +112,35 @@ pub(super) fn from_arguments<A: AsRef<str>>(
         if values.is_empty() {
             return Err(ConfigError(format!("--{name} needs a value")));
         }
-        settings.change(name, &values.join(" "), Moment::Start)?;
+        match name.eq_ignore_ascii_case("user") {
+            true => {
+                let words = values.iter().flat_map(|value| value.split_whitespace());
+                settings.user_lines.push(words.map(|word| word.as_bytes().to_vec()).collect());
+            }
+            false => settings.change(name, &values.join(" "), Moment::Start)?,
+        }
     }
+    settings.make_users()?;
     Ok(settings)
 }
 
-/// Replaces the lines of these settings in a file, adds those that it lacks, and puts the new file
-/// in the place of the old one.
-pub(super) fn rewrite(file: &Path, settings: &[(&str, String)]) -> Result<(), ConfigError> {
+/// A line that defines a user, with quotes where they are needed.
+fn user_line(line: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    let word = |word: &[u8]| match word.iter().all(is_plain) {
+        true => String::from_utf8_lossy(word).into_owned(),
+        false => inline::quoted(word),
+    };
+    line.split(|byte| *byte == b' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Replaces the lines of these settings and of users in a file, adds those that it lacks, and puts
+/// the new file in the place of the old one.
+pub(super) fn rewrite(
+    file: &Path,
+    settings: &[(&str, String)],
+    users: &[Vec<u8>],
+) -> Result<(), ConfigError> {
     let failed = |e: std::io::Error| ConfigError(format!("cannot write {}: {e}", file.display()));
     let old = std::fs::read_to_string(file).map_err(failed)?;
     let line =
@@ -124,6 +149,7 @@ pub(super) fn rewrite(file: &Path, settings: &[(&str, String)]) -> Result<(), Co
     for old_line in old.lines() {
         let name = old_line.split_whitespace().next().unwrap_or("").to_ascii_lowercase();
         match settings.iter().find(|(of, _)| *of == name) {
+            None if name == "user" => continue,
             // Of several lines the last one counts.
             Some((of, _)) if written.contains(of) => continue,
             Some(setting) => {
@@ -138,12 +164,16 @@ pub(super) fn rewrite(file: &Path, settings: &[(&str, String)]) -> Result<(), Co
         text.push_str(&line(setting));
         text.push('\n');
     }
+    for user in users {
+        text.push_str(&user_line(user));
+        text.push('\n');
+    }
     replace(file, text.as_bytes()).map_err(failed)
 }
 
 /// Puts new content in the place of a file, at once: there is the old one, or the new one. A file
 /// behind a symbolic link is replaced where it is, and keeps its permissions.
-fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
+pub fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
     let file = std::fs::canonicalize(file)?;
     let permissions = std::fs::metadata(&file)?.permissions();
     let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else {

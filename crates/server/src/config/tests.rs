@@ -33,8 +33,8 @@ fn what_is_wrong_is_one_sentence() {
         "protected-mode must be yes or no, and not \"1\""
     );
     assert_eq!(
-        refused(&["--requirepass", "a"]),
-        "requirepass cannot be \"a\": AUTH is not built yet"
+        refused(&["--replicaof", "a", "1"]),
+        "replicaof cannot be \"a 1\": replication is not built"
     );
     assert!(refused(&["no-such-file"]).starts_with("cannot read"));
 }
@@ -52,7 +52,7 @@ fn a_file_the_environment_and_flags_in_this_order() {
     assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, 2));
     // A change of a running server is written into the file, which reads back.
     settings.set(&[("maxclients".into(), "7".into())]).unwrap();
-    settings.rewrite().unwrap();
+    settings.rewrite(&Users::default()).unwrap();
     let settings = read(&[]);
     assert_eq!((settings.port(), settings.max_clients(), settings.databases()), (2, 7, 4));
     std::fs::write(&file, "port 1\nnonsense 2\n").unwrap();
@@ -105,7 +105,7 @@ fn a_rewritten_file_keeps_its_place_and_its_permissions() {
     symlink(&file, &link).unwrap();
     let settings = Settings::from_arguments(&[link.to_str().unwrap()]).unwrap();
     settings.set(&[("maxclients".to_string(), "9".to_string())]).unwrap();
-    settings.rewrite().unwrap();
+    settings.rewrite(&Users::default()).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "port \"0\"\nmaxclients \"9\"\n");
@@ -120,4 +120,32 @@ fn a_refused_change_leaves_nothing_behind() {
     assert!(settings.set(&[pair("maxclients", "5"), pair("port", "1")]).is_err());
     assert_eq!(settings.max_clients(), 10_000);
     assert!(settings.given.read().unwrap().is_empty());
+}
+
+/// Users come from lines of the file, from flags, or from a file of their own.
+#[test]
+fn users_of_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, rules) = (dir.path().join("a.conf"), dir.path().join("users.acl"));
+    std::fs::write(&file, "user a on >x \"~k k\" (+get\nport 0\n").unwrap();
+    assert!(refused(&[file.to_str().unwrap()]).contains("is not closed"));
+    std::fs::write(&file, "user a on >x \"~k\\xff\" (+get ~x)\nport 0\n").unwrap();
+    let settings = read(&[file.to_str().unwrap(), "--requirepass", "p"]).unwrap();
+    assert!(settings.users().log_in(b"a", b"x").is_some());
+    assert!(settings.users().log_in(b"default", b"p").is_some());
+    assert!(settings.users().log_in(b"default", b"q").is_none());
+    settings.rewrite(settings.users()).unwrap();
+    let again = read(&[file.to_str().unwrap()]).unwrap();
+    let lines = |of: &Settings| of.users().iter().map(|user| user.line()).collect::<Vec<_>>();
+    assert_eq!(lines(&again), lines(&settings));
+
+    assert!(refused(&["--user", "a", "--user", "a"]).starts_with("Duplicate user 'a'"));
+    assert!(refused(&["--user", "a", "+nothing"]).contains("Unknown command"));
+    std::fs::write(&rules, "user a on >x\n").unwrap();
+    let data = dir.path().to_str().unwrap();
+    let settings = read(&["--dir", data, "--aclfile", "users.acl"]).unwrap();
+    assert!(settings.users().log_in(b"a", b"x").is_some());
+    assert!(refused(&["--aclfile", "no-such-file"]).starts_with("cannot read aclfile"));
+    let both = refused(&["--dir", data, "--aclfile", "users.acl", "--user", "b"]);
+    assert!(both.contains("not by both"), "{both}");
 }

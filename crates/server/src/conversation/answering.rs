@@ -19,7 +19,13 @@ impl Conversation {
     pub(super) fn answer(&mut self, turn: &mut Turn<'_>, request: Request) -> bool {
         let place = request.place();
         let command = place.map(|at| &table::all()[at]);
+        // What is said against the request itself comes before what its user may not do.
+        let has_arity = command.is_none() || request.has_arity();
+        let refused = command
+            .filter(|_| has_arity)
+            .and_then(|of| self.refused(turn.shared, &request, Some(of)));
         let error = match command {
+            _ if refused.is_some() => refused,
             None => {
                 let arguments = request.arguments(&self.input);
                 // A browser that was made to send commands: it sends more of them if it is
@@ -29,7 +35,9 @@ impl Conversation {
                     self.client.is_closing = true;
                     return false;
                 }
-                Some(unsupported_error(&arguments))
+                let text = unsupported_error(&arguments);
+                drop(arguments);
+                Some(self.refused(turn.shared, &request, None).unwrap_or(text))
             }
             Some(command) if !request.has_arity() => {
                 let name = command.name;
@@ -136,13 +144,5 @@ fn refusal(command: &Command, turn: &Turn<'_>) -> Option<String> {
     if !needs_database || turn.session.is_some() {
         return None;
     }
-    let progress = turn.shared.progress.lock().expect("no holder panics").clone();
-    let Some(progress) = progress else {
-        return Some("LOADING the database is being opened".to_string());
-    };
-    let percent = 100 * progress.bytes_done / progress.bytes_total.max(1);
-    Some(match progress.estimate_seconds {
-        Some(left) => format!("LOADING {percent} %, about {left:.0} s left"),
-        None => format!("LOADING {percent} %"),
-    })
+    Some(format!("LOADING {}", turn.shared.loading()))
 }

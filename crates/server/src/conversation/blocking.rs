@@ -29,6 +29,9 @@ impl Conversation {
 
     /// When the command that waits stops waiting: [`Conversation::run`] has to be called then.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.held.is_some() {
+            return self.held;
+        }
         self.blocked.as_ref()?.deadline
     }
 

@@ -1,5 +1,6 @@
 //! What a client has set for its connection.
 
+use crate::access::{Access, Login};
 use crate::channels::{Publication, Subscriptions, Topic};
 use crate::clients::ClientEntry;
 use crate::data::keyspace::WatchedKey;
@@ -24,6 +25,8 @@ pub enum Silence {
 pub struct Client {
     /// What others see.
     pub entry: Arc<ClientEntry>,
+    /// Its user.
+    pub login: Login,
     /// Its database.
     pub database: u32,
     /// Whether it speaks version 3 of the protocol.
@@ -66,8 +69,9 @@ impl Multi {
 
 impl Client {
     /// A client that has set nothing.
-    pub fn new(entry: Arc<ClientEntry>) -> Client {
+    pub fn new(access: &Access, entry: Arc<ClientEntry>) -> Client {
         Client {
+            login: Login::new(access),
             subscriptions: Subscriptions::new(entry.clone()),
             published: Vec::new(),
             entry,
@@ -95,12 +99,14 @@ impl Client {
     }
 
     /// Forgets what it has set.
-    pub fn reset(&mut self) {
-        *self = Client::new(self.entry.clone());
+    pub fn reset(&mut self, access: &Access) {
+        *self = Client::new(access, self.entry.clone());
         self.entry.database.store(0, Relaxed);
         self.entry.protocol.store(2, Relaxed);
         self.entry.queued.store(-1, Relaxed);
         self.note_subscriptions();
-        self.entry.names.lock().expect("no holder panics").name.clear();
+        let mut names = self.entry.names.lock().expect("no holder panics");
+        names.name.clear();
+        names.user = self.login.name().to_string();
     }
 }

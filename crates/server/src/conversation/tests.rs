@@ -1,5 +1,6 @@
 //! Transcripts of conversations, without sockets and threads.
 
+mod access;
 mod blocking;
 mod collections;
 mod dumping;
@@ -57,7 +58,7 @@ impl House {
         let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
         let entry = Arc::new(entry);
         self.shared.clients.add(entry.clone());
-        Conversation::new(entry)
+        Conversation::new(&self.shared.access, entry)
     }
 
     /// Runs what was fed, until there is nothing to run without an acknowledgement.
@@ -376,7 +377,7 @@ fn the_connection() {
         ("CONFIG SET nope 1", "-ERR CONFIG SET failed - there is no setting \"nope\""),
         (
             "COMMAND INFO get",
-            "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@string +@read \
+            "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@string \
             +@fast *0 *0 *0",
         ),
         ("COMMAND GETKEYS MSET a 1 b 2", "*2 $1 a $1 b"),

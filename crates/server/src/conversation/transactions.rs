@@ -57,6 +57,9 @@ impl Conversation {
         let is_out_of_place = matches!(command.run, Run::Open(_))
             || name == "shutdown"
             || name.ends_with("subscribe")
+            // There an attempt would not wait.
+            || name == "auth"
+            || name == "hello" && args.len() > 2
             || silences;
         if is_out_of_place {
             multi.is_refused = true;
@@ -98,7 +101,7 @@ impl Conversation {
                 reply.ok();
             }
             "reset" => {
-                self.client.reset();
+                self.client.reset(&turn.shared.access);
                 reply.set_version(false);
                 reply.simple("RESET");
             }
@@ -107,12 +110,16 @@ impl Conversation {
             }
             _ => {
                 let (count, others) = (multi.count(), multi.locals.len());
-                self.locals = multi.locals;
-                if !multi.queued.is_empty() || !watched.is_empty() {
-                    self.run.set_exec(multi.queued, Exec { watched, others });
+                let (mut queued, mut locals) = (multi.queued, multi.locals);
+                let all = queued.iter_mut().chain(locals.iter_mut().map(|(_, request)| request));
+                self.refuse_queued(turn.shared, all);
+                self.locals = locals;
+                if !queued.is_empty() || !watched.is_empty() {
+                    self.run.set_exec(queued, Exec { watched, others });
                     self.take_silence();
                     return Ok(false);
                 }
+                let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
                 let from = reply.position();
                 reply.array(count);
                 let head = reply.position() - from;
@@ -156,6 +163,10 @@ impl Conversation {
         let command = &table::all()[request.place().expect("it is a command")];
         let Run::Local(run) = command.run else { unreachable!("MULTI has queued no other") };
         let from = self.replies.buffer().len();
+        if let Some(text) = request.refusal() {
+            shared.count_error(text);
+            return Reply::new(self.replies.buffer(), self.client.is_resp3).error(text);
+        }
         self.run_local(shared, None, run, request);
         // Nothing of the job was done.
         if self.job.take().is_some() {

@@ -16,6 +16,16 @@ pub struct Limits {
     pub argument_bytes: usize,
 }
 
+impl Limits {
+    /// Of a client that has to log in first.
+    pub const BEFORE_LOGIN: Limits = Limits { arguments: 10, argument_bytes: 16 << 10 };
+
+    /// How an error tells of the limits.
+    fn whose(&self) -> &'static str {
+        if self.arguments == Limits::BEFORE_LOGIN.arguments { "unauthenticated" } else { "invalid" }
+    }
+}
+
 /// Longest line: of an inline command, or of a length.
 const LONGEST_LINE: usize = 64 << 10;
 
@@ -118,7 +128,7 @@ impl Parser {
             };
             let count = super::number::integer(&line[1..]);
             let Some(count) = count.filter(|count| *count <= limits.arguments as i64) else {
-                return error("invalid multibulk length");
+                return error(format!("{} multibulk length", limits.whose()));
             };
             if count <= 0 {
                 return Ok(Parsed::Nothing(self.finish()));
@@ -193,7 +203,7 @@ impl Parser {
                 let length = super::number::integer(&line[1..]);
                 let fits = |length: &i64| (0..=limits.argument_bytes as i64).contains(length);
                 let Some(length) = length.filter(fits) else {
-                    return error("invalid bulk length");
+                    return error(format!("{} bulk length", limits.whose()));
                 };
                 self.bulk = Some(length as usize);
                 length as usize

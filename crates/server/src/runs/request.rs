@@ -1,6 +1,7 @@
 //! A request that was parsed, until it has run.
 
 use crate::commands::table;
+use crate::data::keyspace::Stop;
 use crate::resp::request::Arguments;
 use smallvec::SmallVec;
 
@@ -28,6 +29,8 @@ pub struct Request {
     /// Its database, if it need not be the client's: it follows SELECT in MULTI.
     database: Option<u32>,
     has_waited: bool,
+    /// Why it is not run.
+    refusal: Option<Box<str>>,
 }
 
 impl Request {
@@ -40,13 +43,34 @@ impl Request {
             }
             None => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
         };
-        Request { source, place, database: None, has_waited: false }
+        Request { source, place, database: None, has_waited: false, refusal: None }
     }
 
     /// A request that waits for an element, by its arguments.
     pub fn waiting(arguments: Vec<Vec<u8>>) -> Request {
         let place = arguments.first().and_then(|name| table::find(name));
-        Request { source: Source::Owned(arguments), place, database: None, has_waited: true }
+        Request {
+            source: Source::Owned(arguments),
+            place,
+            database: None,
+            has_waited: true,
+            refusal: None,
+        }
+    }
+
+    /// Has EXEC reply this error instead of running it.
+    pub fn refuse(&mut self, text: String) {
+        self.refusal = Some(text.into());
+    }
+
+    /// The error that is replied instead of running it.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// What comes of it without its being run.
+    pub fn refused(&self) -> Option<Result<(), Stop>> {
+        self.refusal().map(|text| Err(Stop::Error(text.to_string().into())))
     }
 
     /// Whether it has waited for an element, and runs again.

@@ -1,12 +1,14 @@
 //! The rows of the table of commands, by group.
 
 use super::super::{
-    bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
+    acl, bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
-use super::super::{debug, expire, generic, hashes, info, keys, lcs, list_edits, lists, numbers};
-use super::super::{dump, latency, pubsub, watching};
 use super::super::{
-    server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
+    debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, numbers,
+};
+use super::super::{
+    pubsub, server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
+    watching,
 };
 use super::{ADMIN, ALONE, BLOCKS, FAST, READ, Run, WRITE};
 
@@ -186,6 +188,7 @@ pub fn pubsub_rows() -> Vec<Row> {
 pub fn server_rows() -> Vec<Row> {
     use Run::{Data, Local, Open};
     vec![
+        ("acl", -2, ADMIN, NONE, Local(acl::acl)),
         ("bgrewriteaof", 1, ADMIN, NONE, Open(keys::save)),
         ("bgsave", -1, ADMIN, NONE, Open(keys::save)),
         ("command", -1, 0, NONE, Local(command_docs::command)),

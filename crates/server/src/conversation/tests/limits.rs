@@ -303,3 +303,30 @@ fn many_removals_are_a_job() {
     let said = house.say(&mut client, request(&format!("DEL {}", keys.join(" "))).as_bytes());
     assert_eq!((said.as_str(), large_runs(&house) - before), (":8000 ", 1));
 }
+
+/// `client-query-buffer-limit` counts to the byte, however the request arrives.
+#[test]
+fn a_request_may_be_as_long_as_the_limit_says() {
+    const MOST: usize = 1 << 20;
+    let mut house = House::new(false);
+    let mut admin = house.client();
+    let set = format!("CONFIG SET client-query-buffer-limit {MOST}\r\n");
+    assert_eq!(house.say(&mut admin, set.as_bytes()), "+OK ");
+    let request = |length: usize| {
+        let head = |text: usize| format!("*2\r\n$4\r\nECHO\r\n${text}\r\n");
+        let text = length - head(length).len() - 2;
+        [head(text).into_bytes(), vec![b'x'; text], b"\r\n".to_vec()].concat()
+    };
+    let error = format!("-ERR Protocol error: the request is larger than {MOST} bytes ");
+    for step in [MOST * 2, 60_000] {
+        for (length, is_over) in [(MOST, false), (MOST + 1, true)] {
+            let mut client = house.client();
+            let mut said = String::new();
+            for part in request(length).chunks(step) {
+                said += &house.say(&mut client, part);
+            }
+            assert_eq!(client.is_closing(), is_over, "{length} in parts of {step}");
+            assert_eq!(said == error, is_over);
+        }
+    }
+}

@@ -134,6 +134,8 @@ fn nothing_is_published_by_a_transaction_that_did_not_run() {
 fn a_subscriber_that_does_not_read_is_disconnected() {
     let mut house = House::new(false);
     let (mut listens, mut publishes) = (house.client(), house.client());
+    let limit = b"CONFIG SET client-output-buffer-limit \"pubsub 1mb 0 0\"\r\n";
+    assert_eq!(house.say(&mut publishes, limit), "+OK ");
     house.say(&mut listens, b"CLIENT SETNAME slow\r\nSUBSCRIBE c\r\n");
     let entry = house.shared.clients.find(1).unwrap();
     let text = format!("PUBLISH c {}\r\n", "x".repeat(30_000));
@@ -147,6 +149,22 @@ fn a_subscriber_that_does_not_read_is_disconnected() {
     assert!(published > 1 << 20);
     assert!(entry.inbox.is_empty() && listens.output_bytes() <= MOST_UNSENT + text.len());
     assert_eq!(house.say(&mut publishes, b"PING\r\n"), "+PONG ");
+}
+
+/// What waits is counted to the byte: a message that fills the limit stays, one more byte is too
+/// much.
+#[test]
+fn a_subscriber_may_leave_as_much_unread_as_the_limit_says() {
+    for (limit, is_killed) in [(1_000 + 97, false), (1_000 + 96, true)] {
+        let mut house = House::new(false);
+        let (mut listens, mut publishes) = (house.client(), house.client());
+        let limit = format!("CONFIG SET client-output-buffer-limit \"pubsub {limit} 0 0\"\r\n");
+        assert_eq!(house.say(&mut publishes, limit.as_bytes()), "+OK ");
+        house.say(&mut listens, b"SUBSCRIBE c\r\n");
+        house.say(&mut publishes, format!("PUBLISH c {}\r\n", "x".repeat(1_000)).as_bytes());
+        let entry = house.shared.clients.find(1).unwrap();
+        assert_eq!(entry.is_killed.load(Relaxed), is_killed);
+    }
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! What was refused last, for ACL LOG.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A command.
+    Command,
+    /// A key.
+    Key,
+    /// A channel.
+    Channel,
+    /// A wrong password.
+    Login,
+}
+
+impl Reason {
+    /// As ACL LOG shows it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Channel => "channel",
+            Reason::Login => "auth",
+        }
+    }
+}
+
+/// Something that was refused, perhaps several times.
+#[derive(Clone, Debug)]
+pub struct DeniedEntry {
+    /// How often.
+    pub count: u64,
+    /// Why.
+    pub reason: Reason,
+    /// In a transaction of MULTI.
+    pub in_multi: bool,
+    /// The command, key or channel.
+    pub object: Vec<u8>,
+    /// The user.
+    pub user: String,
+    /// When it was last, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The client's line of CLIENT LIST.
+    pub client: String,
+}
+
+/// Equal refusals in this time are one entry.
+const TOGETHER_MS: i64 = 60_000;
+
+/// Entries that are looked through for an equal one.
+const LOOKED_AT: usize = 10;
+
+/// Bytes of an object that are kept.
+const MOST_OBJECT: usize = 1_024;
+
+/// The last refusals.
+#[derive(Default)]
+pub struct DeniedLog(Mutex<VecDeque<DeniedEntry>>);
+
+impl DeniedLog {
+    /// Adds a refusal; `most` entries are kept.
+    pub fn add(&self, mut entry: DeniedEntry, most: usize) {
+        entry.object.truncate(MOST_OBJECT);
+        let mut entries = self.0.lock().expect("no holder panics");
+        let is_equal = |of: &DeniedEntry| {
+            (of.reason, of.in_multi) == (entry.reason, entry.in_multi)
+                && of.object == entry.object
+                && of.user == entry.user
+                && (entry.at_ms - of.at_ms).abs() <= TOGETHER_MS
+        };
+        if let Some(at) = entries.iter().take(LOOKED_AT).position(is_equal) {
+            let known = entries.remove(at).expect("it was found there");
+            entry.count += known.count;
+        }
+        entries.push_front(entry);
+        entries.truncate(most);
+    }
+
+    /// The last ones.
+    pub fn last(&self, count: usize) -> Vec<DeniedEntry> {
+        self.0.lock().expect("no holder panics").iter().take(count).cloned().collect()
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.lock().expect("no holder panics").clear();
+    }
+}

@@ -1,0 +1,148 @@
+//! Users and their rules, logging in, and what was refused.
+//!
+//! While there is only the default user, and it may do all without a password, nothing is checked
+//! but that this is so.
+
+pub mod catalogue;
+mod denied;
+mod needs;
+mod rules;
+mod throttle;
+mod users;
+
+pub use denied::{DeniedEntry, Reason};
+pub use needs::NamedChannels;
+pub use rules::{Denied, Selector};
+pub use users::{DEFAULT, User, Users, hexadecimal, is_free, user_name};
+
+use crate::clients::ClientEntry;
+use denied::DeniedLog;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use throttle::Throttle;
+pub use throttle::source;
+
+/// The users, and what has become of their attempts.
+pub struct Access {
+    users: RwLock<Arc<Users>>,
+    /// Raised by each change of `users`, behind it: a thread that sees it sees the change.
+    generation: AtomicU64,
+    /// Something can be refused to some client.
+    is_restricted: AtomicBool,
+    /// What was refused.
+    pub denied: DeniedLog,
+    /// Failed attempts to log in.
+    pub throttle: Throttle,
+}
+
+impl Access {
+    /// With the users of the settings.
+    pub fn new(users: Users) -> Access {
+        Access {
+            is_restricted: AtomicBool::new(users.is_restricted()),
+            users: RwLock::new(Arc::new(users)),
+            generation: AtomicU64::new(1),
+            denied: DeniedLog::default(),
+            throttle: Throttle::default(),
+        }
+    }
+
+    /// The users as they are now.
+    pub fn users(&self) -> Arc<Users> {
+        self.users.read().expect("no holder panics").clone()
+    }
+
+    /// Changes the users: as a whole, or, after an error, not at all. Returns those before.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn change<T, E>(
+        &self,
+        change: impl FnOnce(&mut Users) -> Result<T, E>,
+    ) -> Result<(T, Arc<Users>), E> {
+        let mut users = self.users.write().expect("no holder panics");
+        let mut next = (**users).clone();
+        let done = change(&mut next)?;
+        // A stricter rule is not to be passed over: a check that finds no restriction, or an old
+        // number, came before this change.
+        self.is_restricted.store(next.is_restricted(), Ordering::Release);
+        let before = std::mem::replace(&mut *users, Arc::new(next));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok((done, before))
+    }
+
+    /// Whether something can be refused. If not, nothing has to be looked at.
+    #[inline]
+    pub fn is_restricted(&self) -> bool {
+        self.is_restricted.load(Ordering::Acquire)
+    }
+
+    /// Whether clients have to log in: the default user has a password, or is off.
+    pub fn needs_login(&self) -> bool {
+        self.is_restricted() && !self.users().default_user().is_open()
+    }
+
+    /// Whether the default user needs no password, even if it is off.
+    pub fn is_open(&self) -> bool {
+        self.users().default_user().needs_no_password()
+    }
+}
+
+/// A client's user.
+pub struct Login {
+    user: Arc<User>,
+    generation: u64,
+    has_logged_in: bool,
+}
+
+impl Login {
+    /// Of a client that has just connected.
+    pub fn new(access: &Access) -> Login {
+        let generation = access.generation.load(Ordering::Acquire);
+        let user = access.users().default_user().clone();
+        Login { has_logged_in: user.is_open(), user, generation }
+    }
+
+    /// Logs in. The name is shown by others' CLIENT LIST.
+    pub fn set(&mut self, access: &Access, entry: &ClientEntry, user: Arc<User>) {
+        entry.names.lock().expect("no holder panics").user = user.name.to_string();
+        // It is looked up again if it has changed since it was found.
+        *self = Login { user, generation: 0, has_logged_in: true };
+        self.refresh(access);
+    }
+
+    /// The name of its user.
+    pub fn name(&self) -> &str {
+        &self.user.name
+    }
+
+    /// Its user, as the rules are now. One that was removed has no rights.
+    pub fn refresh(&mut self, access: &Access) -> &User {
+        // Read first: what is found is at least as new.
+        let generation = access.generation.load(Ordering::Acquire);
+        if generation != self.generation {
+            let users = access.users();
+            let found = users.find(&self.user.name).filter(|found| found.id == self.user.id);
+            let none = || Arc::new(User::new(&self.user.name, false));
+            self.user = found.cloned().unwrap_or_else(none);
+            self.generation = generation;
+        }
+        &self.user
+    }
+
+    /// Whether it has to log in before it runs a command.
+    pub fn is_missing(&self, access: &Access) -> bool {
+        !self.has_logged_in && access.needs_login()
+    }
+
+    /// Whether a request is allowed.
+    ///
+    /// # Errors
+    /// It is refused, and why.
+    pub fn check(&mut self, access: &Access, args: &[&[u8]]) -> Result<(), Denied> {
+        match access.is_restricted() {
+            true => self.refresh(access).check(args),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! Users: their passwords, and their rules.
+
+use super::catalogue;
+use super::needs::{NamedChannels, Need, Needs};
+use super::rules::{Denied, RuleError, Selector, has_blanks};
+use crate::commands::is;
+use crate::commands::table::{self, Run};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The user that a client is before it logs in.
+pub const DEFAULT: &str = "default";
+
+type Hash = [u8; 32];
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Another one for a user of the same name that is created after this one was removed.
+    pub id: u64,
+    is_on: bool,
+    /// Any password will do.
+    needs_none: bool,
+    skips_sanitizing: bool,
+    passwords: Vec<Hash>,
+    /// The user's own rules first. One set has to allow all of a request.
+    selectors: Vec<Selector>,
+}
+
+/// Whether two hashes are equal, in a time that does not tell where they differ.
+fn are_equal(a: &Hash, b: &Hash) -> bool {
+    let differing = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(differing) == 0
+}
+
+fn read_hash(digits: &[u8]) -> Option<Hash> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut hash = [0; 32];
+    if digits.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl User {
+    /// A user without rights; all channels may be allowed to it.
+    pub fn new(name: &str, all_channels: bool) -> User {
+        User {
+            name: name.into(),
+            id: fastrand::u64(..),
+            is_on: false,
+            needs_none: false,
+            skips_sanitizing: false,
+            passwords: Vec::new(),
+            selectors: vec![Selector::new(all_channels)],
+        }
+    }
+
+    /// The default user of a server without rules: it may do all, without a password.
+    pub fn all_powerful() -> User {
+        let mut user = User::new(DEFAULT, true);
+        for rule in [&b"on"[..], b"nopass", b"~*", b"+@all"] {
+            user.add(rule, true).expect("it is a rule");
+        }
+        user
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// It is not possible; nothing has changed.
+    pub fn add(&mut self, rule: &[u8], channels_by_default: bool) -> Result<(), RuleError> {
+        let lower = rule.to_ascii_lowercase();
+        match (&lower[..], rule) {
+            (b"", _) => {}
+            (b"on", _) => self.is_on = true,
+            (b"off", _) => self.is_on = false,
+            (b"skip-sanitize-payload", _) => self.skips_sanitizing = true,
+            (b"sanitize-payload", _) => self.skips_sanitizing = false,
+            (b"nopass", _) => (self.needs_none, self.passwords) = (true, Vec::new()),
+            (b"resetpass", _) => (self.needs_none, self.passwords) = (false, Vec::new()),
+            (b"clearselectors", _) => self.selectors.truncate(1),
+            (b"reset", _) => {
+                *self = User { id: self.id, ..User::new(&self.name, channels_by_default) };
+            }
+            (_, [b'>', password @ ..]) => self.add_password(Sha256::digest(password).into()),
+            (_, [b'#', hash @ ..]) => {
+                self.add_password(read_hash(hash).ok_or(RuleError::BadHash)?);
+            }
+            (_, [b'<', password @ ..]) => self.remove_password(Sha256::digest(password).into())?,
+            (_, [b'!', hash @ ..]) => {
+                self.remove_password(read_hash(hash).ok_or(RuleError::BadHash)?)?;
+            }
+            (_, [b'(', rules @ .., b')']) => {
+                let mut selector = Selector::new(channels_by_default);
+                let words = rules.split(|byte| byte.is_ascii_whitespace());
+                for word in words.filter(|word| !word.is_empty()) {
+                    selector.add(word)?;
+                }
+                self.selectors.push(selector);
+            }
+            _ => self.selectors[0].add(rule)?,
+        }
+        Ok(())
+    }
+
+    fn add_password(&mut self, hash: Hash) {
+        self.needs_none = false;
+        if !self.passwords.contains(&hash) {
+            self.passwords.push(hash);
+        }
+    }
+
+    fn remove_password(&mut self, hash: Hash) -> Result<(), RuleError> {
+        let at = self.passwords.iter().position(|known| *known == hash);
+        self.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
+        Ok(())
+    }
+
+    /// Whether it may log in with a password.
+    fn accepts(&self, hash: &Hash) -> bool {
+        let fits = self.passwords.iter().fold(false, |fits, of| fits | are_equal(of, hash));
+        self.is_on && (self.needs_none || fits)
+    }
+
+    /// Whether clients are this user, if it is the default one, without a password.
+    pub fn is_open(&self) -> bool {
+        self.is_on && self.needs_none
+    }
+
+    /// Whether any password will do.
+    pub fn needs_no_password(&self) -> bool {
+        self.needs_none
+    }
+
+    /// Whether nothing is refused.
+    pub fn allows_all(&self) -> bool {
+        self.selectors[0].allows_all()
+    }
+
+    /// Whether a request is allowed. Of those that refuse it that one counts which allows most.
+    ///
+    /// # Errors
+    /// It is refused, and why.
+    pub fn check(&self, args: &[&[u8]]) -> Result<(), Denied> {
+        let at = catalogue::of_request(args);
+        let command = table::find(args[0]).map(|at| &table::all()[at]);
+        let needs = command.filter(|command| command.takes(args.len()));
+        let needs = needs.map_or_else(Needs::nothing, |command| Needs::of(command, args));
+        let is_free = command.is_some_and(|of| matches!(of.run, Run::Local(_)) && is_free(of.name));
+        let mut denied = None;
+        for selector in &self.selectors {
+            match selector.check((at, is_free), args, &needs) {
+                Ok(()) => return Ok(()),
+                Err(why) => denied = denied.max(Some(why)),
+            }
+        }
+        Err(denied.expect("a user has rules"))
+    }
+
+    /// Which option of SORT is refused: BY and GET read any keys.
+    pub fn refused_sort_option(&self, args: &[&[u8]]) -> Option<&'static str> {
+        let may_read = |of: &Selector| {
+            let at = catalogue::of_request(args);
+            let needs = Needs::of(&table::all()[table::find(args[0])?], args);
+            (of.check((at, false), args, &needs).is_ok() && of.reads_all_keys()).then_some(())
+        };
+        let mut rest = args.get(2..).unwrap_or_default();
+        let option = loop {
+            rest = match rest {
+                [word, pattern, ..] if is(word, "BY") && pattern.contains(&b'*') => break "BY",
+                [word, _, ..] if is(word, "GET") => break "GET",
+                [word, _, after @ ..] if is(word, "BY") || is(word, "STORE") => after,
+                [word, _, _, after @ ..] if is(word, "LIMIT") => after,
+                [_, after @ ..] => after,
+                [] => return None,
+            };
+        };
+        let may = self.selectors.iter().any(|of| may_read(of).is_some());
+        (!may).then_some(option)
+    }
+
+    /// Whether it may go on listening to what it has subscribed to.
+    pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
+        self.selectors.iter().any(|of| of.allows_channel(name, channels))
+    }
+
+    /// Its flags, as they are set.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let mut flags = vec![if self.is_on { "on" } else { "off" }];
+        flags.extend(self.needs_none.then_some("nopass"));
+        flags.extend(self.skips_sanitizing.then_some("skip-sanitize-payload"));
+        flags
+    }
+
+    /// The hashes of its passwords.
+    pub fn passwords(&self) -> impl Iterator<Item = String> {
+        self.passwords.iter().map(|hash| hexadecimal(hash))
+    }
+
+    /// Its own rules, then those in parentheses.
+    pub fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    /// Its flags, passwords and rules, as they are read.
+    pub fn describe(&self) -> Vec<u8> {
+        let mut parts: Vec<Vec<u8>> =
+            self.flags().iter().map(|of| of.as_bytes().to_vec()).collect();
+        parts.extend(self.passwords().map(|hash| format!("#{hash}").into_bytes()));
+        parts.push(self.selectors[0].describe());
+        let more = self.selectors[1..].iter();
+        parts.extend(more.map(|of| [b"(", &of.describe()[..], b")"].concat()));
+        parts.join(&b' ')
+    }
+
+    /// The same, as a line of a file.
+    pub fn line(&self) -> Vec<u8> {
+        [b"user ", self.name.as_bytes(), b" ", &self.describe()].concat()
+    }
+}
+
+/// Commands that may be run before logging in.
+pub fn is_free(name: &str) -> bool {
+    matches!(name, "auth" | "hello" | "quit" | "reset")
+}
+
+/// Rules in parentheses may stand in several words: puts each together again.
+///
+/// # Errors
+/// The word at which a parenthesis is opened that is not closed.
+pub fn merged(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Vec<u8>> {
+    let (mut merged, mut open): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
+    let mut begin = &b""[..];
+    for word in words {
+        let ends = word.last() == Some(&b')');
+        match &mut open {
+            Some(selector) => {
+                selector.push(b' ');
+                selector.extend_from_slice(word);
+            }
+            None if word.first() == Some(&b'(') && !ends => {
+                (open, begin) = (Some(word.to_vec()), word);
+                continue;
+            }
+            None => merged.push(word.to_vec()),
+        }
+        if ends {
+            merged.extend(open.take());
+        }
+    }
+    match open {
+        Some(_) => Err(begin.to_vec()),
+        None => Ok(merged),
+    }
+}
+
+/// All users by name. There is always the default one.
+#[derive(Clone, Debug)]
+pub struct Users {
+    all: BTreeMap<Arc<str>, Arc<User>>,
+    /// Whether new users may use all channels.
+    channels_by_default: bool,
+}
+
+impl Default for Users {
+    fn default() -> Users {
+        let mut users = Users { all: BTreeMap::new(), channels_by_default: false };
+        users.put(User::all_powerful());
+        users
+    }
+}
+
+/// A user's name, if it can be one.
+pub fn user_name(name: &[u8]) -> Option<&str> {
+    std::str::from_utf8(name).ok().filter(|_| !has_blanks(name))
+}
+
+impl Users {
+    /// Sets whether new users may use all channels.
+    pub fn set_channels_by_default(&mut self, to: bool) {
+        self.channels_by_default = to;
+    }
+
+    /// Whether something can be refused to some client.
+    pub fn is_restricted(&self) -> bool {
+        let default = self.default_user();
+        self.all.len() > 1 || !default.is_open() || !default.allows_all()
+    }
+
+    /// A user.
+    pub fn find(&self, name: &str) -> Option<&Arc<User>> {
+        self.all.get(name)
+    }
+
+    /// The default one.
+    pub fn default_user(&self) -> &Arc<User> {
+        self.find(DEFAULT).expect("there is always the default user")
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.all.values()
+    }
+
+    fn put(&mut self, user: User) {
+        self.all.insert(user.name.clone(), Arc::new(user));
+    }
+
+    /// Removes a user, if it is there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        assert!(name != DEFAULT, "there is always the default user");
+        self.all.remove(name).is_some()
+    }
+
+    /// Changes a user, or adds it: by all rules, or, after an error, by none.
+    ///
+    /// # Errors
+    /// What ACL SETUSER tells of it.
+    pub fn change(&mut self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
+        let rules = merged(rules).map_err(|at| {
+            let at = String::from_utf8_lossy(&at).into_owned();
+            format!("Unmatched parenthesis in acl selector starting at '{at}'.")
+        })?;
+        let user = match self.find(name) {
+            Some(user) => (**user).clone(),
+            None => User::new(name, self.channels_by_default),
+        };
+        let user = self.with(user, &rules).map_err(|(rule, error)| {
+            // A password is not repeated where it may be logged.
+            let rule = match rule.first() {
+                Some(b'>' | b'<') => "(password)".into(),
+                _ => String::from_utf8_lossy(&rule).into_owned(),
+            };
+            format!("Error in ACL SETUSER modifier '{rule}': {error}")
+        })?;
+        self.put(user);
+        Ok(())
+    }
+
+    fn with(&self, mut user: User, rules: &[Vec<u8>]) -> Result<User, (Vec<u8>, RuleError)> {
+        for rule in rules {
+            let added = user.add(rule, self.channels_by_default);
+            added.map_err(|error| (rule.clone(), error))?;
+        }
+        Ok(user)
+    }
+
+    /// Sets the only password of the default user; an empty one: that it needs none.
+    pub fn set_default_password(&mut self, password: &str) {
+        let mut user = (**self.default_user()).clone();
+        (user.needs_none, user.passwords) = (password.is_empty(), Vec::new());
+        if !password.is_empty() {
+            user.add_password(Sha256::digest(password.as_bytes()).into());
+        }
+        self.put(user);
+    }
+
+    /// The user of this name, if the password is right. It takes as long if there is none.
+    pub fn log_in(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let hash = Sha256::digest(password).into();
+        let user = std::str::from_utf8(name).ok().and_then(|name| self.find(name));
+        let accepts = user.unwrap_or(self.default_user()).accepts(&hash);
+        user.filter(|_| accepts).cloned()
+    }
+
+    /// Reads lines that each define a user. `file` names them in errors. Without one the default
+    /// user may do all.
+    ///
+    /// # Errors
+    /// All that is wrong with the file, as text; nothing has changed.
+    pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), String> {
+        let channels_by_default = self.channels_by_default;
+        let mut read = Users { all: BTreeMap::new(), channels_by_default };
+        let mut errors = String::new();
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let number = number + 1;
+            let words = line.split(|byte| byte.is_ascii_whitespace());
+            let words: Vec<&[u8]> = words.filter(|word| !word.is_empty()).collect();
+            let (name, rules) = match &words[..] {
+                [] => continue,
+                [word, name, rules @ ..] if *word == b"user" => (*name, rules),
+                _ => {
+                    errors += &format!(
+                        "{file}:{number} should start with user keyword followed by the username. "
+                    );
+                    continue;
+                }
+            };
+            let Some(name) = user_name(name) else {
+                let name = String::from_utf8_lossy(name);
+                errors +=
+                    &format!("'{file}:{number}: username '{name}' contains invalid characters. ");
+                continue;
+            };
+            if read.find(name).is_some() {
+                errors += &format!("WARNING: Duplicate user '{name}' found on line {number}. ");
+                continue;
+            }
+            let Ok(rules) = merged(rules) else {
+                errors +=
+                    &format!("{file}:{number}: Unmatched parenthesis in selector definition.");
+                continue;
+            };
+            match read.with(User::new(name, channels_by_default), &rules) {
+                Ok(user) => read.put(user),
+                Err((rule, error @ RuleError::UnknownCommand)) => {
+                    let rule = String::from_utf8_lossy(&rule);
+                    errors += &format!(
+                        "{file}:{number}: Error in applying operation '{rule}': {error}. "
+                    );
+                }
+                Err((_, error)) => errors += &format!("{file}:{number}: {error}. "),
+            }
+        }
+        if !errors.is_empty() {
+            errors += "WARNING: ACL errors detected, no change to the previously active ACL rules \
+                       was performed";
+            return Err(errors);
+        }
+        // Clients that are the default user stay so.
+        let default = read.find(DEFAULT).map(|user| (**user).clone());
+        let default = default.unwrap_or_else(User::all_powerful);
+        read.put(User { id: self.default_user().id, ..default });
+        *self = read;
+        Ok(())
+    }
+
+    /// Defines users of the configuration file, each once: the default one anew.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    pub fn define(&mut self, lines: &[Vec<Vec<u8>>]) -> Result<(), String> {
+        let mut defined = Vec::new();
+        for words in lines {
+            let name = &words[0];
+            let wrong = || format!("the user name {:?} has blanks", String::from_utf8_lossy(name));
+            let name = user_name(name).ok_or_else(wrong)?;
+            if defined.contains(&name) {
+                return Err(format!("Duplicate user '{name}' found: define it once"));
+            }
+            defined.push(name);
+            let rules: Vec<&[u8]> = words[1..].iter().map(Vec::as_slice).collect();
+            let rules = merged(&rules).map_err(|_| {
+                format!("a parenthesis in the rules of user '{name}' is not closed")
+            })?;
+            let user = User::new(name, self.channels_by_default);
+            let id = self.find(name).map_or(user.id, |known| known.id);
+            let user = User { id, ..user };
+            let user = self.with(user, &rules).map_err(|(_, error)| {
+                format!("a rule of the user '{name}' is not possible: {error}")
+            })?;
+            self.put(user);
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(Need::Both as u8 == Need::Read as u8 | Need::Write as u8);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! `client-output-buffer-limit`: what may wait for a client that does not read.
+
+use super::parse::memory;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Kinds of clients, as Redis counts them. Replicas are kept in the setting alone.
+const CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
+
+/// What may wait for a client. A limit of 0 is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Bytes beyond which it is disconnected.
+    pub hard: u64,
+    /// Bytes beyond which it is disconnected after a while.
+    pub soft: u64,
+    /// That while, in seconds.
+    pub seconds: u64,
+}
+
+impl OutputLimit {
+    /// Whether this number of bytes is too much at once.
+    pub fn is_over(self, bytes: u64) -> bool {
+        self.hard > 0 && bytes > self.hard
+    }
+
+    /// Whether it is too much if that lasts.
+    pub fn is_high(self, bytes: u64) -> bool {
+        self.soft > 0 && bytes > self.soft
+    }
+}
+
+/// The limits of clients that subscribe, and of others, as numbers.
+#[derive(Debug, Default)]
+pub struct OutputLimits([[AtomicU64; 3]; 2]);
+
+impl OutputLimits {
+    /// Takes the text of the setting.
+    pub fn set(&self, text: &str) {
+        for (class, place) in [("normal", &self.0[0]), ("pubsub", &self.0[1])] {
+            let words: Vec<&str> = text.split(' ').collect();
+            let own = words.chunks(4).find(|own| own[0] == class);
+            let own = own.expect("the setting names all classes");
+            for (number, word) in place.iter().zip(&own[1..]) {
+                number.store(word.parse().expect("numbers are checked when they are set"), Relaxed);
+            }
+        }
+    }
+
+    /// The limit of a client.
+    pub fn get(&self, is_subscriber: bool) -> OutputLimit {
+        let [hard, soft, seconds] = &self.0[usize::from(is_subscriber)];
+        OutputLimit {
+            hard: hard.load(Relaxed),
+            soft: soft.load(Relaxed),
+            seconds: seconds.load(Relaxed),
+        }
+    }
+}
+
+/// Brings the setting into its usual form. Of several limits of a class the last one counts.
+pub fn read(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut limits = [[0; 3]; 3];
+    if !words.len().is_multiple_of(4) {
+        return None;
+    }
+    for own in words.chunks(4) {
+        let class = own[0].to_ascii_lowercase().replace("replica", "slave");
+        let at = CLASSES.iter().position(|name| *name == class)?;
+        limits[at] = [memory(own[1])?, memory(own[2])?, own[3].parse().ok()?];
+    }
+    let class = |(name, [hard, soft, seconds]): (&&str, &[u64; 3])| {
+        format!("{name} {hard} {soft} {seconds}")
+    };
+    Some(CLASSES.iter().zip(&limits).map(class).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_keeps_its_last_limit() {
+        let read = |text: &str| read(text);
+        let all = "normal 1 2 3 slave 4 5 6 pubsub 1048576 8 9";
+        assert_eq!(read("pubsub 1mb 8 9 replica 4 5 6 normal 1 2 3").as_deref(), Some(all));
+        let changed = "normal 0 2 3 slave 4 5 6 pubsub 1048576 8 9";
+        assert_eq!(read(&format!("{all} normal 0 2 3")).as_deref(), Some(changed));
+        for wrong in ["normal 1 2", "other 1 2 3", "normal x 2 3", "normal 1 2 -3"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        let limits = OutputLimits::default();
+        limits.set(all);
+        let pubsub = limits.get(true);
+        assert!(!pubsub.is_over(1 << 20) && pubsub.is_over((1 << 20) + 1));
+        assert!(!pubsub.is_high(8) && pubsub.is_high(9));
+        let none = OutputLimit { hard: 0, soft: 0, seconds: 0 };
+        assert!(!none.is_over(u64::MAX) && !none.is_high(u64::MAX));
+    }
+}

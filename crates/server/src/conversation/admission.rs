@@ -1,0 +1,151 @@
+//! Whether a client may run what it asks for.
+
+use super::Conversation;
+use crate::access::{self, Access, Denied, DeniedEntry, Reason, catalogue};
+use crate::commands::table::{self, Command};
+use crate::runs::Request;
+use crate::shared::Shared;
+use smallvec::SmallVec;
+use std::time::Instant;
+
+impl Conversation {
+    /// Whether nothing is said against a request that runs with its neighbours.
+    #[inline]
+    pub(super) fn is_admitted(&mut self, access: &Access, request: &Request) -> bool {
+        !access.is_restricted() || self.is_allowed(access, request)
+    }
+
+    #[cold]
+    fn is_allowed(&mut self, access: &Access, request: &Request) -> bool {
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        let login = &mut self.client.login;
+        !login.is_missing(access)
+            && login.check(access, &args).is_ok()
+            && sort_refusal(login.refresh(access), &args).is_none()
+    }
+
+    /// What is replied to a request that the client may not run; it is noted for ACL LOG. `command`
+    /// is `None` if it is not built.
+    pub(super) fn refused(
+        &mut self,
+        shared: &Shared,
+        request: &Request,
+        command: Option<&Command>,
+    ) -> Option<String> {
+        let access = &shared.access;
+        if !access.is_restricted() {
+            return None;
+        }
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        // What Redis does not have either, is told by that.
+        let named = catalogue::of_request(&args)?;
+        let is_free = command.is_some_and(|of| access::is_free(of.name));
+        if self.client.login.is_missing(access) && !is_free {
+            return Some("NOAUTH Authentication required.".to_string());
+        }
+        let Err(denied) = self.client.login.check(access, &args) else {
+            return sort_refusal(self.client.login.refresh(access), &args);
+        };
+        note(shared, &self.client, &args, denied);
+        let text = "NOPERM this user has no permissions to";
+        Some(match denied {
+            Denied::Command => {
+                format!("{text} run the '{}' command", catalogue::all()[named].name)
+            }
+            Denied::Key(_) => format!("{text} access one of the keys used as arguments"),
+            Denied::Channel(_) => format!("{text} access one of the channels used as arguments"),
+        })
+    }
+
+    /// Refuses those of the commands that EXEC is to run whose user may not run them any more.
+    pub(super) fn refuse_queued<'r>(
+        &mut self,
+        shared: &Shared,
+        requests: impl Iterator<Item = &'r mut Request>,
+    ) {
+        if !shared.access.is_restricted() {
+            return;
+        }
+        for request in requests {
+            let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+            let Err(denied) = self.client.login.check(&shared.access, &args) else { continue };
+            note_in(shared, &self.client, &args, denied, true);
+            let reason = match denied {
+                Denied::Command => "no permission to execute the command or subcommand",
+                Denied::Key(_) => "no permission to touch the specified keys",
+                Denied::Channel(_) => {
+                    "no permission to access one of the channels used as arguments"
+                }
+            };
+            drop(args);
+            request.refuse(format!(
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated \
+                 and the EXEC call. This command is no longer allowed for the following reason: \
+                 {reason}"
+            ));
+        }
+    }
+
+    /// Whether an attempt to log in has to wait: too many from its address have failed.
+    pub(super) fn holds(&mut self, access: &Access, request: &Request) -> bool {
+        let name = request.place().map(|at| table::all()[at].name);
+        let tries = name == Some("auth") || name == Some("hello") && request.len() > 2;
+        if !tries {
+            return false;
+        }
+        let now = Instant::now();
+        match self.held.take() {
+            // It has waited.
+            Some(until) if until <= now => false,
+            Some(until) => {
+                self.held = Some(until);
+                true
+            }
+            None => {
+                let source = access::source(&self.client.entry.address);
+                let delay = source.map(|source| access.throttle.delay(source, now));
+                self.held = delay.filter(|delay| !delay.is_zero()).map(|delay| now + delay);
+                self.held.is_some()
+            }
+        }
+    }
+}
+
+fn sort_refusal(user: &access::User, args: &[&[u8]]) -> Option<String> {
+    let sorts = args[0].len() >= 4 && args[0][..4].eq_ignore_ascii_case(b"sort");
+    let option = user.refused_sort_option(args).filter(|_| sorts)?;
+    Some(format!("ERR {option} option of SORT denied due to insufficient ACL permissions."))
+}
+
+fn note(shared: &Shared, client: &super::Client, args: &[&[u8]], denied: Denied) {
+    note_in(shared, client, args, denied, client.multi.is_some());
+}
+
+/// Adds what was refused to the log.
+fn note_in(
+    shared: &Shared,
+    client: &super::Client,
+    args: &[&[u8]],
+    denied: Denied,
+    in_multi: bool,
+) {
+    let (reason, object) = match denied {
+        Denied::Command => {
+            let named = catalogue::of_request(args).map(|at| catalogue::all()[at].name);
+            (Reason::Command, named.unwrap_or_default().as_bytes())
+        }
+        Denied::Key(at) => (Reason::Key, args[at]),
+        Denied::Channel(at) => (Reason::Channel, args[at]),
+    };
+    let at_ms = shared.clock.now_ms();
+    let entry = DeniedEntry {
+        count: 1,
+        reason,
+        in_multi,
+        object: object.to_vec(),
+        user: client.login.name().to_string(),
+        at_ms,
+        client: client.entry.line(at_ms),
+    };
+    shared.access.denied.add(entry, shared.settings.denied_log_length());
+}
