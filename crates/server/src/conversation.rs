@@ -8,10 +8,12 @@ mod admission;
 mod answering;
 mod blocking;
 mod client;
+mod durability;
 mod publishing;
 mod transactions;
 
 pub use client::{Client, Multi, Silence};
+pub use durability::Durability;
 
 use crate::access::Access;
 use crate::clients::ClientEntry;
@@ -64,6 +66,8 @@ pub struct Conversation {
     run: RunQueue,
     /// What EXEC runs once its transaction has committed: see [`Multi::locals`].
     locals: Vec<(usize, Request)>,
+    /// What one of those has chosen for this transaction.
+    exec_durability: Option<Durability>,
     /// A command that waits for an element.
     blocked: Option<Blocked>,
     /// Until when an attempt to log in waits, which is stashed, with all behind it.
@@ -104,6 +108,7 @@ impl Conversation {
             stash: None,
             run: RunQueue::default(),
             locals: Vec::new(),
+            exec_durability: None,
             blocked: None,
             held: None,
             replies: Replies::default(),
@@ -251,7 +256,7 @@ impl Conversation {
         self.publish_events(shared, reply.end.events);
         let parked = match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
-                Some((ticket, self.replies.seal_parked(replies)))
+                Some((ticket, self.seal_transaction(shared, replies)))
             }
             // The transaction of a silent client has no reply already.
             Some(_) => {
@@ -263,6 +268,7 @@ impl Conversation {
                 None
             }
         };
+        self.exec_durability = None;
         self.deliver();
         parked
     }
@@ -342,9 +348,10 @@ impl Conversation {
             if ticket.is_acknowledged().unwrap_or(false) {
                 self.replies.seal_free();
             } else {
-                turn.parked.push((ticket, self.replies.seal_parked(replies)));
+                turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
             }
         }
+        self.exec_durability = None;
         if self.run.is_empty() {
             self.compact();
         }
@@ -473,8 +480,12 @@ impl Conversation {
         if self.client.silence == Silence::This {
             self.client.silence = Silence::None;
         }
+        let waits = std::mem::take(&mut self.client.waits_for_disk);
         if self.replies.buffer().len() > from {
-            self.replies.seal_free();
+            match waits {
+                true => self.replies.seal_behind(),
+                false => self.replies.seal_free(),
+            }
         }
     }
 }

@@ -193,7 +193,7 @@ mod tests {
     /// The keys of a database beyond `databases` are there again when that is raised again.
     #[test]
     fn hidden_databases_keep_their_keys() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut builder = hyades::Database::builder();
         let tables = Tables::declare(&mut builder);
         let database = builder.open(dir.path()).unwrap();

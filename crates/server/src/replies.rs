@@ -1,22 +1,48 @@
 //! Replies in the order of their requests, some of which wait for the disk.
 //!
 //! Each segment of the output belongs to one transaction, or to none. A segment is *free* when what
-//! it tells is durable; the free segments at the front may be sent.
+//! it tells is durable; the free segments at the front may be sent. A client may ask to be told
+//! early: then a segment may be sent before its transaction is durable, and is kept until then.
 
 use std::collections::VecDeque;
+
+/// What a segment waits for, beside those before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its transaction: it is not sent before that is durable.
+    Parked,
+    /// Its transaction, but it may be sent.
+    Early {
+        /// When it was written, in milliseconds.
+        since_ms: i64,
+    },
+    /// The transactions of all segments before it, early ones too.
+    Behind,
+    /// Nothing.
+    Free,
+}
 
 struct Segment {
     /// The position behind it, counted from the first byte ever written.
     end: u64,
     /// Number of replies in it.
     replies: usize,
-    is_free: bool,
+    state: State,
 }
 
 impl Segment {
     /// What it counts for while it waits: a transaction without replies waits as well.
     fn parked(&self) -> usize {
-        self.replies.max(1)
+        match self.state {
+            State::Parked => self.replies.max(1),
+            State::Early { .. } => 1,
+            State::Behind | State::Free => 0,
+        }
+    }
+
+    /// Whether its own transaction, if it has one, is durable.
+    fn is_durable(&self) -> bool {
+        matches!(self.state, State::Behind | State::Free)
     }
 }
 
@@ -54,30 +80,55 @@ impl Replies {
         match self.segments.back_mut() {
             Some(last) if last.end == end => {}
             None if end == self.begin + self.sent as u64 => {}
-            Some(last) if last.is_free => {
+            Some(last) if last.state == State::Free => {
                 last.end = end;
                 last.replies += 1;
             }
-            _ => self.segments.push_back(Segment { end, replies: 1, is_free: true }),
+            _ => self.segments.push_back(Segment { end, replies: 1, state: State::Free }),
         }
+    }
+
+    /// What was written since the last seal, one reply, is not sent before all transactions of
+    /// segments before it are durable.
+    pub fn seal_behind(&mut self) {
+        self.seal(1, State::Behind);
+    }
+
+    fn seal(&mut self, replies: usize, state: State) -> u64 {
+        let segment = Segment { end: self.end(), replies, state };
+        self.parked += segment.parked();
+        self.segments.push_back(segment);
+        self.first_mark + self.segments.len() as u64 - 1
     }
 
     /// What was written since the last seal, this many replies, is not sent before the mark that is
     /// returned is acknowledged.
     pub fn seal_parked(&mut self, replies: usize) -> u64 {
-        let segment = Segment { end: self.end(), replies, is_free: false };
-        self.parked += segment.parked();
-        self.segments.push_back(segment);
-        self.first_mark + self.segments.len() as u64 - 1
+        self.seal(replies, State::Parked)
+    }
+
+    /// What was written since the last seal, this many replies, may be sent once all before it has
+    /// been. The segment is kept until the mark that is returned is acknowledged.
+    pub fn seal_early(&mut self, replies: usize, now_ms: i64) -> u64 {
+        self.seal(replies, State::Early { since_ms: now_ms })
+    }
+
+    /// For how long the first early segment has waited for its transaction, in milliseconds.
+    pub fn early_for_ms(&self, now_ms: i64) -> i64 {
+        let since = self.segments.iter().find_map(|segment| match segment.state {
+            State::Early { since_ms } => Some(since_ms),
+            _ => None,
+        });
+        since.map_or(0, |since_ms| now_ms - since_ms)
     }
 
     /// The transaction of a mark is acknowledged.
     pub fn acknowledge(&mut self, mark: u64) {
         let at = mark.checked_sub(self.first_mark).map(|at| at as usize);
         let segment = at.and_then(|at| self.segments.get_mut(at));
-        if let Some(segment) = segment.filter(|segment| !segment.is_free) {
-            segment.is_free = true;
+        if let Some(segment) = segment.filter(|segment| !segment.is_durable()) {
             self.parked -= segment.parked();
+            segment.state = State::Free;
         }
         self.forget_sent();
     }
@@ -86,7 +137,7 @@ impl Replies {
     /// nothing has no others.
     fn forget_sent(&mut self) {
         let position = self.begin + self.sent as u64;
-        while self.segments.front().is_some_and(|of| of.is_free && of.end <= position) {
+        while self.segments.front().is_some_and(|of| of.is_durable() && of.end <= position) {
             self.segments.pop_front();
             self.first_mark += 1;
         }
@@ -101,17 +152,19 @@ impl Replies {
         let mut bytes = Vec::new();
         let mut from = self.begin;
         for segment in &mut self.segments {
-            let old = (from - self.begin) as usize..(segment.end - self.begin) as usize;
-            from = segment.end;
-            match segment.is_free {
-                true => bytes.extend_from_slice(&self.bytes[old]),
-                false => {
+            // An early one may have been sent.
+            let end = segment.end.max(from);
+            let old = (from - self.begin) as usize..(end - self.begin) as usize;
+            from = end;
+            match segment.state {
+                State::Free | State::Early { .. } => bytes.extend_from_slice(&self.bytes[old]),
+                State::Parked | State::Behind => {
                     for _ in 0..segment.replies {
                         bytes.extend_from_slice(format!("-{error}\r\n").as_bytes());
                     }
                 }
             }
-            segment.is_free = true;
+            segment.state = State::Free;
             segment.end = self.begin + bytes.len() as u64;
         }
         self.bytes = bytes;
@@ -120,8 +173,19 @@ impl Replies {
 
     /// What may be sent.
     pub fn ready(&self) -> &[u8] {
-        let free = self.segments.iter().take_while(|segment| segment.is_free).last();
-        let end = free.map_or(self.begin + self.sent as u64, |segment| segment.end);
+        let (mut end, mut all_durable) = (self.begin + self.sent as u64, true);
+        for segment in &self.segments {
+            let may_leave = match segment.state {
+                State::Free | State::Early { .. } => true,
+                State::Behind => all_durable,
+                State::Parked => false,
+            };
+            if !may_leave {
+                break;
+            }
+            all_durable &= segment.is_durable();
+            end = end.max(segment.end);
+        }
         &self.bytes[self.sent..(end - self.begin) as usize]
     }
 
@@ -150,12 +214,12 @@ impl Replies {
     }
 
     /// The mark of the first transaction that waits for the disk.
-    pub fn first_parked(&self) -> Option<u64> {
-        let at = self.segments.iter().position(|segment| !segment.is_free)?;
+    pub fn first_waiting(&self) -> Option<u64> {
+        let at = self.segments.iter().position(|segment| !segment.is_durable())?;
         Some(self.first_mark + at as u64)
     }
 
-    /// Number of replies that wait for the disk.
+    /// Number of replies that wait for the disk, and of transactions whose replies do not.
     pub fn parked(&self) -> usize {
         self.parked
     }
@@ -235,30 +299,65 @@ mod tests {
         }
     }
 
+    /// What was sent early is not sent again, and its transaction is still waited for.
+    #[test]
+    fn early_replies_leave_before_their_transactions() {
+        let mut replies = Replies::default();
+        write(&mut replies, "a");
+        let first = replies.seal_early(1, 100);
+        write(&mut replies, "b");
+        replies.seal_behind();
+        assert_eq!((replies.ready(), replies.first_waiting()), (&b"a"[..], Some(first)));
+        replies.consume(1);
+        assert_eq!((replies.ready(), replies.parked()), (&b""[..], 1));
+        assert_eq!((replies.early_for_ms(100), replies.early_for_ms(350)), (0, 250));
+        replies.acknowledge(first);
+        assert_eq!((replies.ready(), replies.first_waiting()), (&b"b"[..], None));
+        assert_eq!((replies.parked(), replies.early_for_ms(350)), (0, 0));
+        replies.consume(1);
+        for sent in [0, 1, 2] {
+            write(&mut replies, "c");
+            replies.seal_early(1, 0);
+            write(&mut replies, "d");
+            replies.seal_early(1, 0);
+            write(&mut replies, "e");
+            replies.seal_behind();
+            replies.consume(sent);
+            replies.fail("lost");
+            assert_eq!(replies.ready(), &b"cd-lost\r\n"[sent..]);
+            replies.consume(9 - sent);
+            assert_eq!((replies.segments.len(), replies.parked()), (0, 0));
+        }
+    }
+
     proptest! {
         /// Against a list of texts: nothing leaves early, late or twice.
         #[test]
-        fn as_a_list_of_texts(steps in proptest::collection::vec((0u8..4, 0usize..40), 0..60)) {
+        fn as_a_list_of_texts(steps in proptest::collection::vec((0u8..7, 0usize..40), 0..60)) {
             let mut replies = Replies::default();
-            let mut all: Vec<(String, bool, u64)> = Vec::new();
+            // Text, whether it may leave by itself, whether it is behind all, the mark it waits for.
+            let mut all: Vec<(String, bool, bool, Option<u64>)> = Vec::new();
             let mut sent = Vec::new();
             for (number, (step, size)) in steps.into_iter().enumerate() {
                 match step {
-                    0 | 1 => {
+                    0..4 => {
                         let text = format!("{number}:{}", "x".repeat(size));
                         write(&mut replies, &text);
                         let mark = match step {
-                            0 => replies.seal_parked(1),
-                            _ => { replies.seal_free(); u64::MAX }
+                            0 => Some(replies.seal_parked(1)),
+                            1 => { replies.seal_free(); None }
+                            2 => Some(replies.seal_early(1, 0)),
+                            _ => { replies.seal_behind(); None }
                         };
-                        all.push((text, step == 1, mark));
+                        all.push((text, step != 0, step == 3, mark));
                     }
-                    2 => {
-                        let parked: Vec<usize> =
-                            (0..all.len()).filter(|at| !all[*at].1).collect();
-                        if let Some(at) = parked.get(size % parked.len().max(1)) {
+                    4 => {
+                        let waiting: Vec<usize> =
+                            (0..all.len()).filter(|at| all[*at].3.is_some()).collect();
+                        if let Some(at) = waiting.get(size % waiting.len().max(1)) {
+                            let mark = all[*at].3.take();
                             all[*at].1 = true;
-                            replies.acknowledge(all[*at].2);
+                            replies.acknowledge(mark.unwrap());
                         }
                     }
                     _ => {
@@ -267,10 +366,19 @@ mod tests {
                         replies.consume(n);
                     }
                 }
-                let free: String =
-                    all.iter().take_while(|of| of.1).map(|of| of.0.as_str()).collect();
+                let mut free = String::new();
+                for (at, (text, may_leave, is_behind, _)) in all.iter().enumerate() {
+                    let is_held = *is_behind && all[..at].iter().any(|of| of.3.is_some());
+                    if !may_leave || is_held {
+                        break;
+                    }
+                    free.push_str(text);
+                }
                 let now = [&sent[..], replies.ready()].concat();
                 prop_assert_eq!(String::from_utf8(now).unwrap(), free);
+                prop_assert_eq!(replies.parked(), all.iter().filter(|of| of.3.is_some()).count());
+                let first = all.iter().find_map(|of| of.3);
+                prop_assert_eq!(replies.first_waiting(), first);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Done, Local, SYNTAX, is};
 use crate::clock::wall_us;
+use crate::conversation::Durability;
 use crate::resp::reply::Reply;
 use crate::shared::Stopping;
 
@@ -51,10 +52,11 @@ pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Replies leave in their order, each when it is on disk. So this one leaves when all that the
-/// client was to be told before is on disk here; there are no replicas to wait for.
-pub fn waitaof(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    if !(0..=1).contains(&super::integer(args[1])?) {
+/// Its reply leaves when all that the client was told before, or is to be told, is on disk here;
+/// there are no replicas to wait for.
+pub fn waitaof(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let is_local = super::integer(args[1])?;
+    if !(0..=1).contains(&is_local) {
         return Err("ERR value is out of range, value must between 0 and 1".into());
     }
     if super::integer(args[2])? < 0 {
@@ -63,9 +65,27 @@ pub fn waitaof(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     if super::integer(args[3]).map_err(|_| "ERR timeout is not an integer or out of range")? < 0 {
         return Err("ERR timeout is negative".into());
     }
+    local.client.waits_for_disk = is_local == 1;
     reply.array(2);
     reply.integer(1);
     reply.integer(0);
+    Ok(())
+}
+
+/// When the client is told of its transactions: when they are on disk, or before.
+pub fn durability(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let client = &mut local.client;
+    match &args[1..] {
+        [] => reply.bulk(client.durability.name().as_bytes()),
+        [name] => {
+            client.durability = Durability::named(name)
+                .ok_or("ERR choose ack (replies are sent when they are on disk), 1s or none")?;
+            // So this OK says that all before it is on disk.
+            client.waits_for_disk = client.durability == Durability::Acknowledged;
+            reply.ok();
+        }
+        _ => return Err(SYNTAX.into()),
+    }
     Ok(())
 }
 

@@ -112,7 +112,7 @@ pub fn all() -> &'static [Command] {
 
 /// The place of a command in the table; its name may be in any case.
 pub fn find(name: &[u8]) -> Option<usize> {
-    let mut lower = [0; 16];
+    let mut lower = [0; 20];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();

@@ -1,5 +1,6 @@
 //! What a client has set for its connection.
 
+use super::Durability;
 use crate::access::{Access, Login};
 use crate::channels::{Publication, Subscriptions, Topic};
 use crate::clients::ClientEntry;
@@ -33,6 +34,10 @@ pub struct Client {
     pub is_resp3: bool,
     /// Whether it gets replies.
     pub silence: Silence,
+    /// When it is told of its transactions.
+    pub durability: Durability,
+    /// The reply of the command that runs is sent when all before it is on disk.
+    pub waits_for_disk: bool,
     /// The connection is closed behind its last reply.
     pub is_closing: bool,
     /// What WATCH has seen.
@@ -78,6 +83,8 @@ impl Client {
             database: 0,
             is_resp3: false,
             silence: Silence::None,
+            durability: Durability::default(),
+            waits_for_disk: false,
             is_closing: false,
             watched: Vec::new(),
             multi: None,

@@ -42,9 +42,9 @@ impl Conversation {
         if self.outbox.messages.is_empty() {
             return;
         }
-        let parked = self.replies.first_parked();
+        let waiting = self.replies.first_waiting();
         while let Some((_, channels, publication)) =
-            self.outbox.messages.pop_front_if(|(mark, ..)| parked.is_none_or(|of| of > *mark))
+            self.outbox.messages.pop_front_if(|(mark, ..)| waiting.is_none_or(|of| of > *mark))
         {
             channels.deliver(&publication);
         }

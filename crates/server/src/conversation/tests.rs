@@ -4,6 +4,7 @@ mod access;
 mod blocking;
 mod collections;
 mod dumping;
+mod durability;
 mod events;
 mod large;
 mod limits;
@@ -33,7 +34,7 @@ struct House {
 impl House {
     /// With a log that is written only by [`House::write_log`], if `stepped`.
     fn new(stepped: bool) -> House {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let settings = Settings::from_arguments(&["--enable-debug-command", "yes"]).unwrap();
         let shared = Shared::new(settings);
         let mut builder =

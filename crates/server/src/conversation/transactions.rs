@@ -124,6 +124,7 @@ impl Conversation {
                 reply.array(count);
                 let head = reply.position() - from;
                 self.run_locals(turn.shared, from, &[head]);
+                self.exec_durability = None;
             }
         }
         Ok(true)
@@ -167,7 +168,12 @@ impl Conversation {
             shared.count_error(text);
             return Reply::new(self.replies.buffer(), self.client.is_resp3).error(text);
         }
+        // HYADES.DURABILITY is about this EXEC, and nothing waits within it.
+        let own = self.client.durability;
+        self.client.durability = self.exec_durability.unwrap_or(own);
         self.run_local(shared, None, run, request);
+        self.exec_durability = Some(std::mem::replace(&mut self.client.durability, own));
+        self.client.waits_for_disk = false;
         // Nothing of the job was done.
         if self.job.take().is_some() {
             let text = format!(

@@ -23,7 +23,7 @@ struct Stored {
 
 impl Stored {
     fn new() -> Stored {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut builder = Database::builder();
         let tables = Tables::declare(&mut builder);
         let database = builder.open(dir.path()).unwrap();

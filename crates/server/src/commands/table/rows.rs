@@ -153,6 +153,7 @@ pub fn connection_rows() -> Vec<Row> {
         ("client", -2, 0, NONE, Local(client::client)),
         ("echo", 2, FAST, NONE, Local(connection::echo)),
         ("hello", -1, FAST, NONE, Local(connection::hello)),
+        ("hyades.durability", -1, FAST, NONE, Local(server::durability)),
         ("ping", -1, FAST, NONE, Local(connection::ping)),
         ("quit", -1, FAST, NONE, Local(connection::quit)),
         ("reset", 1, FAST, NONE, Local(connection::reset)),

@@ -92,7 +92,7 @@ fn opened(dir: TempDir) -> House {
 /// into blocks when it is changed.
 #[test]
 fn a_database_without_blocks_is_opened() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut builder = Database::builder().streams(2);
     let databases = Schema::new("dbs")
         .column("number", Type::U32)
