@@ -335,7 +335,7 @@ mod tests {
         #[test]
         fn as_a_list_of_texts(steps in proptest::collection::vec((0u8..7, 0usize..40), 0..60)) {
             let mut replies = Replies::default();
-            // Text, whether it may leave by itself, whether it is behind all, the mark it waits for.
+            // Text, whether it may leave, whether that needs all before it, the mark it waits for.
             let mut all: Vec<(String, bool, bool, Option<u64>)> = Vec::new();
             let mut sent = Vec::new();
             for (number, (step, size)) in steps.into_iter().enumerate() {
