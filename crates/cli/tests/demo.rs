@@ -33,3 +33,14 @@ fn without_sync_the_power_cut_loses_what_was_acknowledged_and_the_demo_says_so()
     assert_eq!(missing[0], 0, "killing the process alone loses nothing: {screen}");
     assert!(missing[1] > 0, "{screen}");
 }
+
+/// It runs redis-server, too, if that is installed.
+#[test]
+fn nothing_that_a_server_answered_is_missing_after_a_kill() {
+    let output = hyades(SHORT, &["--server"]);
+    let screen = stdout(&output);
+    assert_eq!(code(&output), 0, "{screen}{}", stderr(&output));
+    assert!(figures(&screen, "answered ")[0] > 0, "{screen}");
+    assert_eq!(figures(&screen, "answered but missing")[0], 0);
+    assert_eq!(figures(&screen, "accounts with a wrong balance")[0], 0);
+}

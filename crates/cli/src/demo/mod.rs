@@ -11,6 +11,7 @@ pub mod child;
 mod journal;
 mod round;
 mod screen;
+mod server;
 mod work;
 
 use crate::failure::Failure;
@@ -32,6 +33,9 @@ pub struct DemoOptions {
     /// Log streams
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: u32,
+    /// Kill `hyades serve` under clients instead, and `redis-server`, if there is one, beside it
+    #[arg(long, conflicts_with = "lying_sync")]
+    server: bool,
     /// Use a device whose sync does nothing, to show that the check can fail
     #[arg(long, hide = true)]
     lying_sync: bool,
@@ -71,6 +75,9 @@ pub struct RoundSettings {
 /// # Errors
 /// A process could not be started, or a database did not open.
 pub fn demo(options: &DemoOptions) -> Result<bool, Failure> {
+    if options.server {
+        return server::demo(options);
+    }
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
     let rounds = [

@@ -15,19 +15,44 @@ fn yes_or(holds: bool, no: &str) -> String {
     if holds { "yes".to_string() } else { no.to_string() }
 }
 
+/// A summary in columns, one for each round.
+pub struct Summary(String);
+
+impl Summary {
+    /// Begins a summary.
+    pub fn new(title: &str) -> Summary {
+        Summary(format!("\n{title}\n\n"))
+    }
+
+    /// Adds a line: a value for each round.
+    pub fn line(&mut self, label: &str, values: impl Iterator<Item = String>) {
+        let _ = write!(self.0, "  {label:<29}");
+        for value in values {
+            let _ = write!(self.0, "{value:<24}");
+        }
+        self.0.truncate(self.0.trim_end().len());
+        self.0.push('\n');
+    }
+
+    /// Adds a sentence.
+    pub fn note(&mut self, text: &str) {
+        let _ = writeln!(self.0, "  {text}");
+    }
+
+    /// Ends with a sentence, and returns the whole text.
+    pub fn verdict(mut self, text: &str) -> String {
+        let _ = writeln!(self.0, "\n  {text}");
+        self.0
+    }
+}
+
 /// The summary of all rounds as text.
 pub fn screen(rounds: &[(&str, Round)], seed: u64) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "\nBank transfers and TPC-C together, stopped at a random moment (seed {seed})\n"
-    );
+    let mut summary = Summary::new(&format!(
+        "Bank transfers and TPC-C together, stopped at a random moment (seed {seed})"
+    ));
     let mut line = |label: &str, value: &dyn Fn(&Round) -> String| {
-        let _ = write!(out, "  {label:<28}");
-        for (_, round) in rounds {
-            let _ = write!(out, "{:<24}", value(round));
-        }
-        let _ = writeln!(out);
+        summary.line(label, rounds.iter().map(|(_, round)| value(round)));
     };
     let threads = rounds.iter().map(|(_, r)| r.together.threads).max().unwrap_or(0);
     line("", &|round| {
@@ -55,19 +80,16 @@ pub fn screen(rounds: &[(&str, Round)], seed: u64) -> String {
         Some(_) => exact(r.acknowledged),
         None => exact(r.together.missing),
     });
-    let _ = writeln!(out);
     for (name, round) in rounds {
         for found in [&round.alone, &round.together] {
             if let Some(text) = found.refused.as_ref().or(found.first_violation.as_ref()) {
-                let _ = writeln!(out, "  {name}: {text}");
+                summary.note(&format!("{name}: {text}"));
             }
         }
     }
-    let verdict = if rounds.iter().all(|(_, round)| round.holds()) {
+    summary.verdict(if rounds.iter().all(|(_, round)| round.holds()) {
         "Every acknowledged transaction was recovered completely."
     } else {
         "NOT every acknowledged transaction was recovered completely."
-    };
-    let _ = writeln!(out, "  {verdict}");
-    out
+    })
 }
