@@ -6,6 +6,7 @@
 use crate::clients::ClientEntry;
 use crate::config::OutputLimits;
 use crate::glob;
+use crate::monitors::MonitorLine;
 use crate::resp::reply::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
@@ -43,34 +44,36 @@ pub struct Publication {
     pub payload: Vec<u8>,
 }
 
-/// A message on its way to a subscriber.
+/// What is on its way to a client.
 #[derive(Clone)]
-pub struct Delivery {
-    publication: Arc<Publication>,
-    /// The pattern that has matched.
-    pattern: Option<Arc<[u8]>>,
+pub enum Delivery {
+    /// A message to a subscriber, with the pattern that has matched.
+    Message(Arc<Publication>, Option<Arc<[u8]>>),
+    /// A line to a client that monitors.
+    Line(MonitorLine),
 }
 
 impl Delivery {
     /// Bytes that it takes until it is sent, about.
     pub fn bytes(&self) -> usize {
         const HEAD: usize = 96;
-        let Publication { channel, payload, .. } = &*self.publication;
-        HEAD + channel.len() + payload.len() + self.pattern.as_ref().map_or(0, |of| of.len())
-    }
-
-    /// What the subscriber has subscribed to.
-    fn subscription(&self) -> (Topic, &[u8]) {
-        match &self.pattern {
-            Some(pattern) => (Topic::Pattern, pattern),
-            None => (self.publication.topic, &self.publication.channel),
+        HEAD + match self {
+            Delivery::Message(publication, pattern) => {
+                let Publication { channel, payload, .. } = &**publication;
+                channel.len() + payload.len() + pattern.as_ref().map_or(0, |of| of.len())
+            }
+            Delivery::Line(line) => line.len(),
         }
     }
 
-    /// Writes the message for its subscriber.
+    /// Writes it for its client.
     pub fn write(&self, reply: &mut Reply<'_>) {
-        let (topic, name) = self.subscription();
-        let Publication { channel, payload, .. } = &*self.publication;
+        let (publication, pattern) = match self {
+            Delivery::Message(publication, pattern) => (publication, pattern),
+            Delivery::Line(line) => return reply.simple(line),
+        };
+        let (topic, name) = subscription(publication, pattern);
+        let Publication { channel, payload, .. } = &**publication;
         reply.push(if topic == Topic::Pattern { 4 } else { 3 });
         reply.bulk(topic.words()[2].as_bytes());
         reply.bulk(name);
@@ -78,6 +81,17 @@ impl Delivery {
             reply.bulk(channel);
         }
         reply.bulk(payload);
+    }
+}
+
+/// What the subscriber of a message has subscribed to.
+fn subscription<'a>(
+    publication: &'a Publication,
+    pattern: &'a Option<Arc<[u8]>>,
+) -> (Topic, &'a [u8]) {
+    match pattern {
+        Some(pattern) => (Topic::Pattern, pattern),
+        None => (publication.topic, &publication.channel),
     }
 }
 
@@ -179,7 +193,7 @@ impl Channels {
         self.for_each(to, |listener, pattern| {
             let (publication, pattern) = (publication.clone(), pattern.cloned());
             let limit = self.limits.get(true);
-            listener.inbox.add(listener, limit, Delivery { publication, pattern });
+            listener.inbox.add(listener, limit, Delivery::Message(publication, pattern));
         });
     }
 
@@ -276,8 +290,8 @@ impl Subscriptions {
     }
 
     /// Whether a message is still wanted.
-    pub fn wants(&self, delivery: &Delivery) -> bool {
-        let (topic, name) = delivery.subscription();
+    pub fn wants(&self, publication: &Publication, pattern: &Option<Arc<[u8]>>) -> bool {
+        let (topic, name) = subscription(publication, pattern);
         self.names(topic).contains(name)
     }
 }

@@ -99,6 +99,8 @@ pub struct ClientEntry {
     pub is_killed: AtomicBool,
     /// A command of it waits for an element.
     pub is_blocked: AtomicBool,
+    /// It is told the commands of all.
+    pub is_monitor: AtomicBool,
     /// What CLIENT UNBLOCK asks for.
     pub unblock: UnblockFlag,
     /// Numbers of its subscriptions: to channels, patterns, shard channels.
@@ -145,6 +147,7 @@ impl ClientEntry {
             names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
             is_killed: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
             unblock: UnblockFlag::default(),
             subscriptions: Default::default(),
             inbox: Inbox::default(),
@@ -175,6 +178,7 @@ impl ClientEntry {
         let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
         let queued = self.queued.load(Relaxed);
         let flags = match queued {
+            _ if self.is_monitor.load(Relaxed) => "O",
             _ if self.is_blocked.load(Relaxed) => "b",
             0.. => "x",
             _ if self.listens() => "P",

@@ -9,6 +9,7 @@ mod answering;
 mod blocking;
 mod client;
 mod durability;
+mod observing;
 mod publishing;
 mod transactions;
 
@@ -26,6 +27,7 @@ use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
 use blocking::Blocked;
 use hyades::{Session, Ticket};
+use observing::Unfinished;
 use publishing::Outbox;
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,6 +79,7 @@ pub struct Conversation {
     outbox: Outbox,
     job: Option<Job>,
     is_waiting_for_job: bool,
+    unfinished: Option<Unfinished>,
     /// What was wrong with the input. It is replied behind what was right before it.
     protocol_error: Option<String>,
 }
@@ -115,6 +118,7 @@ impl Conversation {
             outbox: Outbox::default(),
             job: None,
             is_waiting_for_job: false,
+            unfinished: None,
             protocol_error: None,
         }
     }
@@ -251,7 +255,9 @@ impl Conversation {
         let from = self.replies.buffer().len();
         let replies = usize::from(!reply.bytes.is_empty());
         self.replies.buffer().extend_from_slice(&reply.bytes);
+        self.tell_monitors(shared, reply.end.lines);
         self.run_locals(shared, from, &reply.end.exec_ends);
+        self.end_unfinished(shared, reply.time, reply.bytes.first() == Some(&b'-'));
         self.settle_waiting(shared, reply.end.wait);
         self.publish_events(shared, reply.end.events);
         let parked = match reply.end.ticket {
@@ -331,8 +337,11 @@ impl Conversation {
             (done, tries) = (execute(), tries + 1);
         }
         if done == Execution::Done {
-            let ends = self.run.take_exec_ends();
+            let (lines, ends) = (self.run.take_lines(), self.run.take_exec_ends());
+            self.tell_monitors(turn.shared, lines);
             self.run_locals(turn.shared, from, &ends);
+            let is_error = self.replies.buffer().get(from) == Some(&b'-');
+            self.end_unfinished(turn.shared, self.run.time(), is_error);
             let wait = self.run.take_wait();
             self.settle_waiting(turn.shared, wait);
             let events = self.run.take_events();
@@ -376,6 +385,7 @@ impl Conversation {
                 && self.client.silence == Silence::None
                 && self.client.multi.is_none()
                 && !self.client.only_listens()
+                && self.client.monitoring.is_none()
                 && turn.session.is_some()
                 && self.client.watched.len() < MOST_WATCHED
                 && self.is_admitted(&turn.shared.access, &request);

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// What other threads have for a loop.
 enum Message {
     Accepted(TcpStream, (String, String)),
-    JobDone(u64, JobReply),
+    JobDone(u64, Box<JobReply>),
 }
 
 /// A loop, as other threads see it.
@@ -198,7 +198,7 @@ impl EventLoop {
         for message in messages {
             match message {
                 Message::Accepted(socket, addresses) => self.accept(socket, addresses),
-                Message::JobDone(id, reply) => self.job_done(id, reply),
+                Message::JobDone(id, reply) => self.job_done(id, *reply),
             }
         }
         self.calls.take().into_iter().for_each(|id| self.list(id));
@@ -232,6 +232,7 @@ impl EventLoop {
             let idle_ms = (now_ms - entry.active_ms.load(Relaxed)).max(0) as u64;
             let left = time.saturating_sub(Duration::from_millis(idle_ms));
             let waits = entry.listens()
+                || entry.is_monitor.load(Relaxed)
                 || connection.conversation.is_blocked()
                 || connection.conversation.is_waiting_for_job();
             match left.is_zero() {
@@ -368,7 +369,7 @@ impl EventLoop {
         }
         if let Some(job) = connection.conversation.take_job() {
             let mailbox = self.mailbox.clone();
-            let done = move |reply| mailbox.send(Message::JobDone(id, reply));
+            let done = move |reply| mailbox.send(Message::JobDone(id, Box::new(reply)));
             self.executors.submit(job, connection.conversation.is_resp3(), done);
         }
         connection.write(&self.shared);

@@ -2,6 +2,7 @@
 
 mod patient;
 mod request;
+mod wrote;
 
 pub use request::Request;
 
@@ -9,6 +10,7 @@ use crate::commands::table::{self, Command, Run};
 use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
 use crate::data::keyspace::{self, Context, Effects, Events, Keyspace, Stop, Wait, WatchedKey};
+use crate::monitors::MonitorLine;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -17,6 +19,8 @@ use patient::PatientRun;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use wrote::{Laps, Origin, Wrote};
 
 /// What EXEC has beside the commands of its transaction.
 pub struct Exec {
@@ -69,43 +73,6 @@ pub struct RunQueue {
     effects: RefCell<Effects>,
     ticket: Option<(Ticket, usize)>,
     wrote: Wrote,
-}
-
-/// What an attempt has replied.
-#[derive(Default)]
-struct Wrote {
-    /// Commands that have failed, with their errors.
-    failed: Vec<(usize, String)>,
-    /// See [`RunQueue::take_exec_ends`].
-    ends: Vec<usize>,
-    /// Messages of what was written.
-    events: Events,
-}
-
-impl Wrote {
-    fn clear(&mut self) {
-        self.failed.clear();
-        self.ends.clear();
-        self.events.clear();
-    }
-
-    /// Makes messages of what a command has written.
-    #[inline]
-    fn note_events(&mut self, context: &Context<'_>, place: usize, args: &[&[u8]]) {
-        if context.events.is_on() {
-            let written = std::mem::take(&mut context.effects.borrow_mut().written_keys);
-            let (classes, command) = (context.events, &table::all()[place]);
-            keyspace::events(classes, command, args, written.into_iter(), &mut self.events);
-        }
-    }
-
-    /// A part of the reply ends there.
-    #[inline]
-    fn end_at(&mut self, exec: Option<&Exec>, position: usize) {
-        if exec.is_some() {
-            self.ends.push(position);
-        }
-    }
 }
 
 impl RunQueue {
@@ -162,6 +129,7 @@ impl RunQueue {
             exec: self.exec.take(),
             is_silent: self.is_silent,
             has_starved: self.conflicts >= CONFLICTS,
+            client: client.entry.clone(),
             database: client.database,
         };
         (self.requests, self.first) = (rest, 0);
@@ -173,6 +141,16 @@ impl RunQueue {
     pub fn take_watched(&mut self) -> (bool, Vec<WatchedKey>) {
         let effects = self.effects.get_mut();
         (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
+    }
+
+    /// What clients that monitor are told of what was executed.
+    pub fn take_lines(&mut self) -> Vec<MonitorLine> {
+        std::mem::take(&mut self.wrote.lines)
+    }
+
+    /// How long the commands took that were executed.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.wrote.times.iter().sum())
     }
 
     /// Messages of what was written by what was executed.
@@ -265,7 +243,7 @@ impl RunQueue {
         if self.is_silent {
             replies.buffer().truncate(from);
         }
-        self.settle(shared, client, part.start..part.start + done, ticket);
+        self.settle(shared, (client, input), part.start..part.start + done, ticket);
         // Of an EXEC that was not to run nothing is left.
         self.finish(if self.exec.is_some() { part.len() } else { done });
         Execution::Done
@@ -275,7 +253,7 @@ impl RunQueue {
     fn settle(
         &mut self,
         shared: &Shared,
-        client: &Client,
+        (client, input): (&Client, &[u8]),
         part: std::ops::Range<usize>,
         ticket: Ticket,
     ) {
@@ -290,7 +268,8 @@ impl RunQueue {
         };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
         let requests = &self.requests[part];
-        self::count(shared, requests, &self.effects.borrow(), &mut self.wrote.failed);
+        let origin = Origin { client: &client.entry, database: client.database, input };
+        self.wrote.count(shared, &origin, requests, &self.effects.borrow());
         if let Some(last) = requests.last().and_then(Request::place) {
             let mut names = client.entry.names.lock().expect("no holder panics");
             names.command = table::all()[last].name;
@@ -320,26 +299,7 @@ impl RunQueue {
         };
         (0..count).for_each(|_| reply.error(text));
         self.effects.get_mut().clear();
-        self.wrote.ends.clear();
-        self.wrote.events.clear();
-    }
-}
-
-/// Applies and counts what was committed.
-fn count(
-    shared: &Shared,
-    requests: &[Request],
-    effects: &Effects,
-    failed: &mut Vec<(usize, String)>,
-) {
-    shared.apply(effects);
-    shared.counters.commands.fetch_add(requests.len() as u64, Relaxed);
-    for place in requests.iter().filter_map(Request::place) {
-        shared.calls[place].0.fetch_add(1, Relaxed);
-    }
-    for (place, error) in failed.drain(..) {
-        shared.calls[place].1.fetch_add(1, Relaxed);
-        shared.count_error(&error);
+        self.wrote.fail(text);
     }
 }
 
@@ -442,7 +402,7 @@ fn run_all(
         wrote.end_at(exec, reply.position() - begin);
     }
     prefetch(&space, requests, input);
-    let effects = context.effects;
+    let (effects, mut laps) = (context.effects, Laps::start());
     for (done, request) in requests.iter().enumerate() {
         let may_end = done > 0 && !is_exec;
         if may_end && reply.position() - begin > MOST_REPLIED {
@@ -457,21 +417,12 @@ fn run_all(
         let (position, savepoint) = (reply.position(), tx.savepoint());
         let before = effects.borrow().clone();
         let result = request.refused().unwrap_or_else(|| run(&space, &args, reply));
+        wrote.times.push(laps.next());
         let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
-        let (text, goes_on) = match result {
-            Ok(()) if is_large => (String::new(), false),
-            Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
-            Ok(()) if reply.is_too_long() => (TOO_LONG.to_string(), true),
-            Ok(()) => {
-                wrote.end_at(exec, reply.position() - begin);
-                wrote.note_events(&context, place, &args);
-                continue;
-            }
-            Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
-                return Err(abort.into());
-            }
-            Err(Stop::Abort(abort)) => (format!("ERR {abort}"), true),
-            Err(Stop::Error(text)) => (text.into_owned(), true),
+        let Some((text, goes_on)) = failure_of(result, is_large, reply.is_too_long())? else {
+            wrote.end_at(exec, reply.position() - begin);
+            wrote.note_events(&context, place, &args);
+            continue;
         };
         tx.rollback_to(savepoint)?;
         // What it has copied is kept until the transaction ends.
@@ -482,13 +433,33 @@ fn run_all(
             true => {
                 reply.error(&text);
                 wrote.end_at(exec, reply.position() - begin);
-                wrote.failed.push((place, text));
+                wrote.failed.push((done, text));
             }
             false if may_end => return Ok(done),
             false => return Err(Ended::TooMuch),
         }
     }
     Ok(requests.len())
+}
+
+/// Why a command is taken back, if it is: the error that it replies, and whether the commands
+/// behind it go on. Those of a loop do not if it is too much for one.
+fn failure_of(
+    result: Result<(), Stop>,
+    is_large: bool,
+    is_too_long: bool,
+) -> Result<Option<(String, bool)>, Ended> {
+    Ok(Some(match result {
+        Ok(()) if is_large => (String::new(), false),
+        Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
+        Ok(()) if is_too_long => (TOO_LONG.to_string(), true),
+        Ok(()) => return Ok(None),
+        Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
+            return Err(abort.into());
+        }
+        Err(Stop::Abort(abort)) => (format!("ERR {abort}"), true),
+        Err(Stop::Error(text)) => (text.into_owned(), true),
+    }))
 }
 
 /// Announces the first key of each request.

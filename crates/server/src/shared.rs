@@ -3,19 +3,25 @@
 use crate::access::Access;
 use crate::channels::Channels;
 use crate::clients::Clients;
-use crate::clock::Clock;
-use crate::commands::table;
+use crate::clock::{Clock, wall_us};
+use crate::command_stats::CommandStats;
 use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::monitors::Monitors;
+use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
 use hyades::{Database, Progress};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// How the names of a checkpoint's files begin.
+const PART_PREFIX: &[u8] = b"checkpoint-";
 
 /// A database that is open.
 pub struct Opened {
@@ -79,20 +85,26 @@ pub struct Shared {
     pub clients: Clients,
     /// Counters.
     pub counters: Counters,
-    /// Calls and failed calls of each command, by its place in the table.
-    pub calls: Vec<(AtomicU64, AtomicU64)>,
+    /// Calls and times of commands.
+    pub command_stats: CommandStats,
+    /// Commands that took long.
+    pub slow_log: SlowLog,
     /// Error replies by their first word.
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Numbers of keys.
     pub counts: KeyCounts,
     /// Publish and subscribe.
     pub channels: Arc<Channels>,
+    /// Clients that monitor.
+    pub monitors: Arc<Monitors>,
     /// Clients that wait for an element.
     pub waiting: Arc<WaitQueues>,
     /// The database, once it is open.
     pub opened: OnceLock<Opened>,
     /// How far recovery has got.
     pub progress: Mutex<Option<Progress>>,
+    /// When a checkpoint was taken last, in seconds since 1970, and how many had been.
+    last_save: Mutex<Option<(u64, i64)>>,
     /// When the server was started.
     pub started: Instant,
     /// The number of this run, 40 hexadecimal digits.
@@ -131,20 +143,22 @@ pub enum Reaping {
 impl Shared {
     /// The state of a server that starts now.
     pub fn new(settings: Settings) -> Arc<Shared> {
-        let calls = table::all().iter().map(|_| Default::default()).collect();
         Arc::new(Shared {
             access: Access::new(settings.users().clone()),
             channels: Channels::new(settings.output_limits.clone()),
+            monitors: Monitors::new(settings.output_limits.clone()),
             settings,
             clock: Clock::default(),
             clients: Clients::default(),
             counters: Counters::default(),
-            calls,
+            command_stats: CommandStats::default(),
+            slow_log: SlowLog::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),
             waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),
+            last_save: Mutex::default(),
             started: Instant::now(),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             port: AtomicU64::new(0),
@@ -220,6 +234,23 @@ impl Shared {
     pub fn log_failure(&self) -> Option<String> {
         let log = self.opened.get()?.database.log()?;
         log.poisoned().map(|poisoned| poisoned.cause.to_string())
+    }
+
+    /// When the newest checkpoint was written, in seconds since 1970; before there is one, when the
+    /// server was started.
+    pub fn last_save_seconds(&self) -> i64 {
+        let started = || wall_us() as i64 / 1_000_000 - self.started.elapsed().as_secs() as i64;
+        let Some(opened) = self.opened.get() else { return started() };
+        let taken = opened.database.checkpoints().taken;
+        let mut last = self.last_save.lock().expect("no holder panics");
+        match *last {
+            Some((known, seconds)) if known == taken => seconds,
+            _ => {
+                let seconds = newest_checkpoint(&self.settings.dir()).unwrap_or_else(started);
+                *last = Some((taken, seconds));
+                seconds
+            }
+        }
     }
 
     /// Applies what a committed transaction does beside its rows.
@@ -303,5 +334,55 @@ impl Shared {
                 }
             };
         }
+    }
+}
+
+/// When the newest checkpoint in a directory was written, by its files.
+fn newest_checkpoint(dir: &Path) -> Option<i64> {
+    let files = std::fs::read_dir(dir).ok()?.flatten();
+    let parts = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(PART_PREFIX));
+    let newest = parts.filter_map(|file| file.metadata().ok()?.modified().ok()).max()?;
+    Some(newest.duration_since(UNIX_EPOCH).ok()?.as_secs() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    #[test]
+    fn the_last_save_is_when_the_newest_checkpoint_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().display().to_string();
+        let mut builder = Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        let opened = || {
+            let shared = Shared::new(Settings::from_arguments(&["--dir", &name]).unwrap());
+            let database = database.clone();
+            assert!(shared.opened.set(Opened { database, tables }).is_ok());
+            shared
+        };
+        let now = || wall_us() as i64 / 1_000_000;
+        assert!((now() - opened().last_save_seconds()).abs() < 60);
+        database.checkpoint().unwrap();
+        let then = SystemTime::now() - Duration::from_secs(1_000);
+        let age = || {
+            for file in std::fs::read_dir(dir.path()).unwrap().flatten() {
+                if file.file_name().as_encoded_bytes().starts_with(PART_PREFIX) {
+                    let file = File::options().write(true).open(file.path()).unwrap();
+                    file.set_modified(then).unwrap();
+                }
+            }
+        };
+        age();
+        let shared = opened();
+        assert!((now() - 1_000 - shared.last_save_seconds()).abs() < 60);
+        // It is read again after the next one, and only then.
+        database.checkpoint().unwrap();
+        assert!((now() - shared.last_save_seconds()).abs() < 60);
+        age();
+        assert!((now() - shared.last_save_seconds()).abs() < 60);
     }
 }

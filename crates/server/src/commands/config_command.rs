@@ -63,10 +63,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.turns,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
-            for (calls, failed) in &shared.calls {
-                calls.store(0, Relaxed);
-                failed.store(0, Relaxed);
-            }
+            shared.command_stats.clear();
             shared.errors.lock().expect("no holder panics").clear();
             reply.ok();
         }

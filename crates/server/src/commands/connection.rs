@@ -28,7 +28,16 @@ pub fn echo(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 }
 
 pub fn quit(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    local.client.is_closing = true;
+    local.client.quit();
+    reply.ok();
+    Ok(())
+}
+
+pub fn monitor(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (monitors, client) = (&local.shared.monitors, &mut *local.client);
+    if client.monitoring.is_none() {
+        client.monitoring = Some(monitors.add(&client.entry));
+    }
     reply.ok();
     Ok(())
 }

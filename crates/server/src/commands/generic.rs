@@ -1,7 +1,7 @@
 //! Commands on keys of any type, and on whole databases.
 
 use super::collections::{bytes_in_blocks, copy_blocks, elements};
-use super::{Done, SYNTAX, database, integer, is, numbers, unknown_subcommand};
+use super::{Done, SYNTAX, database, info, integer, is, numbers, unknown_subcommand};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
 
@@ -205,6 +205,10 @@ pub fn object(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
 
 const MEMORY_HELP: &[&str] = &[
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR",
+    "    The same as STATS, in a sentence.",
+    "STATS",
+    "    Bytes of the process in memory, now and at most so far, and the number of all keys.",
     "USAGE <key> [SAMPLES <count>]",
     "    The bytes that a key takes, with all of its elements.",
     "HELP",
@@ -224,9 +228,33 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     }
     match &args[1..] {
         [what] if is(what, "HELP") => super::help(reply, MEMORY_HELP),
-        [what] if ["DOCTOR", "MALLOC-STATS", "PURGE", "STATS"].iter().any(|of| is(what, of)) => {
+        [what] if is(what, "STATS") => {
+            let stats = [
+                ("process.resident", info::resident_bytes()),
+                ("process.resident.peak", info::most_resident_bytes()),
+                ("keys.count", space.counts().all() as u64),
+            ];
+            reply.map(stats.len());
+            for (name, number) in stats {
+                reply.bulk(name.as_bytes());
+                reply.integer(number as i64);
+            }
+        }
+        [what] if is(what, "DOCTOR") => {
+            let mib = |bytes: u64| bytes >> 20;
+            let (now, peak) = (info::resident_bytes(), info::most_resident_bytes());
+            reply.verbatim(&format!(
+                "The process has {} MiB in memory, {} MiB at most so far, and the databases have \
+                 {} keys. Nothing is measured here of what they are made of: the allocator gives \
+                 freed memory back late, so a peak long ago is no fault.",
+                mib(now),
+                mib(peak),
+                space.counts().all()
+            ));
+        }
+        [what] if ["MALLOC-STATS", "PURGE"].iter().any(|of| is(what, of)) => {
             let what = String::from_utf8_lossy(what).to_uppercase();
-            let text = format!("ERR MEMORY {what} is not built: see INFO memory, and MEMORY USAGE");
+            let text = format!("ERR MEMORY {what} is not built: see MEMORY STATS");
             return Err(text.into());
         }
         _ => return Err(unknown_subcommand("memory", args[1])),

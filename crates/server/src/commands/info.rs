@@ -1,6 +1,6 @@
 //! INFO: Redis's sections and names, and one of our own.
 
-use super::{Local, lower, table};
+use super::{Local, lower};
 use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
@@ -35,12 +35,13 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         wanted.extend(DEFAULT.map(str::to_string));
     }
     if all {
-        wanted.extend(["commandstats", "errorstats", "cluster", "modules"].map(str::to_string));
+        let more = ["commandstats", "errorstats", "latencystats", "cluster", "modules"];
+        wanted.extend(more.map(str::to_string));
     }
     // Read before the sections are written, since it needs the loop's session.
     let live = has(&wanted, "keyspace").then(|| live_generations(local));
     let mut out = String::new();
-    let sections: [(&str, Section); 13] = [
+    let sections: [(&str, Section); 14] = [
         ("server", server),
         ("clients", clients),
         ("memory", memory),
@@ -51,6 +52,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         ("modules", |_, _| {}),
         ("commandstats", commandstats),
         ("errorstats", errorstats),
+        ("latencystats", latencystats),
         ("cluster", |_, out| out.push_str("cluster_enabled:0\r\n")),
         ("keyspace", |_, _| {}),
         ("hyades", hyades),
@@ -107,8 +109,16 @@ fn clients(shared: &Shared, out: &mut String) {
     line(out, "tracking_clients", 0);
 }
 
-/// Pages of the process in memory.
-fn resident_bytes() -> u64 {
+/// The most bytes that the process had in memory so far.
+pub fn most_resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    number.unwrap_or(0) << 10
+}
+
+/// Bytes of the process in memory.
+pub fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
@@ -119,6 +129,7 @@ fn memory(_: &Shared, out: &mut String) {
     line(out, "used_memory", resident);
     line(out, "used_memory_human", format!("{:.2}M", resident as f64 / (1 << 20) as f64));
     line(out, "used_memory_rss", resident);
+    line(out, "used_memory_peak", most_resident_bytes());
     line(out, "maxmemory", 0);
     line(out, "maxmemory_policy", "noeviction");
     line(out, "mem_allocator", "mimalloc");
@@ -138,8 +149,9 @@ fn persistence(shared: &Shared, out: &mut String) {
     }
     let failed = shared.log_failure();
     counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
-    line(out, "rdb_bgsave_in_progress", 0);
-    line(out, "rdb_last_save_time", crate::clock::wall_us() / 1_000_000);
+    let is_saving = shared.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
+    line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
+    line(out, "rdb_last_save_time", shared.last_save_seconds());
     line(out, "rdb_last_bgsave_status", "ok");
     line(out, "aof_enabled", 1);
     line(out, "aof_rewrite_in_progress", 0);
@@ -178,12 +190,30 @@ fn cpu(_: &Shared, out: &mut String) {
 }
 
 fn commandstats(shared: &Shared, out: &mut String) {
-    for (command, (calls, failed)) in table::all().iter().zip(&shared.calls) {
-        let (calls, failed) = (calls.load(Relaxed), failed.load(Relaxed));
-        if calls > 0 {
-            let name = command.name;
-            let _ = write!(out, "cmdstat_{name}:calls={calls},failed_calls={failed}\r\n");
+    for (name, counts) in shared.command_stats.iter() {
+        let all = [&counts.calls, &counts.failed, &counts.rejected, &counts.nanos];
+        let [calls, failed, rejected, nanos] = all.map(|counter| counter.load(Relaxed));
+        if calls + rejected > 0 {
+            let usec = nanos as f64 / 1_000.0;
+            let _ = write!(
+                out,
+                "cmdstat_{name}:calls={calls},usec={},usec_per_call={:.2},\
+                 rejected_calls={rejected},failed_calls={failed}\r\n",
+                nanos / 1_000,
+                usec / calls.max(1) as f64,
+            );
         }
+    }
+}
+
+fn latencystats(shared: &Shared, out: &mut String) {
+    let percentiles = shared.settings.latency_percentiles();
+    let stats = shared.command_stats.iter();
+    for (name, times) in stats.filter_map(|(name, counts)| Some((name, counts.times()?))) {
+        let usec = |percent: f64| times.percentile(percent) as f64 / 1_000.0;
+        let shown = percentiles.iter().map(|percent| format!("p{percent}={:.3}", usec(*percent)));
+        let shown = shown.collect::<Vec<_>>().join(",");
+        line(out, &format!("latency_percentiles_usec_{name}"), shown);
     }
 }
 

@@ -27,6 +27,7 @@ mod pubsub;
 mod ranking;
 mod server;
 mod sets;
+mod slowlog;
 mod sort;
 mod sorted_set_algebra;
 mod sorted_set_ranges;
@@ -41,11 +42,13 @@ pub use unsupported::error as unsupported_error;
 
 use crate::conversation::Client;
 use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
+use crate::monitors::MonitorLine;
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use hyades::{Session, Ticket};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Runs inside a transaction, perhaps several times: it has no effect but on its keys.
 pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
@@ -67,6 +70,8 @@ pub struct JobEnd {
     pub wait: Option<Wait>,
     /// Messages of what was written.
     pub events: Events,
+    /// What clients that monitor are told.
+    pub lines: Vec<MonitorLine>,
 }
 
 /// Work that would hold up an event loop. It appends the reply.
@@ -83,6 +88,8 @@ pub struct JobReply {
     pub bytes: Vec<u8>,
     /// What else there is.
     pub end: JobEnd,
+    /// How long it ran.
+    pub time: Duration,
 }
 
 impl Job {
@@ -110,13 +117,14 @@ impl Job {
     pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes, resp3);
+        let started = Instant::now();
         let mut end = (self.body)(shared, &mut reply);
         if reply.is_too_long() {
             reply.truncate(0);
             reply.error(TOO_LONG);
             end.exec_ends.clear();
         }
-        JobReply { bytes, end }
+        JobReply { bytes, end, time: started.elapsed() }
     }
 }
 

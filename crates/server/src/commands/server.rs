@@ -31,8 +31,7 @@ pub fn shutdown(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
 }
 
 pub fn lastsave(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    // All that was acknowledged is on disk now.
-    reply.integer(local.now_ms / 1_000);
+    reply.integer(local.shared.last_save_seconds());
     Ok(())
 }
 

@@ -18,8 +18,6 @@ const MISSING: &[(&str, &str)] = &[
         "eval \
       evalsha evalsha_ro eval_ro fcall fcall_ro script",
     ),
-    ("MONITOR is not built yet: INFO commandstats counts commands", "monitor"),
-    ("the slow log is not built yet: CLIENT LIST shows what clients do", "slowlog"),
     ("there is no cluster mode: one server uses all cores", "asking cluster readonly readwrite"),
     ("replication is not built", "failover psync replconf replicaof slaveof sync"),
     ("MIGRATE is not built: copy the keys with a client", "migrate"),

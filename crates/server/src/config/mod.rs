@@ -13,7 +13,7 @@ use crate::access::Users;
 use crate::data::collections::PackedLimits;
 use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use table::{Rule, SETTINGS, Value};
 
@@ -48,6 +48,8 @@ pub struct Settings {
     pub(crate) output_limits: Arc<OutputLimits>,
     packed: [AtomicU64; 4],
     events: AtomicU64,
+    tracks_latency: AtomicBool,
+    slower_than: AtomicI64,
 }
 
 impl Default for Settings {
@@ -67,6 +69,8 @@ impl Default for Settings {
             output_limits: Arc::default(),
             packed: Default::default(),
             events: AtomicU64::new(0),
+            tracks_latency: AtomicBool::new(false),
+            slower_than: AtomicI64::new(0),
         };
         settings.refresh();
         settings
@@ -175,6 +179,9 @@ impl Settings {
         self.longest_request.store(self.number("client-query-buffer-limit"), Relaxed);
         self.timeout.store(self.number("timeout"), Relaxed);
         self.output_limits.set(&self.text("client-output-buffer-limit"));
+        self.tracks_latency.store(self.is_yes("latency-tracking"), Relaxed);
+        let slower_than = self.text("slowlog-log-slower-than").parse();
+        self.slower_than.store(slower_than.expect("it is checked when it is set"), Relaxed);
         let events = EventClasses::read(&self.text("notify-keyspace-events"));
         self.events.store(events.expect("it is checked when it is set").bits().into(), Relaxed);
         let names = [
@@ -308,6 +315,27 @@ impl Settings {
         EventClasses::from_bits(self.events.load(Relaxed) as u16)
     }
 
+    /// Whether histograms of commands' times are kept.
+    pub(crate) fn tracks_latency(&self) -> bool {
+        self.tracks_latency.load(Relaxed)
+    }
+
+    /// The percentiles of commands' times that INFO shows.
+    pub(crate) fn latency_percentiles(&self) -> Vec<f64> {
+        let text = self.text("latency-tracking-info-percentiles");
+        text.split(' ').filter_map(|number| number.parse().ok()).collect()
+    }
+
+    /// Commands that take as long, in microseconds, are in the slow log.
+    pub(crate) fn slower_than(&self) -> Option<u64> {
+        u64::try_from(self.slower_than.load(Relaxed)).ok()
+    }
+
+    /// Entries that the slow log keeps.
+    pub(crate) fn slow_log_length(&self) -> usize {
+        self.number("slowlog-max-len") as usize
+    }
+
     pub(crate) fn debug_is_enabled(&self) -> bool {
         self.text("enable-debug-command") != "no"
     }
@@ -361,6 +389,18 @@ impl Value {
                 match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
                     Some(word) => Ok((*word).to_string()),
                     None => wrong(&format!("one of {}", words.join(", "))),
+                }
+            }
+            Value::Percentiles => {
+                let numbers = text.split_whitespace().map(|of| of.parse::<f64>().ok());
+                let numbers: Option<Vec<f64>> = numbers
+                    .map(|number| number.filter(|number| (0.0..=100.0).contains(number)))
+                    .collect();
+                match numbers {
+                    Some(numbers) => {
+                        Ok(numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" "))
+                    }
+                    None => wrong("numbers from 0 to 100"),
                 }
             }
             Value::Events => match EventClasses::read(text) {

@@ -13,6 +13,8 @@ pub enum Value {
     MemoryIn(u64, u64),
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// Numbers from 0 to 100.
+    Percentiles,
     /// Letters of classes of keyspace events.
     Events,
     /// What may wait for clients.
@@ -56,6 +58,9 @@ use Value::{Memory, MemoryIn, Number, OneOf, Text, YesNo};
 
 /// Most databases.
 pub const MOST_DATABASES: u32 = 1_024;
+
+/// Most entries of the slow log.
+const MOST_SLOW: i64 = 1 << 20;
 
 /// A number of any size.
 const ANY: Value = Number(i64::MIN, i64::MAX);
@@ -148,8 +153,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("io-threads-do-reads", "no", YesNo, Stored),
     setting("jemalloc-bg-thread", "yes", YesNo, Stored),
     setting("latency-monitor-threshold", "0", ANY, Stored),
-    setting("latency-tracking", "yes", YesNo, Stored),
-    setting("latency-tracking-info-percentiles", "50 99 99.9", Text, Stored),
+    setting("latency-tracking", "yes", YesNo, Live),
+    setting("latency-tracking-info-percentiles", "50 99 99.9", Value::Percentiles, Live),
     setting("lazyfree-lazy-eviction", "no", YesNo, Stored),
     setting("lazyfree-lazy-expire", "no", YesNo, Stored),
     setting("lazyfree-lazy-server-del", "no", YesNo, Stored),
@@ -227,8 +232,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("slave-read-only", "yes", YesNo, Stored),
     setting("slave-serve-stale-data", "yes", YesNo, Stored),
     setting("slaveof", "", Text, Refused("replication is not built")),
-    setting("slowlog-log-slower-than", "10000", ANY, Stored),
-    setting("slowlog-max-len", "128", ANY, Stored),
+    setting("slowlog-log-slower-than", "10000", Number(-1, i64::MAX), Live),
+    setting("slowlog-max-len", "128", Number(0, MOST_SLOW), Live),
     setting("socket-mark-id", "0", ANY, Stored),
     setting("stop-writes-on-bgsave-error", "yes", YesNo, Stored),
     setting("stream-node-max-bytes", "4096", Memory, Stored),

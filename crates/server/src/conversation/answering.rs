@@ -1,7 +1,7 @@
 //! Requests that do not run in a transaction with their neighbours: commands on the connection or
 //! the server, and errors.
 
-use super::{Conversation, MOST_WATCHED, Silence, Turn};
+use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Local, LocalCommand, TOO_LONG, unsupported_error};
 use crate::data::keyspace::Stop;
@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use hyades::Session;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 impl Conversation {
     /// Replies to a request outside of a run; false if it has become a run, whose replies come
@@ -55,7 +55,7 @@ impl Conversation {
                      QUIT / RESET are allowed in this context"
                 ))
             }
-            Some(command) => refusal(command, turn),
+            Some(command) => refusal(&self.client, command, turn),
         };
         let resp3 = self.client.is_resp3;
         if let Some(text) = error {
@@ -63,6 +63,9 @@ impl Conversation {
                 multi.is_refused = true;
             }
             turn.shared.count_error(&text);
+            if command.is_some() {
+                turn.shared.command_stats.reject(&request, &self.input);
+            }
             Reply::new(self.replies.buffer(), resp3).error(&text);
             return true;
         }
@@ -95,6 +98,7 @@ impl Conversation {
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());
+        let started = Instant::now();
         let mut local = Local { client, shared, now_ms, job, session };
         let mut reply = Reply::new(self.replies.buffer(), resp3);
         let from = reply.position();
@@ -102,9 +106,8 @@ impl Conversation {
         if reply.is_too_long() {
             result = Err(TOO_LONG.into());
         }
-        let calls = &shared.calls[request.place().expect("it is a command")];
-        shared.counters.commands.fetch_add(1, Relaxed);
-        calls.0.fetch_add(1, Relaxed);
+        let time = started.elapsed();
+        let is_error = result.is_err();
         if let Err(stop) = result {
             reply.truncate(from);
             let text = match stop {
@@ -112,10 +115,13 @@ impl Conversation {
                 Stop::Abort(abort) => format!("ERR {abort}"),
             };
             shared.count_error(&text);
-            calls.1.fetch_add(1, Relaxed);
             reply.error(&text);
         }
         drop(args);
+        match self.job {
+            Some(_) => self.begin_unfinished(request.clone(), time),
+            None => self.note_ran(shared, request, time, is_error),
+        }
         self.publish(&shared.channels);
     }
 
@@ -135,12 +141,15 @@ fn may_listen(command: &Command) -> bool {
 }
 
 /// Why a command cannot run now.
-fn refusal(command: &Command, turn: &Turn<'_>) -> Option<String> {
+fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Option<String> {
     if let Some(cause) = turn.shared.log_failure() {
         turn.shared.stop_for_log(&cause);
         return Some(format!("MISCONF {cause}"));
     }
     let needs_database = matches!(command.run, Run::Data(_) | Run::Open(_));
+    if needs_database && client.monitoring.is_some() {
+        return Some("ERR a client that monitors has no access to keys: RESET ends that".into());
+    }
     if !needs_database || turn.session.is_some() {
         return None;
     }

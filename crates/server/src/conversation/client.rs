@@ -5,6 +5,7 @@ use crate::access::{Access, Login};
 use crate::channels::{Publication, Subscriptions, Topic};
 use crate::clients::ClientEntry;
 use crate::data::keyspace::WatchedKey;
+use crate::monitors::Monitoring;
 use crate::runs::Request;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,6 +49,8 @@ pub struct Client {
     pub subscriptions: Subscriptions,
     /// What the command has published that runs.
     pub published: Vec<Publication>,
+    /// It is told the commands of all.
+    pub monitoring: Option<Monitoring>,
 }
 
 /// The commands that MULTI has queued.
@@ -79,6 +82,7 @@ impl Client {
             login: Login::new(access),
             subscriptions: Subscriptions::new(entry.clone()),
             published: Vec::new(),
+            monitoring: None,
             entry,
             database: 0,
             is_resp3: false,
@@ -95,6 +99,13 @@ impl Client {
     /// messages from replies.
     pub fn only_listens(&self) -> bool {
         !self.is_resp3 && !self.subscriptions.is_empty()
+    }
+
+    /// Its connection is closed behind its last reply.
+    pub fn quit(&mut self) {
+        self.is_closing = true;
+        // The last reply would never come while others send commands.
+        self.monitoring = None;
     }
 
     /// Shows the numbers of its subscriptions to others.

@@ -1,17 +1,33 @@
 //! What a conversation publishes and receives.
 
 use super::{Conversation, MOST_UNSENT};
-use crate::channels::{Channels, Publication};
+use crate::channels::{Channels, Delivery, Publication};
 use crate::data::keyspace::Events;
+use crate::monitors::{MonitorLine, Monitors};
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Messages that wait for what their publisher was told before.
+/// What waits for what its sender was told before.
+enum Outgoing {
+    Message(Arc<Channels>, Arc<Publication>),
+    Line(Arc<Monitors>, MonitorLine),
+}
+
+impl Outgoing {
+    fn deliver(self) {
+        match self {
+            Outgoing::Message(channels, publication) => channels.deliver(&publication),
+            Outgoing::Line(monitors, line) => monitors.deliver(&line),
+        }
+    }
+}
+
+/// Messages and lines, each with the mark of the transaction that it waits for.
 #[derive(Default)]
 pub(super) struct Outbox {
-    messages: VecDeque<(u64, Arc<Channels>, Arc<Publication>)>,
+    messages: VecDeque<(u64, Outgoing)>,
 }
 
 impl Conversation {
@@ -25,8 +41,20 @@ impl Conversation {
     pub(super) fn publish(&mut self, channels: &Arc<Channels>) {
         for publication in self.client.published.drain(..) {
             let mark = self.replies.next_mark();
-            self.outbox.messages.push_back((mark, channels.clone(), Arc::new(publication)));
+            let message = Outgoing::Message(channels.clone(), Arc::new(publication));
+            self.outbox.messages.push_back((mark, message));
         }
+    }
+
+    /// Takes lines for the clients that monitor, as [`Conversation::publish`].
+    pub(super) fn tell_monitors(
+        &mut self,
+        shared: &Shared,
+        lines: impl IntoIterator<Item = MonitorLine>,
+    ) {
+        let mark = self.replies.next_mark();
+        let outgoing = lines.into_iter().map(|line| Outgoing::Line(shared.monitors.clone(), line));
+        self.outbox.messages.extend(outgoing.map(|line| (mark, line)));
     }
 
     /// Takes the messages of keys that a transaction has written, as [`Conversation::publish`].
@@ -43,10 +71,10 @@ impl Conversation {
             return;
         }
         let waiting = self.replies.first_waiting();
-        while let Some((_, channels, publication)) =
+        while let Some((_, outgoing)) =
             self.outbox.messages.pop_front_if(|(mark, ..)| waiting.is_none_or(|of| of > *mark))
         {
-            channels.deliver(&publication);
+            outgoing.deliver();
         }
     }
 
@@ -60,7 +88,13 @@ impl Conversation {
         let entry = self.client.entry.clone();
         while !entry.inbox.is_empty() && self.replies.unsent() < MOST_UNSENT {
             let Some(delivery) = entry.inbox.take() else { return };
-            if self.client.subscriptions.wants(&delivery) {
+            let is_wanted = match &delivery {
+                Delivery::Message(publication, pattern) => {
+                    self.client.subscriptions.wants(publication, pattern)
+                }
+                Delivery::Line(_) => self.client.monitoring.is_some(),
+            };
+            if is_wanted {
                 let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
                 delivery.write(&mut reply);
                 self.replies.seal_free();

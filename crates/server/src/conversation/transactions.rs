@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 /// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
 const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
@@ -22,6 +23,9 @@ impl Conversation {
         request: Request,
         command: &Command,
     ) -> bool {
+        let started = Instant::now();
+        let ends = ["multi", "watch", "discard", "exec", "reset", "quit"].contains(&command.name);
+        let noted = (self.client.multi.is_none() || ends).then(|| request.clone());
         let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
         let result = match (command.name, &self.client.multi) {
             ("multi", None) => {
@@ -36,6 +40,15 @@ impl Conversation {
             ("discard" | "exec" | "reset" | "quit", _) => self.end_multi(turn, command.name),
             _ => self.queue(turn, request, command),
         };
+        match noted {
+            Some(request) if result == Ok(false) => {
+                self.begin_unfinished(request, started.elapsed());
+            }
+            Some(request) => {
+                self.note_ran(turn.shared, &request, started.elapsed(), result.is_err());
+            }
+            None => {}
+        }
         result.unwrap_or_else(|text: Cow<'static, str>| {
             turn.shared.count_error(&text);
             Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
@@ -56,6 +69,7 @@ impl Conversation {
         let silences = name == "client" && args[1].eq_ignore_ascii_case(b"reply");
         let is_out_of_place = matches!(command.run, Run::Open(_))
             || name == "shutdown"
+            || name == "monitor"
             || name.ends_with("subscribe")
             // There an attempt would not wait.
             || name == "auth"
@@ -97,7 +111,7 @@ impl Conversation {
         match name {
             "discard" => reply.ok(),
             "quit" => {
-                self.client.is_closing = true;
+                self.client.quit();
                 reply.ok();
             }
             "reset" => {
@@ -166,16 +180,21 @@ impl Conversation {
         let from = self.replies.buffer().len();
         if let Some(text) = request.refusal() {
             shared.count_error(text);
+            shared.command_stats.reject(request, &[]);
             return Reply::new(self.replies.buffer(), self.client.is_resp3).error(text);
         }
         // HYADES.DURABILITY is about this EXEC, and nothing waits within it.
         let own = self.client.durability;
         self.client.durability = self.exec_durability.unwrap_or(own);
+        // That of EXEC itself.
+        let exec = self.unfinished.take();
         self.run_local(shared, None, run, request);
         self.exec_durability = Some(std::mem::replace(&mut self.client.durability, own));
         self.client.waits_for_disk = false;
         // Nothing of the job was done.
         if self.job.take().is_some() {
+            self.unfinished = None;
+            shared.command_stats.reject(request, &[]);
             let text = format!(
                 "ERR {} with these arguments takes a while: send it outside of MULTI",
                 command.name.to_uppercase()
@@ -184,5 +203,6 @@ impl Conversation {
             self.replies.buffer().truncate(from);
             Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
         }
+        self.unfinished = exec;
     }
 }

@@ -296,6 +296,11 @@ impl<'t> Keyspace<'t> {
         Ok(self.entry(head, &[]))
     }
 
+    /// The numbers of keys of all databases, about.
+    pub fn counts(&self) -> &KeyCounts {
+        self.context.counts
+    }
+
     /// Looks a key up for a command that reads, and counts whether it exists.
     pub fn read(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
         let entry = self.find(key)?;

@@ -1,13 +1,16 @@
 //! Transactions that an executor runs: those that have starved, and those that are too much for an
 //! event loop.
 
-use super::{Commands, Ended, Exec, Request, Wrote, context, count, failure, run_all};
+use super::wrote::{Origin, Wrote};
+use super::{Commands, Ended, Exec, Request, context, failure, run_all};
+use crate::clients::ClientEntry;
 use crate::commands::JobEnd;
 use crate::data::keyspace::{Context, Wait};
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
 use hyades::Ticket;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A transaction that is run with retries and waiting: one command, or those of EXEC.
@@ -20,6 +23,8 @@ pub struct PatientRun {
     pub is_silent: bool,
     /// It has met conflicts, and is no large transaction.
     pub has_starved: bool,
+    /// Its client.
+    pub client: Arc<ClientEntry>,
     /// The database of its client.
     pub database: u32,
 }
@@ -60,7 +65,8 @@ impl PatientRun {
         if self.is_silent {
             reply.truncate(position);
         }
-        JobEnd { ticket, exec_ends: wrote.ends, wait, events: wrote.events }
+        let Wrote { ends: exec_ends, events, lines, .. } = wrote;
+        JobEnd { ticket, exec_ends, wait, events, lines }
     }
 
     fn submit(
@@ -88,7 +94,8 @@ impl PatientRun {
         let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
         let effects = effects.into_inner();
         if let Ok(done) = result {
-            count(shared, &self.requests[..done], &effects, &mut wrote.failed);
+            let origin = Origin { client: &self.client, database: self.database, input: &[] };
+            wrote.count(shared, &origin, &self.requests[..done], &effects);
         }
         let wait = effects.wait.map(|wait| Wait { is_silent: self.is_silent, ..wait });
         Ok((result.map(|_| wait), ticket))

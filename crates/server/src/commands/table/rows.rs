@@ -7,8 +7,8 @@ use super::super::{
     debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, numbers,
 };
 use super::super::{
-    pubsub, server, sets, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets, strings,
-    watching,
+    pubsub, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets,
+    strings, watching,
 };
 use super::{ADMIN, ALONE, BLOCKS, FAST, READ, Run, WRITE};
 
@@ -204,9 +204,11 @@ pub fn server_rows() -> Vec<Row> {
         ("latency", -2, ADMIN, NONE, Local(latency::latency)),
         ("lolwut", -1, READ | FAST, NONE, Local(server::lolwut)),
         ("memory", -2, READ, (2, 2, 1), Data(generic::memory)),
+        ("monitor", 1, ADMIN, NONE, Local(connection::monitor)),
         ("role", 1, FAST, NONE, Local(server::role)),
         ("save", 1, ADMIN, NONE, Open(keys::save)),
         ("shutdown", -1, ADMIN, NONE, Local(server::shutdown)),
+        ("slowlog", -2, ADMIN, NONE, Local(slowlog::slowlog)),
         ("swapdb", 3, WRITE | FAST, NONE, Data(generic::swapdb)),
         ("time", 1, FAST, NONE, Local(server::time)),
     ]

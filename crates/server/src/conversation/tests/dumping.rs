@@ -100,13 +100,9 @@ fn what_operators_ask() {
         ("LATENCY HISTORY command", "*0"),
         ("LATENCY RESET", ":0"),
         ("LATENCY GRAPH x", "-ERR No samples available for event 'x'"),
-        (
-            "LATENCY HISTOGRAM set",
-            "-ERR the times of commands are not measured in this version: INFO commandstats \
-             counts them",
-        ),
+        ("LATENCY HISTOGRAM set none", "*0"),
         ("BGREWRITEAOF", "+Background append only file rewriting started"),
-        ("MEMORY STATS", "-ERR MEMORY STATS is not built: see INFO memory, and MEMORY USAGE"),
+        ("MEMORY PURGE", "-ERR MEMORY PURGE is not built: see MEMORY STATS"),
         ("WAITAOF 1 0 0", "*2 :1 :0"),
         ("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1"),
         ("WAITAOF 0 -1 0", "-ERR value is out of range, must be positive"),

@@ -1,0 +1,209 @@
+//! What operators see of commands: their numbers and times.
+
+use super::*;
+
+/// A field of a command in INFO commandstats.
+fn field(house: &mut House, command: &str, name: &str) -> Option<f64> {
+    let mut reader = house.client();
+    let info = house.say(&mut reader, b"INFO commandstats\r\n");
+    let mut lines = info.split(' ');
+    let line = lines.find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
+    let value = line.split(',').find_map(|of| of.strip_prefix(&format!("{name}=")))?;
+    value.parse().ok()
+}
+
+#[test]
+fn commands_are_counted_and_timed_by_their_own_names() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, b"DEBUG SLEEP 0.02\r\n");
+    let usec = field(&mut house, "debug", "usec").unwrap();
+    assert!((20_000.0..5_000_000.0).contains(&usec), "{usec}");
+    assert_eq!(field(&mut house, "debug", "usec_per_call").map(f64::floor), Some(usec));
+    house.say(&mut client, b"SET a b\r\nINCR a\r\nSET a\r\nGET a\r\nCLIENT ID\r\nCLIENT NONE\r\n");
+    let mut count = |command: &str| {
+        let names = ["calls", "failed_calls", "rejected_calls"];
+        names.map(|name| field(&mut house, command, name).unwrap_or(-1.0))
+    };
+    assert_eq!(count("set"), [1.0, 0.0, 1.0]);
+    assert_eq!(count("incr"), [1.0, 1.0, 0.0]);
+    assert_eq!(count("client|id"), [1.0, 0.0, 0.0]);
+    assert_eq!(count("client"), [0.0, 0.0, 1.0]);
+    assert_eq!(count("zadd"), [-1.0; 3]);
+    house.say(&mut client, b"MULTI\r\nSET a 1\r\nINCR a\r\nPING\r\nDEBUG SLEEP 1\r\nEXEC\r\n");
+    let mut count = |command: &str| {
+        ["calls", "failed_calls"].map(|name| field(&mut house, command, name).unwrap_or(-1.0))
+    };
+    assert_eq!(count("set"), [2.0, 0.0]);
+    assert_eq!(count("incr"), [2.0, 1.0]);
+    assert_eq!(count("multi"), [1.0, 0.0]);
+    assert_eq!(count("exec"), [1.0, 0.0]);
+    assert_eq!(count("ping"), [1.0, 0.0]);
+    // It was refused there.
+    assert_eq!(count("debug"), [1.0, 0.0]);
+    house.say(&mut client, b"EXEC\r\nCONFIG RESETSTAT\r\n");
+    assert_eq!(field(&mut house, "exec", "calls"), None);
+    assert_eq!(field(&mut house, "config|resetstat", "calls"), Some(1.0));
+}
+
+/// The time that a client waits for an element is not the command's.
+#[test]
+fn waiting_for_an_element_does_not_count() {
+    let mut house = House::new(false);
+    let (mut waiting, mut pushing) = (house.client(), house.client());
+    house.say(&mut waiting, b"BLPOP l 0\r\n");
+    assert_eq!(field(&mut house, "blpop", "calls"), None);
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    house.say(&mut pushing, b"RPUSH l a\r\n");
+    assert_eq!(house.say(&mut waiting, b""), "*2 $1 l $1 a ");
+    assert_eq!(field(&mut house, "blpop", "calls"), Some(1.0));
+    assert!(field(&mut house, "blpop", "usec").unwrap() < 50_000.0);
+}
+
+#[test]
+fn info_shows_percentiles_of_times() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, b"SET a b\r\nDEBUG SLEEP 0.02\r\n");
+    let info = house.say(&mut client, b"INFO latencystats\r\n");
+    let line = |name: &str| {
+        let line = info.split(' ').find_map(|line| {
+            line.strip_prefix(&format!("latency_percentiles_usec_{name}:")).map(str::to_string)
+        });
+        line.unwrap_or_default()
+    };
+    assert!(line("set").starts_with("p50="), "{info}");
+    let debug = line("debug");
+    assert!(debug.contains(",p99=") && debug.contains(",p99.9="), "{info}");
+    let p50: f64 = debug[4..debug.find(',').unwrap()].parse().unwrap();
+    assert!(p50 >= 20_000.0, "{debug}");
+    let settings = b"CONFIG SET latency-tracking-info-percentiles '0 50.5'\r\n";
+    assert_eq!(house.say(&mut client, settings), "+OK ");
+    let info = house.say(&mut client, b"INFO latencystats\r\n");
+    assert!(info.contains("latency_percentiles_usec_set:p0=") && info.contains(",p50.5="));
+    for wrong in ["101", "-1", "x", "nan"] {
+        let set = format!("CONFIG SET latency-tracking-info-percentiles {wrong}\r\n");
+        assert!(house.say(&mut client, set.as_bytes()).starts_with("-ERR"), "{wrong}");
+    }
+    house.say(&mut client, b"CONFIG SET latency-tracking no\r\nCONFIG RESETSTAT\r\nGET a\r\n");
+    let info = house.say(&mut client, b"INFO latencystats\r\n");
+    assert!(!info.contains("latency_percentiles"), "{info}");
+}
+
+/// The commands in the slow log, the newest first.
+fn slow(house: &mut House) -> Vec<String> {
+    let entries = house.shared.slow_log.last(usize::MAX);
+    let text = |args: &[Vec<u8>]| {
+        args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ")
+    };
+    entries.iter().map(|entry| text(&entry.args)).collect()
+}
+
+#[test]
+fn the_slow_log_has_commands_that_took_as_long_as_is_set() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    assert_eq!(house.say(&mut client, b"SET a b\r\nSLOWLOG LEN\r\n"), "+OK :0 ");
+    house.say(&mut client, b"CLIENT SETNAME me\r\nCONFIG SET slowlog-log-slower-than 20000\r\n");
+    house.say(&mut client, b"SET a b\r\nDEBUG SLEEP 0.03\r\nPING\r\n");
+    let reply = house.say(&mut client, b"SLOWLOG GET\r\n");
+    let parts: Vec<&str> = reply.split(' ').collect();
+    assert_eq!(parts[..3], ["*1", "*6", ":0"], "{reply}");
+    let seconds: u64 = parts[3][1..].parse().unwrap();
+    assert!(seconds.abs_diff(crate::clock::wall_us() / 1_000_000) < 60);
+    let micros: u64 = parts[4][1..].parse().unwrap();
+    assert!((30_000..10_000_000).contains(&micros), "{micros}");
+    let command = ["*3", "$5", "DEBUG", "$5", "SLEEP", "$4", "0.03"];
+    assert_eq!(parts[5..12], command, "{reply}");
+    assert_eq!(parts[12..16], ["$11", "127.0.0.1:1", "$2", "me"], "{reply}");
+    // What is in MULTI is there by itself, and EXEC is not; what was refused is not either.
+    house.say(&mut client, b"SLOWLOG RESET\r\nCONFIG SET slowlog-log-slower-than 0\r\n");
+    house.say(&mut client, b"MULTI\r\nSET a 1\r\nINCR a\r\nEXEC\r\nGET\r\nLPUSH a x\r\n");
+    house.say(&mut client, b"CONFIG SET slowlog-log-slower-than -1\r\nGET a\r\n");
+    let set = "CONFIG SET slowlog-log-slower-than 0";
+    assert_eq!(slow(&mut house), ["LPUSH a x", "INCR a", "SET a 1", "MULTI", set]);
+    assert_eq!(house.say(&mut client, b"SLOWLOG LEN\r\n"), ":5 ");
+    assert!(house.say(&mut client, b"SLOWLOG GET -1\r\n").starts_with("*5 *6 :5 "));
+    assert!(house.say(&mut client, b"SLOWLOG GET 2\r\n").starts_with("*2 *6 :5 "));
+    assert_eq!(house.say(&mut client, b"SLOWLOG GET 0\r\n"), "*0 ");
+    let wrong = "-ERR count should be greater than or equal to -1 ";
+    assert_eq!(house.say(&mut client, b"SLOWLOG GET -2\r\nSLOWLOG GET x\r\n"), wrong.repeat(2));
+    house.say(&mut client, b"CONFIG SET slowlog-max-len 2 slowlog-log-slower-than 0\r\n");
+    house.say(&mut client, b"GET a\r\nGET b\r\n");
+    assert_eq!(slow(&mut house), ["GET b", "GET a"]);
+    house.say(&mut client, b"CONFIG SET slowlog-max-len 0\r\n");
+    assert_eq!(slow(&mut house), [""; 0]);
+    assert!(house.say(&mut client, b"SLOWLOG HELP\r\n").starts_with('*'));
+    assert!(house.say(&mut client, b"SLOWLOG NONE\r\n").starts_with("-ERR unknown subcommand"));
+}
+
+#[test]
+fn the_slow_log_shows_no_passwords() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, b"CONFIG SET slowlog-log-slower-than 0\r\n");
+    let lines = [
+        "ACL SETUSER me on >secret +@all ~*",
+        "ACL SETUSR me >secret",
+        "AUTH me secret",
+        "AUTH me secret1",
+        "HELLO 3 AUTH me secret",
+        "CONFIG SET timeout 0 requirepass secret",
+        "ACL DRYRUN me AUTH secret",
+        "MULTI",
+        "CONFIG SET requirepass secret",
+        "EXEC",
+        "ACL DELUSER me",
+    ];
+    lines.iter().for_each(|line| {
+        house.say(&mut client, format!("{line}\r\n").as_bytes());
+    });
+    let all = slow(&mut house);
+    assert!(all.iter().all(|line| !line.contains("secret")), "{all:?}");
+    assert!(all.contains(&"CONFIG SET timeout 0 requirepass (redacted)".to_string()), "{all:?}");
+    assert!(all.contains(&"AUTH (redacted) (redacted)".to_string()), "{all:?}");
+    assert!(all.contains(&"HELLO 3 AUTH (redacted) (redacted)".to_string()), "{all:?}");
+}
+
+#[test]
+fn histograms_of_commands_and_their_subcommands() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(
+        &mut client,
+        b"SET a b\r\nSET c d\r\nCLIENT ID\r\nCLIENT LIST\r\nDEBUG SLEEP 0.02\r\n",
+    );
+    let mut ask =
+        |names: &str| house.say(&mut client, format!("LATENCY HISTOGRAM {names}\r\n").as_bytes());
+    assert!(ask("set").starts_with("*2 $3 set *4 $5 calls :2 $14 histogram_usec *"));
+    let said = ask("CLIENT");
+    assert!(said.starts_with("*4 $9 client|id *4 ") && said.contains(" $11 client|list *4 "));
+    assert!(ask("client|id").starts_with("*2 $9 client|id *4 "));
+    assert_eq!(ask("cli none hgetall"), "*0 ");
+    assert!(ask("none set").starts_with("*2 $3 set "));
+    // 0.02 s is between 16.8 and 33.6 ms, or more on a busy machine; the last number is of all.
+    let said = ask("debug");
+    let numbers = said.split("histogram_usec *").nth(1).unwrap();
+    let numbers: Vec<u64> =
+        numbers.split(' ').filter_map(|of| of[1.min(of.len())..].parse().ok()).collect();
+    assert!(numbers.len() == 2 && numbers[0] >= 33_000 && numbers[1] == 1, "{said}");
+    // That of LATENCY itself is there as well, as those of all.
+    assert!(ask("").starts_with("*10 $9 client|id "), "{}", ask(""));
+    house.say(&mut client, b"CONFIG RESETSTAT\r\n");
+    let said = house.say(&mut client, b"HELLO 3\r\nLATENCY HISTOGRAM config\r\n");
+    assert!(said.contains("%1 $16 config|resetstat %2 $5 calls :1 $14 histogram_usec %1 :"));
+}
+
+#[test]
+fn what_is_known_of_memory() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, b"SET a b\r\n");
+    let said = house.say(&mut client, b"MEMORY STATS\r\n");
+    let parts: Vec<&str> = said.split(' ').collect();
+    let names = [parts[2], parts[5], parts[8]];
+    assert_eq!(names, ["process.resident", "process.resident.peak", "keys.count"], "{said}");
+    let number = |at: usize| parts[at][1..].parse::<u64>().unwrap();
+    assert!(number(3) > 1 << 20 && number(6) > 1 << 20 && number(9) == 1, "{said}");
+    assert!(house.say(&mut client, b"MEMORY DOCTOR\r\n").contains("1 keys"));
+}

@@ -1,0 +1,135 @@
+//! A histogram of times that many threads add to.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters of each doubling: a time is known to 1/128.
+const PARTS: usize = 128;
+
+/// Its logarithm.
+const PART_BITS: u32 = PARTS.ilog2();
+
+/// Times from 2 to the power of this many nanoseconds on, 69 seconds, count as the one below.
+const BITS: u32 = 36;
+
+/// Number of counters: those below [`PARTS`] nanoseconds, and those of each doubling.
+const COUNTERS: usize = PARTS * (1 + (BITS - PART_BITS) as usize);
+
+/// How many times were how long, in nanoseconds.
+pub struct TimeHistogram(Vec<AtomicU64>);
+
+impl Default for TimeHistogram {
+    fn default() -> Self {
+        TimeHistogram((0..COUNTERS).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+/// The counter of a time.
+fn place(nanos: u64) -> usize {
+    let nanos = nanos.min((1 << BITS) - 1);
+    if nanos < PARTS as u64 {
+        return nanos as usize;
+    }
+    // The highest bit names the doubling, those behind it the part.
+    let shift = nanos.ilog2() - PART_BITS;
+    PARTS * shift as usize + (nanos >> shift) as usize
+}
+
+/// The longest time of a counter.
+fn longest(place: usize) -> u64 {
+    if place < PARTS {
+        return place as u64;
+    }
+    let shift = place / PARTS - 1;
+    (((place - PARTS * shift) as u64 + 1) << shift) - 1
+}
+
+impl TimeHistogram {
+    /// Adds a time.
+    pub fn add(&self, nanos: u64) {
+        self.0[place(nanos)].fetch_add(1, Relaxed);
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.iter().for_each(|counter| counter.store(0, Relaxed));
+    }
+
+    /// Number of times.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|counter| counter.load(Relaxed)).sum()
+    }
+
+    /// The time in nanoseconds that this share of all, in percent, does not exceed. 0 if there is
+    /// none.
+    pub fn percentile(&self, percent: f64) -> u64 {
+        let counts: Vec<u64> = self.0.iter().map(|counter| counter.load(Relaxed)).collect();
+        let total: u64 = counts.iter().sum();
+        let wanted = ((percent / 100.0 * total as f64).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        let found = counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        found.map_or(0, longest)
+    }
+
+    /// Times in microseconds, each about twice the one before, with the number of those that were
+    /// not longer. Those that add nothing to the number before them are left out.
+    pub fn doublings(&self) -> Vec<(u64, u64)> {
+        let (mut found, mut seen, mut told) = (Vec::new(), 0, 0);
+        let mut bound = place(1 << 10);
+        for (at, counter) in self.0.iter().enumerate() {
+            seen += counter.load(Relaxed);
+            if at < bound && at + 1 < COUNTERS {
+                continue;
+            }
+            bound += PARTS;
+            if seen > told {
+                found.push((longest(at) / 1_000, seen));
+                told = seen;
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each time has one counter, whose times are next to each other.
+    #[test]
+    fn a_counter_has_times_that_are_nearly_equal() {
+        let mut before = 0;
+        for at in 0..COUNTERS {
+            let last = longest(at);
+            assert_eq!(place(last), at);
+            assert_eq!(place(last + 1), (at + 1).min(COUNTERS - 1));
+            assert!(at == 0 || (last - before - 1) * PARTS as u64 <= last, "{before}..{last}");
+            before = last;
+        }
+        assert_eq!(longest(COUNTERS - 1), (1 << BITS) - 1);
+        assert_eq!(place(u64::MAX), COUNTERS - 1);
+    }
+
+    #[test]
+    fn percentiles_and_doublings_count_what_was_added() {
+        let times = TimeHistogram::default();
+        assert_eq!((times.percentile(50.0), times.doublings()), (0, Vec::new()));
+        (1..=100).for_each(|n| times.add(n * 1_000));
+        let near = |percent: f64, nanos: u64| {
+            let found = times.percentile(percent);
+            assert!(found >= nanos && found - nanos <= nanos / 128, "{percent}: {found}");
+        };
+        near(50.0, 50_000);
+        near(99.0, 99_000);
+        near(0.0, 1_000);
+        near(100.0, 100_000);
+        let bounds = [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (33, 33), (66, 66), (132, 100)];
+        assert_eq!(times.doublings(), bounds);
+        times.add(u64::MAX);
+        assert_eq!(times.doublings().last(), Some(&(68_719_476, 101)));
+        times.clear();
+        assert_eq!(times.count(), 0);
+    }
+}
