@@ -180,25 +180,66 @@ fn write_until_killed(mut client: Client, name: u64, first: u64) -> Journal {
     }
 }
 
+/// As [`write_until_killed`], told before anything is on disk; only what WAITAOF has confirmed
+/// counts as answered.
+fn write_early_until_killed(mut client: Client, name: u64, first: u64) -> Journal {
+    let mut journal = Journal { answered: first, sent: first };
+    assert_eq!(client.ask("HYADES.DURABILITY none"), "+OK");
+    loop {
+        let n = journal.sent + 1;
+        let waits = n.is_multiple_of(8);
+        let asked = if waits { "WAITAOF 1 0 0\r\n" } else { "" };
+        journal.sent = n;
+        let lines = if waits { 4 } else { 1 };
+        if client.send(&format!("MSET left{name} {n} right{name} {n}\r\n{asked}")).is_err()
+            || (0..lines).any(|_| client.reply().is_err())
+        {
+            return journal;
+        }
+        if waits {
+            journal.answered = n;
+        }
+    }
+}
+
+/// Reads what another writes until the server is gone; returns the last that it was told.
+fn read_until_killed(mut client: Client, name: u64) -> u64 {
+    let mut seen = 0;
+    while client.send(&format!("GET left{name}\r\n")).is_ok() {
+        match client.reply() {
+            Ok(reply) => seen = reply.parse().unwrap_or(seen),
+            Err(_) => break,
+        }
+    }
+    seen
+}
+
 /// `HYADES_KILLS` sets the number of kills.
 #[test]
 fn nothing_that_was_answered_is_missing_after_sigkill() {
     let kills = std::env::var("HYADES_KILLS").map_or(3, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let mut reached = [0; CLIENTS as usize];
+    // The last one is told early.
+    let mut reached = [0; CLIENTS as usize + 1];
     for round in 0..kills {
         let mut server = Process::start(dir.path());
-        let writers: Vec<_> = (0..CLIENTS)
+        let writers: Vec<_> = (0..=CLIENTS)
             .map(|name| {
                 let (client, first) = (server.client(), reached[name as usize]);
-                std::thread::spawn(move || write_until_killed(client, name, first))
+                std::thread::spawn(move || match name {
+                    CLIENTS => write_early_until_killed(client, name, first),
+                    _ => write_until_killed(client, name, first),
+                })
             })
             .collect();
+        let client = server.client();
+        let reader = std::thread::spawn(move || read_until_killed(client, CLIENTS));
         std::thread::sleep(Duration::from_millis(100 + 37 * (round % 8)));
         server.child.kill().unwrap();
         server.child.wait().unwrap();
         let journals: Vec<Journal> =
             writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        let seen = reader.join().unwrap();
         let server = Process::start(dir.path());
         let mut client = server.client();
         for (name, journal) in journals.iter().enumerate() {
@@ -215,6 +256,8 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
             );
             reached[name] = left;
         }
+        let left = reached[CLIENTS as usize];
+        assert!(left >= seen, "{seen} was read and {left} is there");
         assert!(journals.iter().any(|journal| journal.answered > 0), "something was written");
         server.stop();
     }
