@@ -26,7 +26,7 @@ impl Summary {
 
     /// Adds a line: a value for each round.
     pub fn line(&mut self, label: &str, values: impl Iterator<Item = String>) {
-        let _ = write!(self.0, "  {label:<29}");
+        let _ = write!(self.0, "  {label:<31}");
         for value in values {
             let _ = write!(self.0, "{value:<24}");
         }
