@@ -14,7 +14,8 @@ program=${1:-target/release/hyades}
 [ $# -gt 0 ] && shift
 files=${*:-unit/type/string unit/type/incr unit/expire unit/keyspace unit/protocol \
 unit/querybuf unit/quit unit/type/hash unit/type/set unit/type/zset unit/type/list unit/sort \
-unit/scan unit/bitops unit/bitfield unit/multi unit/pubsub}
+unit/scan unit/bitops unit/bitfield unit/multi unit/pubsub unit/dump unit/slowlog \
+unit/latency-monitor unit/info-command}
 place=$PWD/target/redis-suite
 port=${PORT:-16379}
 limit=${LIMIT:-120}
