@@ -19,7 +19,7 @@ struct Process {
 impl Process {
     fn start(dir: &Path) -> Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hyades"))
-            .args(["serve", "--port", "0", "--dir"])
+            .args(["serve", "--loops", "2", "--streams", "4", "--port", "0", "--dir"])
             .arg(dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

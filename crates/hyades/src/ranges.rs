@@ -41,6 +41,9 @@ fn time(what: &str, value: Option<Duration>, range: RangeInclusive<Duration>) ->
 
 fn log(log: &LogSettings) -> Result<(), Error> {
     within("the number of streams", &log.streams, 1..=MAX_LANES, usize::to_string)?;
+    if let Some(least) = &log.probe_streams {
+        within("the least number of streams", least, 1..=log.streams, usize::to_string)?;
+    }
     bytes("a stream's buffer", log.buffer_bytes as u64, 4 * KIB..=GIB)?;
     if !log.buffer_bytes.is_power_of_two() {
         let n = log.buffer_bytes;

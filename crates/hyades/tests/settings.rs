@@ -56,6 +56,12 @@ fn the_logs_settings_have_ranges() {
     for streams in [0, 65, usize::MAX] {
         is_refused("streams", log(|log| log.streams = streams));
     }
+    let probed =
+        |least, most| log(move |log| (log.probe_streams, log.streams) = (Some(least), most));
+    is_taken("least streams", probed(2, 2));
+    for (least, most) in [(0, 2), (3, 2), (usize::MAX, 64)] {
+        is_refused("least streams", probed(least, most));
+    }
     is_taken("buffer", log(|log| log.buffer_bytes = 4096));
     for bytes in [0, 1, 2048, 5000, (1 << 30) + 1, 1 << 31, usize::MAX] {
         is_refused("buffer", log(|log| log.buffer_bytes = bytes));
@@ -139,4 +145,22 @@ fn the_settings_of_checkpoints_have_ranges() {
     for bytes in [0, (1 << 30) + 1, usize::MAX] {
         is_refused("block", checkpoints(|settings| settings.block_bytes = bytes));
     }
+}
+
+#[test]
+fn a_database_keeps_the_number_of_streams_that_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let streams = |least, most| {
+        let probed = log(|log| (log.probe_streams, log.streams) = (Some(least), most));
+        let db = probed.open(dir.path()).unwrap();
+        let streams = db.streams();
+        db.close().unwrap();
+        streams
+    };
+    assert_eq!(streams(3, 3), 3);
+    assert_eq!(streams(1, 8), 3);
+    let db = builder().open(dir.path()).unwrap();
+    assert_eq!(db.streams(), 2, "a number that is set holds");
+    db.close().unwrap();
+    assert_eq!(streams(1, 64), 2);
 }

@@ -11,12 +11,20 @@ use std::time::Duration;
 const GENERATION: Column<u64> = Column::at(0);
 const HEAD: Column<u64> = Column::at(2);
 
+/// The most log streams that are not asked for.
+const MOST_PROBED: usize = 8;
+
 /// Opens the database of the settings and counts its keys.
 pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     let settings = &shared.settings;
     let telling = Arc::downgrade(shared);
     let mut builder = Database::builder()
-        .streams(settings.streams())
+        .log_settings(|log| {
+            log.streams = settings.streams().unwrap_or(MOST_PROBED);
+            // The tail of a stream is shared by the loops that log to it.
+            let least = (settings.loops() / 4).clamp(1, MOST_PROBED);
+            log.probe_streams = settings.streams().is_none().then_some(least);
+        })
         .max_recovery(Duration::from_secs(settings.max_recovery_seconds()))
         .on_progress(move |progress| {
             if let Some(shared) = telling.upgrade() {

@@ -54,11 +54,6 @@ impl Handle {
     }
 }
 
-/// One event loop a core up to four cores, then seven for each eight.
-fn loops_for(cores: usize) -> usize {
-    if cores <= 4 { cores } else { (cores * 7 / 8).max(4) }
-}
-
 /// File descriptors that are not clients': of the log, of checkpoints, of the loops.
 const OWN_FILES: u64 = 512;
 
@@ -113,10 +108,7 @@ impl Server {
 
     fn try_start(settings: Settings) -> std::io::Result<Server> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loops = match settings.loops() {
-            0 => loops_for(cores),
-            loops => loops,
-        };
+        let loops = settings.loops();
         let shared = Shared::new(settings);
         fit_clients(&shared.settings)?;
         let listener = Listener::bind(&shared)?;

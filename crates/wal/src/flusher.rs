@@ -5,14 +5,15 @@ use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
 use crate::frame::{self, FrameKind, MAX_HEAD};
 use crate::log::Shared;
-use crate::segment::{Prepared, Preparer, Request};
+use crate::segment::Prepared;
 use crate::stream::{FLUSHER_SLOT, Stream};
+use crate::supply::Supply;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::{clock, sync};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// The most bytes of frames in a batch: larger ones gain no throughput, and delay the writers that
@@ -44,13 +45,9 @@ struct Current {
 #[derive(Debug)]
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
-    /// The preparer of segments, if it has no thread of its own.
-    preparer: Option<Arc<Mutex<Preparer>>>,
     lane: usize,
     current: Current,
-    requests: mpsc::Sender<Request>,
-    prepared: mpsc::Receiver<Result<Prepared, Error>>,
-    next_length: u64,
+    supply: Supply,
     next_anchor: Lsn,
     /// Heartbeats that are not yet durable: (end, watermark).
     heartbeats: VecDeque<(Lsn, u64)>,
@@ -67,31 +64,22 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        lane: usize,
-        segment: Prepared,
-        requests: mpsc::Sender<Request>,
-        prepared: mpsc::Receiver<Result<Prepared, Error>>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, lane: usize, segment: Prepared, supply: Supply) -> Self {
         let start = shared.frontier.durable(lane);
-        let next_length = segment.length;
         let block = shared.options.block_bytes;
         debug_assert!(
-            next_length.is_multiple_of(block as u64),
-            "{next_length} bytes are no whole blocks"
+            segment.length.is_multiple_of(block as u64),
+            "{} bytes are no whole blocks",
+            segment.length
         );
         let zeros = vec![0; block];
         shared.streams[lane].order.register(FLUSHER_SLOT);
         let mut flusher = Self {
             next_anchor: start + shared.options.anchor_interval_bytes,
             shared,
-            preparer: None,
             lane,
             current: Current { segment, offset: 0 },
-            requests,
-            prepared,
-            next_length,
+            supply,
             heartbeats: VecDeque::new(),
             stated: 0,
             asked: (0, 0),
@@ -101,26 +89,12 @@ impl Flusher {
             flushed_at_ns: 0,
             batch_began_ns: 0,
         };
-        flusher.ask_for_segment();
+        flusher.supply.ask();
         flusher
     }
 
     fn stream(&self) -> &Stream {
         &self.shared.streams[self.lane]
-    }
-
-    /// Asks for the segment after the current one.
-    fn ask_for_segment(&mut self) {
-        self.next_length = (self.next_length * 2).min(self.shared.options.segment_bytes);
-        // The preparer outlives the flushers; if it is gone, `rotate` reports it.
-        let _ = self.requests.send(Request::Next { lane: self.lane, length: self.next_length });
-    }
-
-    /// Makes the flusher work without threads: see
-    /// [`LogOptions::stepped`](crate::LogOptions::stepped).
-    pub(crate) fn stepped(mut self, preparer: Arc<Mutex<Preparer>>) -> Self {
-        self.preparer = Some(preparer);
-        self
     }
 
     /// Flushes one batch; false if there is nothing to flush.
@@ -133,14 +107,6 @@ impl Flusher {
         }
         self.flush(durable, cut)?;
         Ok(true)
-    }
-
-    /// The next segment, or the preparer's error; None if the preparer has stopped.
-    fn next_segment(&self) -> Option<Result<Prepared, Error>> {
-        if let Some(preparer) = &self.preparer {
-            preparer.lock().unwrap_or_else(|e| e.into_inner()).serve_waiting();
-        }
-        self.prepared.recv().ok()
     }
 
     /// Runs until the log stops.
@@ -420,18 +386,7 @@ impl Flusher {
     }
 
     fn rotate(&mut self) -> Result<(), Error> {
-        let gone = || Error::Invalid("the thread that prepares segments has stopped".into());
-        let segment = match self.next_segment().ok_or_else(gone)? {
-            Ok(segment) => segment,
-            // It may have been tried long ago, when the disk was full. Retry, as it is needed now.
-            Err(_) => {
-                let length = self.next_length;
-                self.requests
-                    .send(Request::Next { lane: self.lane, length })
-                    .map_err(|_| gone())?;
-                self.next_segment().ok_or_else(gone)??
-            }
-        };
+        let segment = self.supply.next()?;
         debug_assert_eq!(
             segment.sequence,
             self.current.segment.sequence + 1,
@@ -443,7 +398,7 @@ impl Flusher {
             self.shared.frontier.durable(self.lane),
         );
         self.current = Current { segment, offset: 0 };
-        self.ask_for_segment();
+        self.supply.ask();
         Ok(())
     }
 

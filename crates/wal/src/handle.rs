@@ -8,8 +8,10 @@ use crate::error::Error;
 use crate::flusher::Flusher;
 use crate::log::Shared;
 use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
-use crate::segment::{Preparer, Request, segment_path, stream_dir};
+use crate::preparer::{Preparer, Request};
+use crate::segment::{Prepared, segment_path, stream_dir};
 use crate::start::LaneStart;
+use crate::supply::Supply;
 use hyades_platform::device::DirectoryLock;
 use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
@@ -58,14 +60,19 @@ impl Handle {
             starts.push((lane.first, lane.replies));
         }
         let device = Arc::clone(&self.shared.options.device);
-        let preparer = Preparer::new(device, places, receiver);
+        let hurry = Arc::clone(&self.shared.hurry);
+        let preparer = Preparer::new(device, places, receiver, hurry);
         running.requests = Some(requests.clone());
+        let supply = |lane, first: &Prepared, replies| {
+            let lengths = (first.length, self.shared.options.segment_bytes);
+            Supply::new(lane, lengths, requests.clone(), replies, Arc::clone(&self.shared.hurry))
+        };
         if self.shared.options.stepped {
             let preparer = Arc::new(Mutex::new(preparer));
             for (lane, (first, replies)) in starts.into_iter().enumerate() {
                 let shared = Arc::clone(&self.shared);
-                let flusher = Flusher::new(shared, lane, first, requests.clone(), replies);
-                let flusher = flusher.stepped(Arc::clone(&preparer));
+                let supply = supply(lane, &first, replies).stepped(Arc::clone(&preparer));
+                let flusher = Flusher::new(shared, lane, first, supply);
                 *locked(&self.shared.stepped[lane]) = Some(flusher);
             }
             return Ok(());
@@ -75,7 +82,8 @@ impl Handle {
         running.preparer = Some(preparer.map_err(failed)?);
         for (lane, (first, replies)) in starts.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
-            let flusher = Flusher::new(shared, lane, first, requests.clone(), replies);
+            let supply = supply(lane, &first, replies);
+            let flusher = Flusher::new(shared, lane, first, supply);
             let thread = std::thread::Builder::new().name(format!("log-flusher-{lane}"));
             running.flushers.push(thread.spawn(move || flusher.run()).map_err(failed)?);
         }
@@ -97,6 +105,8 @@ impl Handle {
             // If sending fails, the preparer has ended already.
             let _ = requests.send(Request::Stop);
         }
+        // A segment that is being prepared is finished at once.
+        let _hurry = self.shared.hurry.begin();
         let me = std::thread::current().id();
         let threads = running.flushers.drain(..).chain(running.preparer.take());
         // A waker may drop the last handle on a flusher's own thread, which cannot join itself.

@@ -11,6 +11,7 @@ use crate::manifest::{Checkpoint, Manifest, part_name};
 use crate::marks::Marks;
 use crate::options::LogOptions;
 use crate::order::Order;
+use crate::preparer::Hurry;
 use crate::ring::Ring;
 use crate::start::LaneStart;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     /// Watermarks up to this one are wanted at once, for a flush of everything. Raised by the
     /// flushing thread, read by the flushers (SeqCst: they read it after announcing their sleep).
     pub(crate) urgent: AtomicU64,
+    /// Makes the preparer of segments hurry.
+    pub(crate) hurry: Arc<Hurry>,
     free_slots: Mutex<Vec<usize>>,
     /// (sequence, start) of each lane's begun segments.
     pub(crate) segments: Vec<Mutex<Vec<(u64, Lsn)>>>,
@@ -210,6 +213,7 @@ impl Log {
             marks: OnceLock::new(),
             asked: AtomicU64::new(0),
             urgent: AtomicU64::new(0),
+            hurry: Arc::default(),
             free_slots: Mutex::new((FLUSHER_SLOT + 1..=options.max_writers).rev().collect()),
             segments: lanes.iter().map(|l| Mutex::new(l.begun.clone())).collect(),
             stepped: lanes.iter().map(|_| Mutex::new(None)).collect(),

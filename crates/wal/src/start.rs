@@ -11,7 +11,9 @@ use crate::manifest::{
     Dimension, Incarnation, IncarnationSettings, Manifest, Marker, PART_PREFIX, StreamEntry,
 };
 use crate::open::{Recovering, parallel_if_reads_block};
-use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
+use crate::preparer::LanePlace;
+use crate::probe::PROBE_PREFIX;
+use crate::segment::{Chain, Prepared, prepare, segment_path, stream_dir};
 use crate::stream_id::StreamId;
 use crate::verdict::Verdict;
 use hyades_platform::device::Device;
@@ -394,7 +396,10 @@ impl Recovering {
             Some(first) => first,
             None => {
                 next += 1;
-                prepare(device, &dir, next - 1, self.options.first_segment_bytes())?
+                {
+                    let length = self.options.first_segment_bytes();
+                    prepare(device, &dir, next - 1, length, |path| device.create(path, length))?
+                }
             }
         };
         let (reply, replies) = mpsc::channel();
@@ -436,7 +441,7 @@ impl Recovering {
     }
 }
 
-/// Removes what is left of unfinished or replaced checkpoints, and the segments of streams that are
+/// Removes what is left of unfinished or replaced checkpoints and of probes, and the segments of streams that are
 /// not in the manifest any more.
 fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
     for (at, place) in places.iter().enumerate() {
@@ -444,6 +449,9 @@ fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
         for name in device.list(place).unwrap_or_default() {
             let path = place.join(&name);
             if name.starts_with(PART_PREFIX) && !manifest.names_part(at, &name) {
+                let _ = device.remove(&path);
+            }
+            if name.starts_with(PROBE_PREFIX) {
                 let _ = device.remove(&path);
             }
             let stream = name.strip_prefix("stream-").and_then(|n| n.parse::<u32>().ok());

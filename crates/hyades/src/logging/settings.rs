@@ -21,6 +21,11 @@ pub struct LogSettings {
     pub dirs: Vec<PathBuf>,
     /// The number of log streams, 1 to 64.
     pub streams: usize,
+    /// If set, when a database is created the number of its streams is chosen by measurement,
+    /// from this one to `streams`: as many files are written and synced concurrently, then twice as
+    /// many and so on, for 0.2 s each. It gets the fewest streams with 4,000 syncs per second or
+    /// 80 % of the best rate, and keeps their number. Default: not set.
+    pub probe_streams: Option<usize>,
     /// The device of the directories; ordinary files if not set.
     pub device: Option<Arc<dyn Device>>,
     /// The buffer of each stream in bytes, a power of two from 4 KiB to 1 GiB.
@@ -52,6 +57,7 @@ impl Default for LogSettings {
         LogSettings {
             dirs: Vec::new(),
             streams: 4,
+            probe_streams: None,
             device: None,
             buffer_bytes: 8 << 20,
             segment_bytes: 64 << 20,

@@ -207,6 +207,20 @@ impl Opening<'_> {
         options
     }
 
+    /// Finds the log, or prepares for a new one.
+    fn open_log(&self) -> Result<Recovering, Error> {
+        let mut recovering = hyades_wal::open(self.log_options())?;
+        self.fit_streams(&mut recovering)?;
+        Ok(recovering)
+    }
+
+    fn fit_streams(&self, recovering: &mut Recovering) -> Result<(), Error> {
+        match self.builder.log.probe_streams {
+            Some(least) => Ok(recovering.fit_streams(least)?),
+            None => Ok(()),
+        }
+    }
+
     /// Recovers the log's contents and opens the database on it.
     pub fn with_log<C, P>(mut self) -> Result<Database, Error>
     where
@@ -218,7 +232,7 @@ impl Opening<'_> {
             source.as_ref().map_or((EpochNumber::ABOVE_ALL, false), |s| (s.until, s.salvage));
         let (mut recovering, to) = match source {
             Some(source) => (source.from, Some(source.to)),
-            None => (hyades_wal::open(self.log_options())?, None),
+            None => (self.open_log()?, None),
         };
         let builder = &self.builder;
         let catalogue = Arc::new(self.catalogue(&recovering.manifest().catalogue)?);
@@ -245,6 +259,7 @@ impl Opening<'_> {
         if let Some(to) = to {
             // The state continues in a new log; the old one is only closed.
             recovering = to.open(self.log_options())?;
+            self.fit_streams(&mut recovering)?;
             ends.clear();
         }
         let verdict = recovering.verdict(&ends)?;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Bytes written at once when a file is filled with zeros.
 const ZERO_CHUNK: u64 = 1 << 20;
+/// The same where others use the device meanwhile: a sync of theirs waits for as much at most.
+const PIECE: u64 = 256 << 10;
 
 /// The file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,14 +37,42 @@ impl PlainFile {
         Self { file, sync, uncached: Uncached::default() }
     }
 
-    /// Fills the file with zeros, so that no space has to be allocated later.
-    fn fill(&self, len: u64) -> io::Result<()> {
+    /// Writes a chunk of zeros at `offset` of a file that gets `len` bytes; returns its end.
+    fn write_zeros(&self, zeros: &[u8], offset: u64, len: u64) -> io::Result<u64> {
+        let chunk = &zeros[..(len - offset).min(zeros.len() as u64) as usize];
+        self.write_at(&[IoSlice::new(chunk)], offset)?;
+        Ok(offset + chunk.len() as u64)
+    }
+
+    /// Fills the file with zeros from `offset` on, so that no space has to be allocated later.
+    fn fill(&self, mut offset: u64, len: u64) -> io::Result<()> {
         let zeros = vec![0; len.min(ZERO_CHUNK) as usize];
-        for offset in (0..len).step_by(ZERO_CHUNK as usize) {
-            let chunk = &zeros[..(len - offset).min(ZERO_CHUNK) as usize];
-            self.write_at(&[IoSlice::new(chunk)], offset)?;
+        while offset < len {
+            offset = self.write_zeros(&zeros, offset, len)?;
         }
         Ok(())
+    }
+
+    /// The same in pieces: see [`Device::create_in_pieces`].
+    fn fill_in_pieces(&self, len: u64, pause: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+        let zeros = vec![0; len.min(PIECE) as usize];
+        let mut offset = 0;
+        while offset < len {
+            let end = self.write_zeros(&zeros, offset, len)?;
+            self.sync_data()?;
+            if !pause(end - offset) {
+                return self.fill(end, len);
+            }
+            offset = end;
+        }
+        Ok(())
+    }
+
+    /// Creates an empty file, or empties an existing one.
+    fn create(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Self::new(file, true))
     }
 }
 
@@ -97,10 +127,19 @@ impl Device for FileDevice {
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
-        let file = PlainFile::new(file, true);
-        file.fill(len)?;
+        let file = PlainFile::create(path)?;
+        file.fill(0, len)?;
+        Ok(Arc::new(file))
+    }
+
+    fn create_in_pieces(
+        &self,
+        path: &Path,
+        len: u64,
+        pause: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Arc<dyn DeviceFile>> {
+        let file = PlainFile::create(path)?;
+        file.fill_in_pieces(len, pause)?;
         Ok(Arc::new(file))
     }
 
@@ -257,6 +296,27 @@ mod tests {
         assert_eq!(&got, b"\0abcde\0");
         assert_eq!(file.read_at(&mut got, 1020).unwrap(), 4);
         assert_eq!(file.len().unwrap(), 1024);
+    }
+
+    #[test]
+    fn a_file_that_is_created_in_pieces_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        for (len, most) in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE, 5 * PIECE + 7]
+            .into_iter()
+            .flat_map(|len| [0, 1, 2, u64::MAX].map(|most| (len, most)))
+        {
+            let path = dir.path().join("a");
+            fs::write(&path, b"of before").unwrap();
+            let mut pieces = Vec::new();
+            let mut pause = |bytes| {
+                pieces.push(bytes);
+                (pieces.len() as u64) < most
+            };
+            FileDevice.create_in_pieces(&path, len, &mut pause).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), vec![0; len as usize], "{len}, {most}");
+            let expected = len.div_ceil(PIECE).min(most.max(1));
+            assert_eq!(pieces.len() as u64, expected, "{len}, {most}: {pieces:?}");
+        }
     }
 
     #[test]

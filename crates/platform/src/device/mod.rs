@@ -56,6 +56,19 @@ pub trait Device: Send + Sync + Debug {
     /// are written, not merely allocated, so that overwriting them later changes no metadata. They
     /// are not synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
+    /// Like [`create`](Self::create), for a file that is not needed soon: writes and syncs it in
+    /// pieces and calls `pause` with the bytes of a piece after each, so that others get the device
+    /// in between. Once `pause` returns false the file is needed: the rest is written at once. A
+    /// device for which that makes no difference creates the file at once.
+    fn create_in_pieces(
+        &self,
+        path: &Path,
+        len: u64,
+        pause: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Arc<dyn DeviceFile>> {
+        let _ = pause;
+        self.create(path, len)
+    }
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
     /// Opens an existing file for reading only. Needs no write permission; writes to it fail.

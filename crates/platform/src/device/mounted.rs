@@ -53,6 +53,15 @@ impl Device for MountedDevice {
         self.at(path).create(path, len)
     }
 
+    fn create_in_pieces(
+        &self,
+        path: &Path,
+        len: u64,
+        pause: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<Arc<dyn DeviceFile>> {
+        self.at(path).create_in_pieces(path, len, pause)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
         self.at(path).open(path)
     }

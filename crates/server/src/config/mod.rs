@@ -340,8 +340,9 @@ impl Settings {
         self.text("enable-debug-command") != "no"
     }
 
-    pub(crate) fn streams(&self) -> usize {
-        self.number("streams") as usize
+    /// The number of log streams; None: by measurement.
+    pub(crate) fn streams(&self) -> Option<usize> {
+        Some(self.number("streams") as usize).filter(|streams| *streams > 0)
     }
 
     /// After this time without a byte the system asks whether a client is still there; 0: never.
@@ -349,9 +350,12 @@ impl Settings {
         self.number("tcp-keepalive")
     }
 
-    /// The number of event loops; 0: by the number of cores.
+    /// The number of event loops.
     pub(crate) fn loops(&self) -> usize {
-        self.number("loops") as usize
+        match self.number("loops") as usize {
+            0 => loops_for(std::thread::available_parallelism().map_or(1, usize::from)),
+            loops => loops,
+        }
     }
 
     pub(crate) fn max_recovery_seconds(&self) -> u64 {
@@ -417,6 +421,12 @@ impl Value {
             Value::Text => Ok(text.to_string()),
         }
     }
+}
+
+/// Seven event loops for each eight cores, and a core less than there are: flushers run beside them.
+/// Loops on all cores take turns with the flushers, and each reply waits for one.
+fn loops_for(cores: usize) -> usize {
+    (cores * 7 / 8).max(1)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("port", "6379", Number(0, 65_535), Fixed),
     setting("protected-mode", "yes", YesNo, Live),
     setting("proto-max-bulk-len", "536870912", MemoryIn(1 << 20, 1 << 30), Live),
-    setting("streams", "4", Number(1, 64), Fixed),
+    setting("streams", "0", Number(0, 64), Fixed),
     setting("acl-pubsub-default", "resetchannels", OneOf(&["allchannels", "resetchannels"]), Live),
     setting("aclfile", "", Text, Fixed),
     setting("acllog-max-len", "128", Number(0, 1 << 20), Live),

@@ -14,7 +14,7 @@ fn refused(arguments: &[&str]) -> String {
 #[test]
 fn defaults_and_flags() {
     let settings = read(&[]).unwrap();
-    assert_eq!((settings.port(), settings.databases(), settings.streams()), (6379, 16, 4));
+    assert_eq!((settings.port(), settings.databases(), settings.streams()), (6379, 16, None));
     assert!(settings.is_protected());
     let settings = read(&["--PORT", "7000", "--bind", "10.0.0.1", "::1", "--save", "900 1"]);
     let settings = settings.unwrap();
@@ -49,7 +49,7 @@ fn a_file_the_environment_and_flags_in_this_order() {
     let read =
         |flags: &[&str]| parse::from_arguments(&[&[path], flags].concat(), &environment).unwrap();
     let settings = read(&["--port", "2"]);
-    assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, 2));
+    assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, Some(2)));
     // A change of a running server is written into the file, which reads back.
     settings.set(&[("maxclients".into(), "7".into())]).unwrap();
     settings.rewrite(&Users::default()).unwrap();
@@ -148,4 +148,10 @@ fn users_of_the_settings() {
     assert!(refused(&["--aclfile", "no-such-file"]).starts_with("cannot read aclfile"));
     let both = refused(&["--dir", data, "--aclfile", "users.acl", "--user", "b"]);
     assert!(both.contains("not by both"), "{both}");
+}
+
+#[test]
+fn a_core_is_left_to_the_log() {
+    let loops = [(1, 1), (2, 1), (3, 2), (4, 3), (7, 6), (8, 7), (16, 14), (64, 56)];
+    assert!(loops.iter().all(|(cores, loops)| loops_for(*cores) == *loops));
 }
