@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 const TIME: Duration = Duration::from_millis(200);
 /// The share of the best rate that is good enough: each stream costs a flusher.
 const GOOD_ENOUGH: f64 = 0.8;
-/// Syncs per second that are enough whatever more streams would reach: nobody waits long for one,
-/// and each takes tens of microseconds of processor time.
+/// Syncs per second that are enough whatever more streams would reach: no commit waits long for
+/// one, and each takes tens of microseconds of processor time.
 const ENOUGH: f64 = 4_000.0;
 /// Blocks of a file that is written over and over.
 const BLOCKS: u64 = 256;
@@ -47,7 +47,7 @@ impl Recovering {
         Ok(())
     }
 
-    /// Blocks written and synced per second by so many concurrent writers.
+    /// Blocks per second that this number of concurrent writers writes and syncs.
     fn probe(&self, writers: usize) -> io::Result<f64> {
         let paths: Vec<PathBuf> = (0..writers)
             .map(|at| {

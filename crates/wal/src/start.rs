@@ -441,8 +441,8 @@ impl Recovering {
     }
 }
 
-/// Removes what is left of unfinished or replaced checkpoints and of probes, and the segments of streams that are
-/// not in the manifest any more.
+/// Removes what is left of unfinished or replaced checkpoints and of probes, and the segments of
+/// streams that are not in the manifest any more.
 fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
     for (at, place) in places.iter().enumerate() {
         let Some(place) = place else { continue };

@@ -37,9 +37,12 @@ use std::time::Duration;
 const BLOCK: usize = if cfg!(loom) { 4 } else { 16 };
 const MOST_BLOCKS: usize = 1 << 10;
 
-/// How often a waiting transaction looks before it yields, and before it sleeps.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 256 };
-const YIELDS: u32 = if cfg!(loom) { 0 } else { 4 };
+/// How often a waiting transaction looks before it sleeps: for as long as a few short transactions
+/// take. It never yields: where other programs want the processor it would get it back some
+/// milliseconds later, and whatever lines up behind it would wait for that.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 2_000 };
+/// How often a thread looks whether another one has done its next step, before it yields.
+const STEP_SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// A sleeper looks after this time whether the queues have stopped.
 const NAP: Duration = Duration::from_millis(10);
@@ -318,11 +321,10 @@ impl TurnQueues {
             return;
         }
         // If it has left, it may stand in queues again, for its next transaction.
-        while ahead.is_placed.load(Ordering::Acquire) == 0
-            && place.is_first.load(Ordering::Acquire) == 0
-        {
-            yield_now();
-        }
+        wait_for_step(|| {
+            ahead.is_placed.load(Ordering::Acquire) != 0
+                || place.is_first.load(Ordering::Acquire) != 0
+        });
     }
 
     #[inline]
@@ -333,11 +335,11 @@ impl TurnQueues {
     #[cold]
     fn sleep_until_first(&self, seat: &Seat, at: usize) -> bool {
         let is_first = || seat.places[at].is_first.load(Ordering::SeqCst) != 0;
-        for look in 0..SPINS + YIELDS {
+        for _ in 0..SPINS {
             if is_first() {
                 return true;
             }
-            if look < SPINS { std::hint::spin_loop() } else { yield_now() }
+            std::hint::spin_loop();
         }
         // The event has schedules of its own: here they would multiply those of the queues.
         while cfg!(loom) && !is_first() {
@@ -408,10 +410,10 @@ impl TurnQueues {
                 return;
             }
             // Another one has exchanged the tail, and is about to say so.
-            while next == 0 {
-                yield_now();
+            wait_for_step(|| {
                 next = place.next.load(Ordering::Acquire);
-            }
+                next != 0
+            });
         }
         let behind = self.seat(next);
         // Before it may run, and its seat may be another call's: that of a posted one stays until
@@ -423,5 +425,18 @@ impl TurnQueues {
         } else if !cfg!(loom) {
             behind.moved.notify_ordered();
         }
+    }
+}
+
+/// Waits for a step that another thread is about to do.
+fn wait_for_step(mut is_done: impl FnMut() -> bool) {
+    let mut looks = 0;
+    while !is_done() {
+        if looks < STEP_SPINS {
+            std::hint::spin_loop()
+        } else {
+            yield_now()
+        }
+        looks += 1;
     }
 }

@@ -423,8 +423,8 @@ impl Value {
     }
 }
 
-/// Seven event loops for each eight cores, and a core less than there are: flushers run beside them.
-/// Loops on all cores take turns with the flushers, and each reply waits for one.
+/// Seven event loops for each eight cores, and a core less than there are. With loops on all cores
+/// they and the flushers would wait for one another, and each reply waits for a flusher.
 fn loops_for(cores: usize) -> usize {
     (cores * 7 / 8).max(1)
 }
