@@ -118,6 +118,9 @@ pub(crate) const GSN: Scheme = scheme("GSN (NVM-D)", "--protocol gsn --record da
 pub(crate) const PHYSIOLOGICAL: Scheme =
     scheme("Physiological", "--protocol physiological --record data", true);
 
+pub(crate) const ARRIVAL: Scheme =
+    scheme("On arrival", "--protocol arrival --record command", false);
+
 /// Enough transactions in flight that an epoch of 50 ms does not limit the throughput.
 pub(crate) const DEEP: &str = "--in-flight 65536";
 

@@ -173,7 +173,7 @@ fn latency(table: &Table<'_>) -> Experiment {
 }
 
 fn scan(table: &Table<'_>) -> Experiment {
-    let lengths = table.steps(&[0.0, 20.0, 50.0, 200.0], &[0.0, 50.0, 200.0]);
+    let lengths = [0.0, 50.0, 200.0];
     let schemes = [SERIAL_DATA, GSN, SILO_R, POPLAR, TAURUS_DATA];
     let mut runs = Vec::new();
     for scheme in schemes {

@@ -164,7 +164,7 @@ fn added(of: &'static str, over: &'static str, last: f64) -> Check {
 }
 
 fn streams(table: &Table<'_>) -> Experiment {
-    let steps = table.steps(&[1.0, 2.0, 4.0, 8.0, 16.0], &[1.0, 4.0, 16.0]);
+    let steps = table.steps(&[1.0, 2.0, 4.0, 16.0], &[1.0, 4.0, 16.0]);
     let schemes = [TAURUS_DATA, TAURUS_COMMAND, SERIAL_DATA, SERIAL_COMMAND];
     let mut runs = Vec::new();
     for streams in &steps {
@@ -245,7 +245,7 @@ const ANCHORED: [(u32, &str); 2] =
     [(4, "Taurus command, 4 streams"), (16, "Taurus command, 16 streams")];
 
 fn anchors(table: &Table<'_>) -> Experiment {
-    let steps = table.steps(&[4.0, 16.0, 64.0, 128.0, 1024.0], &[4.0, 128.0]);
+    let steps = table.steps(&[4.0, 16.0, 128.0, 1024.0], &[4.0, 128.0]);
     let (closest, farthest) = (steps[0], steps[steps.len() - 1]);
     let mut runs = Vec::new();
     for kilobytes in &steps {
