@@ -28,7 +28,7 @@ enum Stage {
 
 /// What a connection needs next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum NextStep {
     /// An event of its socket, or its end in time.
     Event,
     /// The answer to this, see [`HttpConnection::answer`].
@@ -84,11 +84,11 @@ impl HttpConnection {
     }
 
     /// Reads and writes as far as the socket allows now.
-    pub fn advance(&mut self) -> Need {
+    pub fn advance(&mut self) -> NextStep {
         if self.stage == Stage::Reading
             && let Some(request) = self.read()
         {
-            return Need::Answer(request);
+            return NextStep::Answer(request);
         }
         if self.stage == Stage::Writing {
             self.write();
@@ -96,7 +96,7 @@ impl HttpConnection {
         if self.stage == Stage::Draining {
             self.drain();
         }
-        if self.stage == Stage::Over { Need::Close } else { Need::Event }
+        if self.stage == Stage::Over { NextStep::Close } else { NextStep::Event }
     }
 
     /// Has the answer sent, after which the connection ends.

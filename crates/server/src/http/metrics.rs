@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether a number only rises.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NumberKind {
     Counter,
     Gauge,
 }
 
-use Kind::{Counter, Gauge};
+use NumberKind::{Counter, Gauge};
 
 /// Numbers of INFO: their names there, then kind, name, unit and meaning of the metric.
-pub const NUMBERS: &[(&str, Kind, &str, &str, &str)] = &[
+pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
     ("uptime_in_seconds", Gauge, "hyades_uptime_seconds", "seconds", "Time since the start"),
     ("loading", Gauge, "hyades_loading", "", "1 while the database is being opened"),
     (

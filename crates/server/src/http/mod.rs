@@ -16,7 +16,7 @@ mod tests;
 use crate::commands::info;
 use crate::shared::{Shared, Stopping};
 use crate::waker::LoopWaker;
-use connection::{HttpConnection, Need};
+use connection::{HttpConnection, NextStep};
 use hyades::Session;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A poll's timeout is a whole number of these.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// If the server fails, a page that asked for its status so recently may ask once more: it tells the
-/// cause.
+/// If the server fails, a page that asked for its status so recently may ask once more: it tells
+/// the cause.
 const WATCHED: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_millis(1_500);
 
@@ -168,9 +168,9 @@ impl HttpServer {
             // The waker, a socket that is listened to, or a connection that has ended.
             let Some(Some(connection)) = self.connections.get_mut(at) else { return };
             match connection.advance() {
-                Need::Event => return,
-                Need::Close => return self.close(at),
-                Need::Answer(request) => {
+                NextStep::Event => return,
+                NextStep::Close => return self.close(at),
+                NextStep::Answer(request) => {
                     let answer = self.answer(&request);
                     if let Some(connection) = &mut self.connections[at] {
                         connection.answer(answer);
@@ -235,8 +235,8 @@ impl HttpServer {
             }
             "/metrics" => page(reply::PROMETHEUS, &metrics::text(&shared, &self.generations())),
             "/healthz" => {
-                let state = status::State::of(&shared);
-                let status = if state == status::State::Ready { 200 } else { 503 };
+                let state = status::ServerState::of(&shared);
+                let status = if state == status::ServerState::Ready { 200 } else { 503 };
                 reply::page(status, reply::TEXT, "", &format!("{}\n", state.name()), of.is_head)
             }
             _ => reply::refusal(request::NO_SUCH_PAGE, of.is_head),

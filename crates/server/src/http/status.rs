@@ -1,5 +1,5 @@
-//! `/`, the status page, and `/status.json`, which it shows: the numbers of INFO by their names, and
-//! what INFO has no room for.
+//! `/`, the status page, and `/status.json`, which it shows: the numbers of INFO by their names,
+//! and what INFO has no room for.
 
 mod json;
 
@@ -21,7 +21,7 @@ const STEPS: usize = 16;
 
 /// What a server is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ServerState {
     /// It opens its database.
     Loading,
     /// It serves.
@@ -32,25 +32,25 @@ pub enum State {
     Stopping,
 }
 
-impl State {
+impl ServerState {
     /// That of a server now.
-    pub fn of(shared: &Shared) -> State {
+    pub fn of(shared: &Shared) -> ServerState {
         match shared.stopping() {
-            Some(Stopping::Failed(_)) => State::Failed,
-            _ if shared.log_failure().is_some() => State::Failed,
-            Some(Stopping::Asked) => State::Stopping,
-            None if shared.opened.get().is_some() => State::Ready,
-            None => State::Loading,
+            Some(Stopping::Failed(_)) => ServerState::Failed,
+            _ if shared.log_failure().is_some() => ServerState::Failed,
+            Some(Stopping::Asked) => ServerState::Stopping,
+            None if shared.opened.get().is_some() => ServerState::Ready,
+            None => ServerState::Loading,
         }
     }
 
     /// As a word.
     pub fn name(self) -> &'static str {
         match self {
-            State::Loading => "loading",
-            State::Ready => "ready",
-            State::Failed => "failed",
-            State::Stopping => "stopping",
+            ServerState::Loading => "loading",
+            ServerState::Ready => "ready",
+            ServerState::Failed => "failed",
+            ServerState::Stopping => "stopping",
         }
     }
 }
@@ -72,7 +72,7 @@ pub fn progress(shared: &Shared) -> Option<Progress> {
 pub fn json(shared: &Shared, live: &[u64]) -> String {
     let mut out = Json::default();
     out.object(|out| {
-        let state = State::of(shared);
+        let state = ServerState::of(shared);
         out.key("state").text(state.name());
         out.key("cause").optional(cause(shared), Json::text);
         let recovering = progress(shared).filter(|_| shared.opened.get().is_none());

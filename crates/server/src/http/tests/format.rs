@@ -1,7 +1,7 @@
 //! The text for Prometheus, read by the rules of its format, and held against INFO.
 
 use super::*;
-use crate::http::metrics::{Kind, NUMBERS};
+use crate::http::metrics::{NUMBERS, NumberKind};
 use crate::http::status::is_number;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -222,7 +222,7 @@ fn each_number_of_info_has_its_metric() {
         };
         assert!(elsewhere.is_none(), "{name} is on both lists");
         let (found, samples) = &metrics[*metric];
-        assert_eq!(found == "counter", *kind == Kind::Counter, "{name}");
+        assert_eq!(found == "counter", *kind == NumberKind::Counter, "{name}");
         let moves = ["uptime", "used_", "rdb_last_save"].iter().any(|of| name.starts_with(of));
         assert!(moves || samples[0].2 == value.parse::<f64>().unwrap(), "{name}: {value}");
     }
