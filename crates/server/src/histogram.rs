@@ -80,25 +80,22 @@ impl TimeHistogram {
         steps.map(|(nanos, count)| (nanos / 1_000, count)).collect()
     }
 
-    /// Times in nanoseconds, from 1,023 on this many for each doubling (a power of two, 128 at
+    /// Times in nanoseconds, from about 1,000 on this many for each doubling (a power of two, 128 at
     /// most), with the number of those that were not longer. Those that add nothing to the number
     /// before them are left out.
     pub fn steps(&self, parts: usize) -> Vec<(u64, u64)> {
         let (mut found, mut seen, mut told) = (Vec::new(), 0, 0);
         let mut bound = place(1 << 10);
         for (at, counter) in self.0.iter().enumerate() {
-            // A step ends in front of each bound, and behind the last counter.
-            if at == bound {
-                bound += PARTS / parts;
-                if seen > told {
-                    found.push((longest(at - 1), seen));
-                    told = seen;
-                }
-            }
             seen += counter.load(Relaxed);
-        }
-        if seen > told {
-            found.push((longest(COUNTERS - 1), seen));
+            if at < bound && at + 1 < COUNTERS {
+                continue;
+            }
+            bound += PARTS / parts;
+            if seen > told {
+                found.push((longest(at), seen));
+                told = seen;
+            }
         }
         found
     }

@@ -105,7 +105,8 @@ impl HttpConnection {
     }
 
     fn refuse(&mut self, refusal: Refusal) {
-        self.answer(super::reply::refusal(refusal, false));
+        let is_head = self.input.starts_with(b"HEAD ");
+        self.answer(super::reply::refusal(refusal, is_head));
     }
 
     fn read(&mut self) -> Option<PageRequest> {

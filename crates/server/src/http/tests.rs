@@ -20,7 +20,7 @@ struct Pages {
     shared: Arc<Shared>,
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Pages {
@@ -30,13 +30,13 @@ impl Pages {
         let server = HttpServer::listen(&shared, 0).unwrap();
         let address = server.address().unwrap();
         let thread = Some(std::thread::spawn(move || server.run()));
-        Pages { shared, address, thread, _dir: dir }
+        Pages { shared, address, thread, dir }
     }
 
     fn open(&self) {
         let mut builder = Database::builder().streams(2);
         let tables = Tables::declare(&mut builder);
-        let database = builder.open(self._dir.path()).unwrap();
+        let database = builder.open(self.dir.path()).unwrap();
         assert!(self.shared.opened.set(Opened { database, tables }).is_ok());
     }
 
@@ -108,6 +108,10 @@ fn pages_are_found_and_all_else_is_refused() {
         let origin = "Host: localhost\r\nOrigin: http://example.org\r\n\r\n";
         let answer = pages.say(&format!("GET {path} HTTP/1.1\r\n{origin}"));
         assert!(!answer.to_lowercase().contains("access-control"), "{answer}");
+    }
+    for refused in ["HEAD / HTTP/1.1\r\nHost: example.org", "HEAD /nothing HTTP/1.0"] {
+        let answer = pages.say(&format!("{refused}\r\n\r\n"));
+        assert!(code(&answer).starts_with("40") && answer.ends_with("\r\n\r\n"), "{answer}");
     }
     let flush = "POST /flush HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n";
     assert_eq!(code(&pages.say(&format!("{flush}{}", "x".repeat(60_000)))), "405");
