@@ -80,9 +80,9 @@ impl TimeHistogram {
         steps.map(|(nanos, count)| (nanos / 1_000, count)).collect()
     }
 
-    /// Times in nanoseconds, from about 1,000 on this many for each doubling (a power of two, 128 at
-    /// most), with the number of those that were not longer. Those that add nothing to the number
-    /// before them are left out.
+    /// Times in nanoseconds, from about 1,000 on this many for each doubling (a power of two, 128
+    /// at most), with the number of those that were not longer. Those that add nothing to the
+    /// number before them are left out.
     pub fn steps(&self, parts: usize) -> Vec<(u64, u64)> {
         let (mut found, mut seen, mut told) = (Vec::new(), 0, 0);
         let mut bound = place(1 << 10);
