@@ -48,6 +48,9 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     let server = Server::start(settings)?;
     server.stop_on_signals().map_err(Failure::doing("cannot wait for signals"))?;
     eprintln!("listening on {}, opening the database", server.address());
+    if let Some(address) = server.metrics_address() {
+        eprintln!("status at http://{address}/, metrics at http://{address}/metrics");
+    }
     if let Some(opened) = server.wait_until_open()? {
         eprintln!("{opened}; every OK is on disk before it is sent");
         println!("ready on {}", server.address());

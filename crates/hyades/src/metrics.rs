@@ -45,6 +45,18 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// A histogram of these buckets, the last of which has an infinite bound, and of values with
+    /// this sum.
+    ///
+    /// # Panics
+    /// The bounds do not ascend to an infinite one, or the counts fall.
+    pub fn new(buckets: Vec<(f64, u64)>, sum: f64) -> Histogram {
+        let ascends = buckets.is_sorted_by(|(a, m), (b, n)| a < b && m <= n);
+        let ends = buckets.last().is_some_and(|(bound, _)| *bound == f64::INFINITY);
+        assert!(ascends && ends, "the buckets of a histogram ascend to infinity: {buckets:?}");
+        Histogram { buckets, sum }
+    }
+
     /// The histogram of durations, in seconds.
     pub(crate) fn of_seconds(of: LatencyCounts) -> Histogram {
         let bounds = LATENCY_BOUNDS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::INFINITY]);
@@ -126,6 +138,7 @@ impl Metrics {
                 };
                 let Metric { name, unit, help, .. } = metric;
                 let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+                let help = help.replace('\\', r"\\").replace('\n', r"\n");
                 let _ = writeln!(out, "# HELP {name} {help}{unit}\n# TYPE {name} {kind}");
                 last = metric.name;
             }
@@ -135,10 +148,47 @@ impl Metrics {
     }
 }
 
+/// A label's value as it stands between quotes.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
 impl Metric {
+    /// A metric without labels: for programs that add metrics of their own to those of a database.
+    ///
+    /// ```
+    /// # use hyades::{Database, Metric, MetricValue};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Database::builder().open(dir.path())?;
+    /// let mut metrics = db.metrics();
+    /// let clients = MetricValue::Gauge(3.0);
+    /// let clients = Metric::new("shop_clients", "clients", "Clients in the shop", clients);
+    /// metrics.extend([clients.with_label("floor", "1")]);
+    /// assert!(metrics.to_prometheus().ends_with("shop_clients{floor=\"1\"} 3\n"));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(
+        name: &'static str,
+        unit: &'static str,
+        help: &'static str,
+        value: MetricValue,
+    ) -> Metric {
+        Metric { name, unit, help, labels: Vec::new(), value }
+    }
+
+    /// Adds a label. Its value may be any text.
+    #[must_use]
+    pub fn with_label(mut self, label: &'static str, value: impl Into<String>) -> Metric {
+        self.labels.push((label, value.into()));
+        self
+    }
+
     fn render(&self, out: &mut String) {
         let mut line = |suffix: &str, bound: Option<&str>, value: f64| {
-            let pairs = self.labels.iter().map(|(label, value)| format!("{label}=\"{value}\""));
+            let pairs = self.labels.iter().map(|(label, value)| {
+                let value = escaped(value);
+                format!("{label}=\"{value}\"")
+            });
             let pairs: Vec<_> = pairs.chain(bound.map(|bound| format!("le=\"{bound}\""))).collect();
             let labels = match pairs.is_empty() {
                 true => String::new(),
@@ -179,5 +229,40 @@ impl IntoIterator for Metrics {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
+    }
+}
+
+/// Metrics of one name have to be next to each other, and to differ in their labels.
+impl FromIterator<Metric> for Metrics {
+    fn from_iter<I: IntoIterator<Item = Metric>>(metrics: I) -> Metrics {
+        Metrics(metrics.into_iter().collect())
+    }
+}
+
+/// As for [`Metrics::from_iter`].
+impl Extend<Metric> for Metrics {
+    fn extend<I: IntoIterator<Item = Metric>>(&mut self, metrics: I) {
+        self.0.extend(metrics);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_help_are_escaped() {
+        let value = MetricValue::Gauge(0.5);
+        let metric = Metric::new("a", "", "one\\two\nthree", value).with_label("l", "\"\\\n}");
+        let text = Metrics::from_iter([metric]).to_prometheus();
+        let help = r"# HELP a one\\two\nthree";
+        let sample = r#"a{l="\"\\\n}"} 0.5"#;
+        assert_eq!(text, format!("{help}\n# TYPE a gauge\n{sample}\n"));
+    }
+
+    #[test]
+    #[should_panic(expected = "ascend to infinity")]
+    fn a_histogram_without_an_infinite_bound_is_refused() {
+        let _ = Histogram::new(vec![(1.0, 1)], 1.0);
     }
 }

@@ -72,6 +72,16 @@ struct Idlers {
     looks_at: Option<Instant>,
 }
 
+/// A transaction that is not acknowledged yet.
+struct Awaited {
+    /// Its connection.
+    id: u64,
+    /// For [`crate::conversation::Conversation::acknowledged`].
+    mark: u64,
+    /// When it was committed.
+    since: Instant,
+}
+
 /// An event loop.
 pub struct EventLoop {
     shared: Arc<Shared>,
@@ -84,7 +94,7 @@ pub struct EventLoop {
     /// Connections to serve in the next turn.
     listed: VecDeque<u64>,
     session: Option<Session>,
-    queue: Option<CommitQueue<(u64, u64)>>,
+    queue: Option<CommitQueue<Awaited>>,
     parked: Vec<(Ticket, u64)>,
     buffer: Vec<u8>,
     /// Until when it sends what is left.
@@ -255,7 +265,9 @@ impl EventLoop {
         let parked = connection.conversation.job_done(&self.shared, reply);
         match (&mut self.queue, parked) {
             (_, None) => {}
-            (Some(queue), Some((ticket, mark))) => queue.push(ticket, (id, mark)),
+            (Some(queue), Some((ticket, mark))) => {
+                queue.push(ticket, Awaited { id, mark, since: Instant::now() });
+            }
             // The log has failed meanwhile.
             (None, Some(_)) => connection.conversation.fail(),
         }
@@ -363,9 +375,12 @@ impl EventLoop {
             let mut turn = Turn { shared: &self.shared, session, parked };
             next = connection.conversation.run(&mut turn);
         }
-        for (ticket, mark) in self.parked.drain(..) {
+        if !self.parked.is_empty() {
             let queue = self.queue.as_mut().expect("a session has its queue");
-            queue.push(ticket, (id, mark));
+            let since = Instant::now();
+            for (ticket, mark) in self.parked.drain(..) {
+                queue.push(ticket, Awaited { id, mark, since });
+            }
         }
         if let Some(job) = connection.conversation.take_job() {
             let mailbox = self.mailbox.clone();
@@ -398,8 +413,11 @@ impl EventLoop {
     fn drain(&mut self) {
         let Some(queue) = &mut self.queue else { return };
         let mut changed = Vec::new();
-        let connections = &mut self.connections;
-        let result = queue.drain(|(id, mark)| {
+        let (connections, shared) = (&mut self.connections, &self.shared);
+        let mut now = None;
+        let result = queue.drain(|Awaited { id, mark, since }| {
+            let now = *now.get_or_insert_with(Instant::now);
+            shared.note_acknowledged(now.saturating_duration_since(since));
             if let Some(connection) = connections.get_mut(&id) {
                 connection.conversation.acknowledged(mark);
                 if changed.last() != Some(&id) {

@@ -76,6 +76,14 @@ impl TimeHistogram {
     /// Times in microseconds, each about twice the one before, with the number of those that were
     /// not longer. Those that add nothing to the number before them are left out.
     pub fn doublings(&self) -> Vec<(u64, u64)> {
+        let steps = self.steps(1).into_iter();
+        steps.map(|(nanos, count)| (nanos / 1_000, count)).collect()
+    }
+
+    /// Times in nanoseconds, from about 1,000 on this many for each doubling (a power of two, 128
+    /// at most), with the number of those that were not longer. Those that add nothing to the
+    /// number before them are left out.
+    pub fn steps(&self, parts: usize) -> Vec<(u64, u64)> {
         let (mut found, mut seen, mut told) = (Vec::new(), 0, 0);
         let mut bound = place(1 << 10);
         for (at, counter) in self.0.iter().enumerate() {
@@ -83,13 +91,28 @@ impl TimeHistogram {
             if at < bound && at + 1 < COUNTERS {
                 continue;
             }
-            bound += PARTS;
+            bound += PARTS / parts;
             if seen > told {
-                found.push((longest(at) / 1_000, seen));
+                found.push((longest(at), seen));
                 told = seen;
             }
         }
         found
+    }
+
+    /// The numbers of times that did not exceed these bounds, which ascend, by more than 1/128; and
+    /// of all. Bounds are in nanoseconds.
+    pub fn at_most<const N: usize>(&self, bounds: &[u64; N]) -> ([u64; N], u64) {
+        let (mut found, mut seen, mut next) = ([0; N], 0, 0);
+        for (at, counter) in self.0.iter().enumerate() {
+            while next < N && place(bounds[next]) < at {
+                found[next] = seen;
+                next += 1;
+            }
+            seen += counter.load(Relaxed);
+        }
+        found[next..].fill(seen);
+        (found, seen)
     }
 }
 
@@ -127,7 +150,16 @@ mod tests {
         near(100.0, 100_000);
         let bounds = [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (33, 33), (66, 66), (132, 100)];
         assert_eq!(times.doublings(), bounds);
+        // Where a bound is exact, so is the number.
+        assert_eq!(times.at_most(&[0, 999, 50_000, 100_000, 1 << 40]), ([0, 0, 50, 100, 100], 100));
+        // Each step is a sixteenth of a doubling.
+        for pair in times.steps(16).windows(2) {
+            assert!(pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1, "{pair:?}");
+        }
+        let (last, count) = *times.steps(16).last().unwrap();
+        assert!(count == 100 && (100_000..=100_000 * 17 / 16).contains(&last), "{last}");
         times.add(u64::MAX);
+        assert_eq!(times.at_most(&[100_000]), ([100], 101));
         assert_eq!(times.doublings().last(), Some(&(68_719_476, 101)));
         times.clear();
         assert_eq!(times.count(), 0);

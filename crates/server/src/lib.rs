@@ -30,6 +30,7 @@ mod event_loop;
 mod executors;
 mod glob;
 mod histogram;
+mod http;
 mod inbox;
 mod listener;
 mod monitors;

@@ -3,6 +3,7 @@
 use crate::config::Settings;
 use crate::event_loop::EventLoop;
 use crate::executors::Executors;
+use crate::http::HttpServer;
 use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
@@ -37,6 +38,7 @@ impl std::error::Error for ServerError {}
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
+    metrics_address: Option<SocketAddr>,
     /// Event loops, listener and reaper, which use the database.
     threads: Vec<JoinHandle<()>>,
     opener: JoinHandle<()>,
@@ -113,6 +115,8 @@ impl Server {
         fit_clients(&shared.settings)?;
         let listener = Listener::bind(&shared)?;
         let address = listener.address()?;
+        let http = HttpServer::bind(&shared)?;
+        let metrics_address = http.as_ref().map(HttpServer::address).transpose()?;
         let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
         let mut mailboxes = Vec::new();
         for number in 0..loops {
@@ -125,6 +129,10 @@ impl Server {
         let thread = Builder::new().name("listener".into());
         let guard = StopOnPanic(shared.clone());
         threads.push(thread.spawn(move || guard.run(|| listener.run(&mailboxes)))?);
+        if let Some(http) = http {
+            // If it panics there are no pages; clients are served.
+            threads.push(Builder::new().name("http".into()).spawn(move || http.run())?);
+        }
         let reaping = shared.clone();
         let thread = Builder::new().name("reaper".into());
         let guard = StopOnPanic(shared.clone());
@@ -141,12 +149,17 @@ impl Server {
                 Ok(()) => telling.ready(),
                 Err(error) => opening.stop(Stopping::Failed(error.to_string())),
             })?;
-        Ok(Server { shared, address, threads, opener, notifier })
+        Ok(Server { shared, address, metrics_address, threads, opener, notifier })
     }
 
     /// The first address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the metrics and of the status page, if `metrics-port` names one.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
     }
 
     /// A handle to stop it with.
@@ -233,6 +246,7 @@ mod tests {
         let server = Server {
             shared: Shared::new(Settings::default()),
             address: ([127, 0, 0, 1], 1).into(),
+            metrics_address: None,
             threads: Vec::new(),
             opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),
             notifier: Arc::default(),

@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::histogram::TimeHistogram;
 use crate::monitors::Monitors;
 use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
@@ -71,6 +72,8 @@ pub struct Counters {
     pub errors: AtomicU64,
     /// Times that an event loop woke up.
     pub turns: AtomicU64,
+    /// Nanoseconds that transactions took from their commit to their acknowledgement.
+    pub acknowledged_nanos: AtomicU64,
 }
 
 /// State of a server.
@@ -87,6 +90,9 @@ pub struct Shared {
     pub counters: Counters,
     /// Calls and times of commands.
     pub command_stats: CommandStats,
+    /// Times from the commit of a transaction to its acknowledgement, of those that waited for the
+    /// disk.
+    pub acknowledged: TimeHistogram,
     /// Commands that took long.
     pub slow_log: SlowLog,
     /// Error replies by their first word.
@@ -152,6 +158,7 @@ impl Shared {
             clients: Clients::default(),
             counters: Counters::default(),
             command_stats: CommandStats::default(),
+            acknowledged: TimeHistogram::default(),
             slow_log: SlowLog::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),
@@ -217,6 +224,13 @@ impl Shared {
         let stopping = self.stopping.lock().expect("no holder panics");
         let goes_on = |stopping: &mut Option<Stopping>| stopping.is_none();
         let _ended = self.stopped.wait_timeout_while(stopping, time, goes_on);
+    }
+
+    /// A transaction has been acknowledged so long after its commit.
+    pub fn note_acknowledged(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.acknowledged.add(nanos);
+        self.counters.acknowledged_nanos.fetch_add(nanos, Relaxed);
     }
 
     /// How far recovery has got, in words.

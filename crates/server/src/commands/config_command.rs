@@ -61,9 +61,11 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.large,
                 &of.errors,
                 &of.turns,
+                &of.acknowledged_nanos,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
             shared.command_stats.clear();
+            shared.acknowledged.clear();
             shared.errors.lock().expect("no holder panics").clear();
             reply.ok();
         }

@@ -5,7 +5,7 @@ use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
-use hyades::Attempt;
+use hyades::{Attempt, Session};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,6 +27,10 @@ const DEFAULT: [&str; 9] = [
     "hyades",
 ];
 
+/// The sections whose numbers the pages for monitoring show.
+pub const MONITORED: [&str; 8] =
+    ["server", "clients", "memory", "persistence", "stats", "cpu", "keyspace", "hyades"];
+
 pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let mut wanted: Vec<String> = args[1..].iter().map(|arg| lower(arg)).collect();
     let has = |wanted: &[String], name: &str| wanted.iter().any(|of| of == name);
@@ -38,8 +42,18 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         let more = ["commandstats", "errorstats", "latencystats", "cluster", "modules"];
         wanted.extend(more.map(str::to_string));
     }
+    let has = |name: &str| wanted.iter().any(|of| of == name);
     // Read before the sections are written, since it needs the loop's session.
-    let live = has(&wanted, "keyspace").then(|| live_generations(local));
+    let live = match has("keyspace") {
+        true => live_generations(local.shared, local.session.as_deref_mut()),
+        false => Vec::new(),
+    };
+    reply.verbatim(&text(local.shared, has, &live));
+    Ok(())
+}
+
+/// The sections that are wanted. Those of the databases need their generations.
+pub fn text(shared: &Shared, is_wanted: impl Fn(&str) -> bool, live: &[u64]) -> String {
     let mut out = String::new();
     let sections: [(&str, Section); 14] = [
         ("server", server),
@@ -57,19 +71,18 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         ("keyspace", |_, _| {}),
         ("hyades", hyades),
     ];
-    for (name, write) in sections.iter().filter(|(name, _)| has(&wanted, name)) {
+    for (name, write) in sections.iter().filter(|(name, _)| is_wanted(name)) {
         if !out.is_empty() {
             out.push_str("\r\n");
         }
         let (first, rest) = name.split_at(1);
         let _ = write!(out, "# {}{rest}\r\n", first.to_uppercase());
-        write(local.shared, &mut out);
+        write(shared, &mut out);
         if *name == "keyspace" {
-            keyspace(local.shared, &mut out, live.iter().flatten());
+            keyspace(shared, &mut out, live);
         }
     }
-    reply.verbatim(&out);
-    Ok(())
+    out
 }
 
 /// Appends the lines of a section.
@@ -225,10 +238,9 @@ fn errorstats(shared: &Shared, out: &mut String) {
 
 /// The generations of the databases: none before the database is open, or if they are flushed all
 /// the time. The counts beside them are not exact either, so nothing waits for the disk.
-fn live_generations(local: &mut Local<'_>) -> Vec<u64> {
-    let databases = local.shared.settings.databases();
-    let Some(opened) = local.shared.opened.get() else { return Vec::new() };
-    let Some(session) = &mut local.session else { return Vec::new() };
+pub fn live_generations(shared: &Shared, session: Option<&mut Session>) -> Vec<u64> {
+    let databases = shared.settings.databases();
+    let (Some(opened), Some(session)) = (shared.opened.get(), session) else { return Vec::new() };
     for _ in 0..ATTEMPTS {
         let live = session.attempt(|tx| databases::live(tx, opened.tables, databases));
         if let Ok(Attempt::Committed((live, _), _)) = live {
@@ -238,12 +250,18 @@ fn live_generations(local: &mut Local<'_>) -> Vec<u64> {
     Vec::new()
 }
 
-fn keyspace<'a>(shared: &Shared, out: &mut String, live: impl Iterator<Item = &'a u64>) {
-    for (number, generation) in live.enumerate() {
+/// The databases that have keys: their numbers, their keys, and those of them that expire.
+pub fn databases_with_keys(shared: &Shared, live: &[u64]) -> Vec<(usize, i64, i64)> {
+    let all = live.iter().enumerate().map(|(number, generation)| {
         let (keys, expiring) = shared.counts.of(*generation);
-        if keys > 0 {
-            let _ = write!(out, "db{number}:keys={keys},expires={expiring},avg_ttl=0\r\n");
-        }
+        (number, keys, expiring)
+    });
+    all.filter(|(_, keys, _)| *keys > 0).collect()
+}
+
+fn keyspace(shared: &Shared, out: &mut String, live: &[u64]) {
+    for (number, keys, expiring) in databases_with_keys(shared, live) {
+        let _ = write!(out, "db{number}:keys={keys},expires={expiring},avg_ttl=0\r\n");
     }
 }
 
@@ -252,6 +270,11 @@ fn hyades(shared: &Shared, out: &mut String) {
     counter(out, "run_conflicts", &shared.counters.conflicts);
     counter(out, "runs_alone", &shared.counters.alone);
     counter(out, "runs_large", &shared.counters.large);
+    line(out, "acknowledgements", shared.acknowledged.count());
+    for percent in [50.0, 99.0] {
+        let micros = shared.acknowledged.percentile(percent) as f64 / 1_000.0;
+        line(out, &format!("acknowledgement_usec_p{percent}"), format!("{micros:.3}"));
+    }
     let Some(opened) = shared.opened.get() else { return };
     let stats = opened.database.stats();
     line(out, "log_streams", opened.database.streams());

@@ -15,7 +15,7 @@ mod dump;
 mod expire;
 mod generic;
 mod hashes;
-mod info;
+pub mod info;
 mod keys;
 mod latency;
 mod lcs;

@@ -267,6 +267,11 @@ impl Settings {
         self.number("port") as u16
     }
 
+    /// The port of the metrics and of the status page; 0: there are none.
+    pub(crate) fn metrics_port(&self) -> u16 {
+        self.number("metrics-port") as u16
+    }
+
     /// The addresses to listen at. One that begins with `-` may be missing.
     pub(crate) fn bind(&self) -> Vec<String> {
         self.text("bind").split_whitespace().map(str::to_string).collect()

@@ -74,6 +74,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("loops", "0", Number(0, 256), Fixed),
     setting("max-recovery", "10", Number(1, 86_400), Fixed),
     setting("maxclients", "10000", Number(1, 1_000_000), Live),
+    setting("metrics-port", "0", Number(0, 65_535), Fixed),
     setting("port", "6379", Number(0, 65_535), Fixed),
     setting("protected-mode", "yes", YesNo, Live),
     setting("proto-max-bulk-len", "536870912", MemoryIn(1 << 20, 1 << 30), Live),

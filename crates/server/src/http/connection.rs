@@ -1,0 +1,174 @@
+//! A connection over which one page is asked for: a request, its answer, the end.
+
+use super::request::{self, MOST_HEAD_BYTES, PageRequest, Refusal};
+use mio::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+/// A connection lasts no longer, whatever its client does.
+pub const LONGEST: Duration = Duration::from_secs(2);
+
+/// Most bytes that are read behind a request, only to be thrown away.
+const MOST_DRAINED: usize = 256 << 10;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It reads a request.
+    Reading,
+    /// It sends an answer.
+    Writing,
+    /// It has closed its side, and waits for the client to do so: an answer is lost if a socket is
+    /// closed while the client still sends.
+    Draining,
+    /// There is nothing more to do.
+    Over,
+}
+
+/// What a connection needs next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// An event of its socket, or its end in time.
+    Event,
+    /// The answer to this, see [`HttpConnection::answer`].
+    Answer(PageRequest),
+    /// To be closed.
+    Close,
+}
+
+/// A connection.
+pub struct HttpConnection {
+    /// Its socket.
+    pub socket: TcpStream,
+    /// When it ends at the latest.
+    pub ends: Instant,
+    stage: Stage,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    drained: usize,
+}
+
+/// What a socket does now.
+enum Moved {
+    Bytes(usize),
+    /// It has to wait.
+    Later,
+    /// The client has closed its side, or the socket has failed.
+    Ended,
+}
+
+fn moved(result: std::io::Result<usize>) -> Moved {
+    match result {
+        Ok(0) => Moved::Ended,
+        Ok(bytes) => Moved::Bytes(bytes),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Moved::Later,
+        Err(error) if error.kind() == ErrorKind::Interrupted => Moved::Bytes(0),
+        Err(_) => Moved::Ended,
+    }
+}
+
+impl HttpConnection {
+    /// A connection that was accepted now.
+    pub fn new(socket: TcpStream) -> HttpConnection {
+        HttpConnection {
+            socket,
+            ends: Instant::now() + LONGEST,
+            stage: Stage::Reading,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            drained: 0,
+        }
+    }
+
+    /// Reads and writes as far as the socket allows now.
+    pub fn advance(&mut self) -> NextStep {
+        if self.stage == Stage::Reading
+            && let Some(request) = self.read()
+        {
+            return NextStep::Answer(request);
+        }
+        if self.stage == Stage::Writing {
+            self.write();
+        }
+        if self.stage == Stage::Draining {
+            self.drain();
+        }
+        if self.stage == Stage::Over { NextStep::Close } else { NextStep::Event }
+    }
+
+    /// Has the answer sent, after which the connection ends.
+    pub fn answer(&mut self, output: Vec<u8>) {
+        (self.output, self.stage) = (output, Stage::Writing);
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        let is_head = self.input.starts_with(b"HEAD ");
+        self.answer(super::reply::refusal(refusal, is_head));
+    }
+
+    fn read(&mut self) -> Option<PageRequest> {
+        let mut buffer = [0; MOST_HEAD_BYTES];
+        // Once the buffer is full, the request is whole or too large.
+        while self.stage == Stage::Reading {
+            let room = MOST_HEAD_BYTES - self.input.len();
+            debug_assert!(room > 0, "a head that fills the buffer is refused");
+            match moved(self.socket.read(&mut buffer[..room])) {
+                Moved::Later => break,
+                Moved::Ended if self.input.is_empty() => self.stage = Stage::Over,
+                Moved::Ended => self.refuse(request::CUT_OFF),
+                Moved::Bytes(read) => {
+                    self.input.extend_from_slice(&buffer[..read]);
+                    match request::read(&self.input) {
+                        Ok(None) => {}
+                        Ok(whole) => return whole,
+                        Err(refusal) => self.refuse(refusal),
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn write(&mut self) {
+        while self.sent < self.output.len() {
+            match moved(self.socket.write(&self.output[self.sent..])) {
+                Moved::Later => return,
+                Moved::Ended => return self.stage = Stage::Over,
+                Moved::Bytes(sent) => self.sent += sent,
+            }
+        }
+        self.stage = match self.socket.shutdown(Shutdown::Write) {
+            Ok(()) => Stage::Draining,
+            Err(_) => Stage::Over,
+        };
+    }
+
+    fn drain(&mut self) {
+        let mut buffer = [0; MOST_HEAD_BYTES];
+        while self.stage == Stage::Draining {
+            match moved(self.socket.read(&mut buffer)) {
+                Moved::Later => return,
+                Moved::Ended => self.stage = Stage::Over,
+                Moved::Bytes(read) => {
+                    self.drained += read;
+                    if self.drained > MOST_DRAINED {
+                        self.stage = Stage::Over;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Its time is over. Says so if a request has begun to arrive; a browser also opens connections
+    /// that it may need later.
+    pub fn expire(&mut self) {
+        if self.stage == Stage::Reading && !self.input.is_empty() {
+            self.refuse(request::TOO_SLOW);
+            self.write();
+        }
+        self.stage = Stage::Over;
+    }
+}

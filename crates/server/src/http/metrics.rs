@@ -1,0 +1,289 @@
+//! `/metrics`: the numbers of INFO, those of commands, and those of the database, in the text
+//! format of Prometheus.
+
+use super::status::progress;
+use crate::access::catalogue;
+use crate::commands::{info, table};
+use crate::shared::Shared;
+use hyades::{Histogram, Metric, MetricValue, Metrics};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whether a number only rises.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NumberKind {
+    Counter,
+    Gauge,
+}
+
+use NumberKind::{Counter, Gauge};
+
+/// Numbers of INFO: their names there, then kind, name, unit and meaning of the metric.
+pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
+    ("uptime_in_seconds", Gauge, "hyades_uptime_seconds", "seconds", "Time since the start"),
+    ("loading", Gauge, "hyades_loading", "", "1 while the database is being opened"),
+    (
+        "loading_total_bytes",
+        Gauge,
+        "hyades_recovery_log_bytes",
+        "bytes",
+        "Log on disk when the database began to be opened",
+    ),
+    (
+        "loading_loaded_bytes",
+        Gauge,
+        "hyades_recovery_read_bytes",
+        "bytes",
+        "Log that opening the database has read so far",
+    ),
+    (
+        "loading_eta_seconds",
+        Gauge,
+        "hyades_recovery_left_seconds",
+        "seconds",
+        "Estimated time until the database is open",
+    ),
+    ("connected_clients", Gauge, "hyades_clients", "clients", "Connected clients"),
+    ("maxclients", Gauge, "hyades_clients_limit", "clients", "Most clients that may connect"),
+    (
+        "blocked_clients",
+        Gauge,
+        "hyades_blocked_clients",
+        "clients",
+        "Clients that wait for an element",
+    ),
+    (
+        "total_connections_received",
+        Counter,
+        "hyades_connections_total",
+        "connections",
+        "Connections accepted",
+    ),
+    (
+        "rejected_connections",
+        Counter,
+        "hyades_rejected_connections_total",
+        "connections",
+        "Connections refused",
+    ),
+    (
+        "total_commands_processed",
+        Counter,
+        "hyades_processed_commands_total",
+        "commands",
+        "Commands run",
+    ),
+    (
+        "total_error_replies",
+        Counter,
+        "hyades_error_replies_total",
+        "replies",
+        "Replies that were errors",
+    ),
+    ("total_net_input_bytes", Counter, "hyades_input_bytes_total", "bytes", "Bytes from clients"),
+    ("total_net_output_bytes", Counter, "hyades_output_bytes_total", "bytes", "Bytes to clients"),
+    (
+        "keyspace_hits",
+        Counter,
+        "hyades_keyspace_hits_total",
+        "commands",
+        "Reading commands that found their key",
+    ),
+    (
+        "keyspace_misses",
+        Counter,
+        "hyades_keyspace_misses_total",
+        "commands",
+        "Reading commands that did not find their key",
+    ),
+    ("expired_keys", Counter, "hyades_expired_keys_total", "keys", "Expired keys removed"),
+    (
+        "rdb_changes_since_last_save",
+        Counter,
+        "hyades_changes_total",
+        "values",
+        "Values written, changed or removed",
+    ),
+    (
+        "rdb_last_save_time",
+        Gauge,
+        "hyades_last_checkpoint_timestamp_seconds",
+        "seconds",
+        "When the newest checkpoint was written; before the first, when the server started",
+    ),
+    ("pubsub_channels", Gauge, "hyades_pubsub_channels", "channels", "Channels with a subscriber"),
+    ("pubsub_patterns", Gauge, "hyades_pubsub_patterns", "patterns", "Patterns with a subscriber"),
+    ("used_memory_rss", Gauge, "hyades_resident_bytes", "bytes", "Memory of the process"),
+    (
+        "used_memory_peak",
+        Gauge,
+        "hyades_resident_peak_bytes",
+        "bytes",
+        "Most memory that the process had so far",
+    ),
+    ("used_cpu_user", Counter, "hyades_cpu_seconds_total", "seconds", "Processor time"),
+    (
+        "loop_wakeups",
+        Counter,
+        "hyades_loop_wakeups_total",
+        "wakeups",
+        "Times that an event loop has slept and woken up",
+    ),
+    (
+        "run_conflicts",
+        Counter,
+        "hyades_run_conflicts_total",
+        "runs",
+        "Runs of commands that met a conflict",
+    ),
+    (
+        "runs_alone",
+        Counter,
+        "hyades_runs_alone_total",
+        "runs",
+        "Runs of commands that starved and were run with patience",
+    ),
+    (
+        "runs_large",
+        Counter,
+        "hyades_runs_large_total",
+        "runs",
+        "Runs of commands that read or write much",
+    ),
+    ("log_streams", Gauge, "hyades_log_streams", "streams", "Log streams"),
+    (
+        "recovery_image_rows",
+        Gauge,
+        "hyades_recovered_image_rows",
+        "rows",
+        "Rows of a checkpoint that opening the database loaded",
+    ),
+];
+
+/// The upper bounds of the buckets of acknowledgement, in nanoseconds: as those of syncs.
+const BOUNDS_NS: [u64; 21] = bounds();
+
+const fn bounds() -> [u64; 21] {
+    let mut bounds = [0; 21];
+    let (mut at, mut decade) = (0, 10_000);
+    while at < bounds.len() {
+        bounds[at] = decade * [1, 2, 5][at % 3];
+        if at % 3 == 2 {
+            decade *= 10;
+        }
+        at += 1;
+    }
+    bounds
+}
+
+/// The database's own measures calls that this server does not make.
+const ACKNOWLEDGEMENT: &str = "hyades_acknowledgement_seconds";
+
+/// All of them as text.
+pub fn text(shared: &Shared, live: &[u64]) -> String {
+    let text = info::text(shared, |name| info::MONITORED.contains(&name), live);
+    let mut metrics: Metrics = numbers(&text).collect();
+    let version = Metric::new(
+        "hyades_build_info",
+        "",
+        "1, with the versions of this server and of the Redis whose commands it has",
+        MetricValue::Gauge(1.0),
+    );
+    let version = version.with_label("version", env!("CARGO_PKG_VERSION"));
+    metrics.extend([version.with_label("redis_version", info::REDIS_VERSION)]);
+    metrics.extend(acknowledgement(shared));
+    databases(&mut metrics, shared, live);
+    commands(&mut metrics, shared);
+    errors(&mut metrics, shared);
+    match shared.opened.get() {
+        Some(opened) => {
+            let of = opened.database.metrics().into_iter();
+            metrics.extend(of.filter(|metric| metric.name != ACKNOWLEDGEMENT));
+        }
+        None => metrics.extend(progress(shared).map(|progress| {
+            let help = "Transactions that opening the database replayed";
+            let value = MetricValue::Gauge(progress.records_done as f64);
+            Metric::new("hyades_recovered_transactions", "transactions", help, value)
+        })),
+    }
+    metrics.to_prometheus()
+}
+
+/// Those of INFO.
+fn numbers(info: &str) -> impl Iterator<Item = Metric> {
+    NUMBERS.iter().filter_map(|&(of, kind, name, unit, help)| {
+        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+        let value = lines.find(|(name, _)| *name == of)?.1.parse().ok()?;
+        let value = match kind {
+            Counter => MetricValue::Counter(value),
+            Gauge => MetricValue::Gauge(value),
+        };
+        Some(Metric::new(name, unit, help, value))
+    })
+}
+
+fn acknowledgement(shared: &Shared) -> Option<Metric> {
+    let sum = shared.counters.acknowledged_nanos.load(Relaxed) as f64 / 1e9;
+    let (counts, all) = shared.acknowledged.at_most(&BOUNDS_NS);
+    let buckets = BOUNDS_NS.iter().zip(counts).map(|(bound, count)| (*bound as f64 / 1e9, count));
+    let buckets = buckets.chain([(f64::INFINITY, all)]).collect();
+    let help = "Time from the commit of a run of commands until all that it depends on is on disk";
+    let value = MetricValue::Histogram(Histogram::new(buckets, sum));
+    Some(Metric::new(ACKNOWLEDGEMENT, "seconds", help, value))
+}
+
+fn databases(metrics: &mut Metrics, shared: &Shared, live: &[u64]) {
+    let found = info::databases_with_keys(shared, live);
+    let mut each = |name, help, value: fn(&(usize, i64, i64)) -> i64| {
+        metrics.extend(found.iter().map(|of| {
+            let value = MetricValue::Gauge(value(of) as f64);
+            Metric::new(name, "keys", help, value).with_label("database", of.0.to_string())
+        }));
+    };
+    let help = "Keys of a database; without one it is not listed";
+    each("hyades_database_keys", help, |of| of.1);
+    each("hyades_database_expiring_keys", "Keys of a database that expire", |of| of.2);
+}
+
+/// The class of a command: what it is about.
+pub fn class_of(name: &str) -> &'static str {
+    let own = name.split('|').next().unwrap_or(name);
+    let at = table::find(own.as_bytes());
+    at.map_or("other", |at| table::all()[at].group)
+}
+
+fn commands(metrics: &mut Metrics, shared: &Shared) {
+    let all: Vec<_> = shared.command_stats.iter().collect();
+    let mut each = |name, unit, help, value: &dyn Fn(usize) -> f64| {
+        for (at, (command, counts)) in all.iter().enumerate() {
+            if counts.calls.load(Relaxed) + counts.rejected.load(Relaxed) > 0 {
+                let metric = Metric::new(name, unit, help, MetricValue::Counter(value(at)));
+                let metric = metric.with_label("class", class_of(command));
+                metrics.extend([metric.with_label("command", *command)]);
+            }
+        }
+    };
+    let help = "Calls that have run, by command and class";
+    each("hyades_commands_total", "commands", help, &|at| all[at].1.calls.load(Relaxed) as f64);
+    let help = "Time that commands ran, without waiting for the disk";
+    each("hyades_command_seconds_total", "seconds", help, &|at| {
+        all[at].1.nanos.load(Relaxed) as f64 / 1e9
+    });
+    let help = "Calls that have run and failed";
+    each("hyades_command_failures_total", "commands", help, &|at| {
+        all[at].1.failed.load(Relaxed) as f64
+    });
+    let help = "Calls that were refused before they could run";
+    each("hyades_command_rejections_total", "commands", help, &|at| {
+        all[at].1.rejected.load(Relaxed) as f64
+    });
+    debug_assert!(all.iter().all(|(name, _)| catalogue::find(name.as_bytes()).is_some()));
+}
+
+fn errors(metrics: &mut Metrics, shared: &Shared) {
+    let errors = shared.errors.lock().expect("no holder panics").clone();
+    metrics.extend(errors.into_iter().map(|(code, count)| {
+        let help = "Replies that were errors, by their first word";
+        let value = MetricValue::Counter(count as f64);
+        Metric::new("hyades_errors_total", "replies", help, value).with_label("code", code)
+    }));
+}

@@ -1,0 +1,254 @@
+//! Pages for monitoring over HTTP, for this machine alone: `/` (status page), `/status.json`,
+//! `/metrics`, `/healthz`.
+//!
+//! One thread serves a few connections side by side, and never waits for one of them: each has two
+//! seconds for a request, its answer and its end. The thread sleeps while there is no connection.
+//! It has no part in serving Redis's clients: what goes wrong here leaves them alone.
+
+mod connection;
+mod metrics;
+mod reply;
+mod request;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::commands::info;
+use crate::shared::{Shared, Stopping};
+use crate::waker::LoopWaker;
+use connection::{HttpConnection, NextStep};
+use hyades::Session;
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use request::PageRequest;
+use std::io::{Error, ErrorKind, Result};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most connections at once. Others wait until one of them ends.
+const MOST_CONNECTIONS: usize = 8;
+
+const WAKER: Token = Token(usize::MAX);
+
+/// Tokens of sockets that are listened to begin here; those below are connections.
+const LISTENERS: usize = MOST_CONNECTIONS;
+
+/// When the process has no file descriptor left, accepting is tried again after this time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A poll's timeout is a whole number of these.
+const ROUNDING: Duration = Duration::from_millis(1);
+
+/// If the server fails, a page that asked for its status so recently may ask once more: it tells
+/// the cause.
+const WATCHED: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_millis(1_500);
+
+/// The sockets and connections of the pages.
+pub struct HttpServer {
+    shared: Arc<Shared>,
+    poll: Poll,
+    waker: Arc<LoopWaker>,
+    sockets: Vec<TcpListener>,
+    connections: [Option<HttpConnection>; MOST_CONNECTIONS],
+    /// For the numbers of the databases, opened when they are first asked for.
+    session: Option<Session>,
+    /// When the status was asked for last.
+    asked_at: Option<Instant>,
+    /// When the server was found to have failed.
+    failed_at: Option<Instant>,
+    /// Accepting has failed.
+    pauses: bool,
+}
+
+impl HttpServer {
+    /// Listens at the port of the settings, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be listened at; said with the address.
+    pub fn bind(shared: &Arc<Shared>) -> Result<Option<HttpServer>> {
+        match shared.settings.metrics_port() {
+            0 => Ok(None),
+            port => HttpServer::listen(shared, port).map(Some),
+        }
+    }
+
+    fn listen(shared: &Arc<Shared>, port: u16) -> Result<HttpServer> {
+        let poll = Poll::new()?;
+        let waker = LoopWaker::new(poll.registry(), WAKER)?;
+        let mut sockets = Vec::new();
+        let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        for address in addresses {
+            match TcpListener::bind((address, port).into()) {
+                Ok(mut socket) => {
+                    let token = Token(LISTENERS + sockets.len());
+                    poll.registry().register(&mut socket, token, Interest::READABLE)?;
+                    sockets.push(socket);
+                }
+                // A machine may have no IPv6. A browser that finds something else there would show
+                // that in place of this.
+                Err(error) if address.is_ipv6() && error.kind() != ErrorKind::AddrInUse => {}
+                Err(error) => {
+                    let at = SocketAddr::new(address, port);
+                    let text = format!("cannot listen at {at} (metrics-port): {error}");
+                    return Err(Error::new(error.kind(), text));
+                }
+            }
+            // Tests let the system choose a port.
+            if port == 0 {
+                break;
+            }
+        }
+        shared.add_waker(waker.as_waker());
+        Ok(HttpServer {
+            shared: shared.clone(),
+            poll,
+            waker,
+            sockets,
+            connections: Default::default(),
+            session: None,
+            asked_at: None,
+            failed_at: None,
+            pauses: false,
+        })
+    }
+
+    /// The first address.
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.sockets[0].local_addr()
+    }
+
+    /// Serves until the server stops.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        while !self.is_over() {
+            match self.poll.poll(&mut events, self.timeout()) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => {
+                    eprintln!("the pages for monitoring have ended: cannot poll: {error}");
+                    return;
+                }
+                _ => {}
+            }
+            // What happens from here on wakes the poll again.
+            self.waker.reset();
+            for event in &events {
+                self.serve(event.token().0);
+            }
+            self.end_late();
+            self.accept();
+        }
+    }
+
+    /// How long to sleep: for ever, if there is no connection.
+    fn timeout(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let ends = self.connections.iter().flatten().map(|of| of.ends);
+        let farewell = self.failed_at.map(|at| at + FAREWELL);
+        let again = self.pauses.then(|| now + PAUSE);
+        let first = ends.chain(farewell).chain(again).min()?;
+        Some(first.saturating_duration_since(now) + ROUNDING)
+    }
+
+    /// Whether the server has stopped, and the cause has been told.
+    fn is_over(&mut self) -> bool {
+        match self.shared.stopping() {
+            None => return false,
+            Some(Stopping::Asked) => return true,
+            Some(Stopping::Failed(_)) => {}
+        }
+        let at = *self.failed_at.get_or_insert_with(Instant::now);
+        let is_watched = self.asked_at.is_some_and(|asked| asked + WATCHED > at);
+        !is_watched || at.elapsed() >= FAREWELL
+    }
+
+    /// Serves a connection as far as that is possible now.
+    fn serve(&mut self, at: usize) {
+        loop {
+            // The waker, a socket that is listened to, or a connection that has ended.
+            let Some(Some(connection)) = self.connections.get_mut(at) else { return };
+            match connection.advance() {
+                NextStep::Event => return,
+                NextStep::Close => return self.close(at),
+                NextStep::Answer(request) => {
+                    let answer = self.answer(&request);
+                    if let Some(connection) = &mut self.connections[at] {
+                        connection.answer(answer);
+                    }
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        if let Some(mut connection) = self.connections[at].take() {
+            let _ = self.poll.registry().deregister(&mut connection.socket);
+        }
+    }
+
+    /// Ends the connections whose time is over.
+    fn end_late(&mut self) {
+        let now = Instant::now();
+        for at in 0..MOST_CONNECTIONS {
+            if let Some(connection) = self.connections[at].as_mut().filter(|of| of.ends <= now) {
+                connection.expire();
+                self.close(at);
+            }
+        }
+    }
+
+    /// Accepts while a place is free. Events come once, so this is tried whenever one may be.
+    fn accept(&mut self) {
+        self.pauses = false;
+        for socket in 0..self.sockets.len() {
+            while let Some(at) = self.connections.iter().position(Option::is_none) {
+                match self.sockets[socket].accept() {
+                    Ok((mut stream, _)) => {
+                        let interest = Interest::READABLE | Interest::WRITABLE;
+                        if self.poll.registry().register(&mut stream, Token(at), interest).is_ok() {
+                            self.connections[at] = Some(HttpConnection::new(stream));
+                            self.serve(at);
+                        }
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => {
+                        self.pauses = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, of: &PageRequest) -> Vec<u8> {
+        let shared = self.shared.clone();
+        let page = |kind, text: &str| reply::page(200, kind, "", text, of.is_head);
+        match &of.path[..] {
+            "/" => {
+                let policy = reply::policy_of(status::PAGE);
+                reply::page(200, reply::HTML, &policy, status::PAGE, of.is_head)
+            }
+            "/status.json" => {
+                self.asked_at = Some(Instant::now());
+                page(reply::JSON, &status::json(&shared, &self.generations()))
+            }
+            "/metrics" => page(reply::PROMETHEUS, &metrics::text(&shared, &self.generations())),
+            "/healthz" => {
+                let state = status::ServerState::of(&shared);
+                let status = if state == status::ServerState::Ready { 200 } else { 503 };
+                reply::page(status, reply::TEXT, "", &format!("{}\n", state.name()), of.is_head)
+            }
+            _ => reply::refusal(request::NO_SUCH_PAGE, of.is_head),
+        }
+    }
+
+    /// The generations of the databases, for [`info::text`].
+    fn generations(&mut self) -> Vec<u64> {
+        if self.session.is_none() {
+            // All slots of the log may be taken; then the databases are not shown.
+            self.session = self.shared.opened.get().and_then(|of| of.database.session().ok());
+        }
+        info::live_generations(&self.shared, self.session.as_mut())
+    }
+}

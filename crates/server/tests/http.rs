@@ -1,0 +1,138 @@
+//! The pages of a whole server: their numbers are those of INFO, and they cost an idle server
+//! nothing. One test, so that the process has one server whose threads can be told.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+use hyades_server::{Server, Settings};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Numbers that differ from one moment to the next, or by what asks for them: the databases are
+/// read in a transaction.
+const MOVING: &[&str] = &[
+    "loop_wakeups",
+    "server_time_usec",
+    "total_commands_processed",
+    "total_net_input_bytes",
+    "total_net_output_bytes",
+    "transactions",
+    "uptime_in_seconds",
+    "used_cpu_user",
+    "used_memory",
+    "used_memory_human",
+    "used_memory_peak",
+    "used_memory_rss",
+];
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_string()
+}
+
+/// The reply to a command whose reply is a bulk string.
+fn bulk(client: &mut BufReader<TcpStream>, command: &str) -> String {
+    client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    let mut length = String::new();
+    client.read_line(&mut length).unwrap();
+    let bytes: usize = length.trim().trim_start_matches('$').parse().unwrap();
+    let mut text = vec![0; bytes + 2];
+    client.read_exact(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+fn line(client: &mut BufReader<TcpStream>, command: &str) -> String {
+    client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    client.read_line(&mut line).unwrap();
+    line.trim_end().to_string()
+}
+
+/// How often the thread of the pages has gone to sleep.
+fn sleeps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let read = |task: &std::fs::DirEntry, name| {
+        std::fs::read_to_string(task.path().join(name)).unwrap_or_default()
+    };
+    let mut named = tasks.filter(|task| read(task, "comm").trim() == "http");
+    let (task, other) = (named.next().expect("the thread is there"), named.next());
+    assert!(other.is_none());
+    let status = read(&task, "status");
+    let mut lines = status.lines();
+    let found = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    found.expect("Linux counts them").trim().parse().unwrap()
+}
+
+/// A server whose port for the pages is free.
+fn start(dir: &str) -> Server {
+    for _ in 0..20 {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port().to_string();
+        drop(free);
+        let arguments = ["--port", "0", "--bind", "127.0.0.1", "--dir", dir, "--loops", "1"];
+        let arguments = [&arguments[..], &["--metrics-port", &port]].concat();
+        if let Ok(server) = Server::start(Settings::from_arguments(&arguments).unwrap()) {
+            return server;
+        }
+    }
+    panic!("no port is free");
+}
+
+#[test]
+fn numbers_are_those_of_info_and_an_idle_server_sleeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path().to_str().unwrap());
+    let address = server.metrics_address().expect("there is a port");
+    assert!(address.ip().is_loopback());
+    server.wait_until_open().unwrap();
+    let mut client = BufReader::new(TcpStream::connect(server.address()).unwrap());
+    for command in ["SET a 1", "INCR a", "SET b 2 EX 1000", "GET a x", "LPUSH a 1", "SELECT 3"] {
+        line(&mut client, command);
+    }
+    assert_eq!(line(&mut client, "SET c 3"), "+OK");
+    // What was counted for the last reply is counted; the log is on disk.
+    std::thread::sleep(Duration::from_millis(200));
+    let info = bulk(&mut client, "INFO");
+    let status: Value = serde_json::from_str(&get(address, "/status.json")).unwrap();
+    assert_eq!(status["state"], "ready");
+    let numbers = status["info"].as_object().unwrap();
+    let mut compared = 0;
+    for (name, value) in info.lines().filter_map(|line| line.split_once(':')) {
+        let Some(found) = numbers.get(name) else { continue };
+        compared += 1;
+        if !MOVING.contains(&name) {
+            let text = found.as_str().map_or_else(|| found.to_string(), str::to_string);
+            assert_eq!(text, value, "{name}");
+        }
+    }
+    assert_eq!(compared, numbers.len(), "all that is told stands in INFO");
+    let keys = |number: usize| status["databases"][number]["keys"].as_f64().unwrap();
+    assert_eq!((keys(0), keys(1), &status["databases"][1]["database"]), (2.0, 1.0, &3.into()));
+    let acknowledged = status["acknowledgement"]["count"].as_f64().unwrap();
+    assert!(acknowledged >= 4.0, "{acknowledged}: writes wait for the disk");
+    let metrics = get(address, "/metrics");
+    let written = "\nhyades_commands_total{class=\"string\",command=\"set\"} 3\n";
+    assert!(metrics.contains(written), "{metrics}");
+    // Nothing is asked: the thread sleeps.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = sleeps();
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(sleeps(), before);
+    // A taken port is a clear error.
+    let taken = address.port().to_string();
+    let other = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--port", "0", "--dir", other.path().to_str().unwrap(), "--metrics-port", &taken];
+    let error = match Server::start(Settings::from_arguments(&arguments).unwrap()) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("the port is taken"),
+    };
+    let expected = format!("cannot listen at 127.0.0.1:{taken} (metrics-port): ");
+    assert!(error.starts_with(&expected), "{error}");
+    server.handle().stop();
+    server.wait().unwrap();
+}
