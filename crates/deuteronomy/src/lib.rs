@@ -81,7 +81,9 @@ pub use config::Options;
 pub use data::MemoryData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
-pub use data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row};
+pub use data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row, ScanOrder,
+};
 pub use database::Database;
 pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;

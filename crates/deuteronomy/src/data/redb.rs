@@ -7,7 +7,7 @@
 //! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
 //! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
 
-use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
+use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder};
 use crate::error::Error;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
@@ -149,18 +149,24 @@ impl DataComponent for RedbData {
     fn scan(
         &self,
         range: KeyRange<'_>,
+        order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let transaction = self.database.begin_read().map_err(failed)?;
         let table = transaction.open_table(DATA).map_err(failed)?;
-        for entry in table.range::<&[u8]>(range).map_err(failed)? {
+        let mut entries = table.range::<&[u8]>(range).map_err(failed)?;
+        loop {
+            let next = match order {
+                ScanOrder::Ascending => entries.next(),
+                ScanOrder::Descending => entries.next_back(),
+            };
+            let Some(entry) = next else { return Ok(()) };
             let (key, item) = entry.map_err(failed)?;
             let (ts, value) = read_item(item.value())?;
             if each(Operation { key: key.value(), ts, value }).is_break() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
@@ -236,6 +242,7 @@ mod tests {
             let (from, to) = ([rng.u8(0..20)], [rng.u8(20..40)]);
             let range = (bound(&mut rng, &from[..]), bound(&mut rng, &to[..]));
             let most = rng.usize(1..50);
+            let order = [ScanOrder::Ascending, ScanOrder::Descending][rng.usize(0..2)];
             let scanned = |data: &dyn DataComponent| {
                 let mut items = Vec::new();
                 let each = &mut |o: Operation<'_>| {
@@ -245,7 +252,7 @@ mod tests {
                         false => ControlFlow::Break(()),
                     }
                 };
-                data.scan(range, each).unwrap();
+                data.scan(range, order, each).unwrap();
                 items
             };
             assert_eq!(scanned(&redb), scanned(&memory));
