@@ -78,7 +78,7 @@ mod ticket;
 mod transaction_component;
 
 pub use config::Options;
-pub use data::MemoryData;
+pub use data::{MemoryData, PartitionedData};
 #[cfg(feature = "redb")]
 pub use data::RedbData;
 pub use data_component::{

@@ -1,22 +1,19 @@
 //! The transaction component over the data component in memory, on disks that fail.
 #![allow(missing_docs)]
 
-mod common;
 #[path = "common/faulty.rs"]
 mod faulty;
-#[path = "common/torture.rs"]
-mod lives;
 
 use faulty::{Fault, Faulty};
 use hyades_deuteronomy::{DataComponent, Error, MemoryData};
-use lives::{Memory, Met, Store, torture};
+use hyades_simulator::deuteronomy::{LifeCounts, LivingStore, MemoryStore, live};
 use std::sync::Arc;
 
 #[test]
 fn acknowledged_is_recovered_and_reads_are_serializable() {
-    let mut met = Met::default();
+    let mut met = LifeCounts::default();
     for seed in 0..400 {
-        if let Err(wrong) = torture(seed, &mut Memory::new(), &mut met) {
+        if let Err(wrong) = live(seed, &mut MemoryStore::default(), &mut met) {
             panic!("seed {seed}: {wrong}");
         }
     }
@@ -33,7 +30,7 @@ struct FaultyMemory {
     fault: Option<(Fault, usize)>,
 }
 
-impl Store for FaultyMemory {
+impl LivingStore for FaultyMemory {
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
         let faulty = Faulty::new(self.data.clone());
         if let Some((fault, after)) = self.fault.take() {
@@ -57,10 +54,10 @@ impl Store for FaultyMemory {
 
 #[test]
 fn acknowledged_is_recovered_after_the_data_component_has_failed() {
-    let mut met = Met::default();
+    let mut met = LifeCounts::default();
     for seed in 0..400 {
         let mut store = FaultyMemory { data: Arc::new(MemoryData::outliving()), fault: None };
-        if let Err(wrong) = torture(seed, &mut store, &mut met) {
+        if let Err(wrong) = live(seed, &mut store, &mut met) {
             panic!("seed {seed}: {wrong}");
         }
     }

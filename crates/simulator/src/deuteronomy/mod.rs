@@ -1,0 +1,21 @@
+//! Lives of a database of `hyades-deuteronomy` on disks that fail, log and data component alike.
+//!
+//! One thread interleaves transactions with scans, flushes, the proxy and checkpoints, and the
+//! process dies, in an order that follows from a seed. After each death the recovered state and
+//! all that was read are checked: the history is strictly serializable by timestamp.
+
+mod history;
+mod lives;
+#[cfg(feature = "redb")]
+mod redb;
+mod run;
+mod stores;
+
+pub use self::history::{
+    ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
+};
+pub use self::lives::{LifeCounts, live};
+#[cfg(feature = "redb")]
+pub use self::redb::RedbStore;
+pub use self::run::{DataStore, LifeOptions, LifeTorture, torture};
+pub use self::stores::{LivingStore, MemoryStore};
