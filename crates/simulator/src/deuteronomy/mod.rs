@@ -4,6 +4,8 @@
 //! process dies, in an order that follows from a seed. After each death the recovered state and
 //! all that was read are checked: the history is strictly serializable by timestamp.
 
+#[cfg(feature = "fjall")]
+mod fjall;
 mod history;
 mod lives;
 #[cfg(feature = "redb")]
@@ -11,6 +13,8 @@ mod redb;
 mod run;
 mod stores;
 
+#[cfg(feature = "fjall")]
+pub use self::fjall::FjallStore;
 pub use self::history::{
     ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };

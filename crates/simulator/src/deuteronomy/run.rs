@@ -19,6 +19,9 @@ pub enum DataStore {
     /// One in redb, on a file that loses power.
     #[cfg(feature = "redb")]
     Redb,
+    /// One in fjall, on files that outlive the process.
+    #[cfg(feature = "fjall")]
+    Fjall,
 }
 
 /// What to run.
@@ -55,11 +58,16 @@ enum Ended {
 }
 
 impl DataStore {
-    fn new(self) -> Box<dyn LivingStore> {
+    fn make(self) -> Box<dyn LivingStore> {
         match self {
             DataStore::Memory => Box::new(MemoryStore::default()),
             #[cfg(feature = "redb")]
             DataStore::Redb => Box::new(RedbStore::default()),
+            #[cfg(feature = "fjall")]
+            DataStore::Fjall => {
+                let made = super::fjall::FjallStore::new_in(&std::env::temp_dir());
+                Box::new(made.expect("a directory for temporary files can be made"))
+            }
         }
     }
 }
@@ -70,7 +78,7 @@ fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
     let store = options.store;
     let history = move || {
         let mut met = LifeCounts::default();
-        let lived = catch_unwind(AssertUnwindSafe(|| live(seed, &mut *store.new(), &mut met)));
+        let lived = catch_unwind(AssertUnwindSafe(|| live(seed, &mut *store.make(), &mut met)));
         // After a hang nobody listens.
         let _ = done.send(match lived {
             Ok(Ok(())) => Ended::Well(met),
