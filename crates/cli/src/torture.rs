@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::Args;
-use hyades_simulator::deuteronomy::{self as lives, DataStore, LifeOptions};
+use hyades_deuteronomy::torture::{self as lives, DataStore, LifeOptions};
 use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
 use hyades_simulator::Report;
 use std::path::{Path, PathBuf};
@@ -146,8 +146,19 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
         eprintln!("{times:>10}  {why}");
     }
     eprintln!("{:>10}  scans", ran.met.scans);
-    print(options, &ran.report, ran.failed.as_ref().map(|(.., file)| file.as_path()))?;
-    Ok(ran.report.is_sound())
+    let hung = ran.failed.as_ref().is_some_and(|failed| failed.hung);
+    let report = Report {
+        seed: settings.seed,
+        histories: ran.histories,
+        crashes: ran.crashes,
+        acknowledged: ran.acknowledged,
+        diverged: u64::from(ran.failed.is_some() && !hung),
+        hung: u64::from(hung),
+        seconds: ran.seconds,
+        ..Report::default()
+    };
+    print(options, &report, ran.failed.as_ref().map(|failed| failed.file.as_path()))?;
+    Ok(report.is_sound())
 }
 
 fn data_store(store: Store) -> Result<DataStore, Failure> {

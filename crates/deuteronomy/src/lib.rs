@@ -78,6 +78,8 @@ mod proxy;
 mod recovery;
 mod session;
 mod ticket;
+#[cfg(feature = "torture")]
+pub mod torture;
 mod transaction_component;
 
 pub use config::Options;

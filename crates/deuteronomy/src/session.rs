@@ -1,6 +1,6 @@
 //! Sessions, and the transactions that they run.
 
-use crate::data_component::{KeyRange, Row, ScanOrder};
+use crate::data_component::{Row, ScanOrder};
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
@@ -225,7 +225,8 @@ impl Transaction<'_> {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Row>, Error> {
-        self.collect((from, to), ScanOrder::Ascending, limit)
+        let session = &mut *self.session;
+        session.component.scan_rows(&mut session.work, (from, to), ScanOrder::Ascending, limit)
     }
 
     /// The last `limit` keys between two bounds that have values, the highest first; otherwise as
@@ -239,7 +240,8 @@ impl Transaction<'_> {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Row>, Error> {
-        self.collect((from, to), ScanOrder::Descending, limit)
+        let session = &mut *self.session;
+        session.component.scan_rows(&mut session.work, (from, to), ScanOrder::Descending, limit)
     }
 
     /// Hands the keys between two bounds that have values, with these, to a closure, until it
@@ -280,26 +282,6 @@ impl Transaction<'_> {
     ) -> Result<(), Error> {
         let session = &mut *self.session;
         session.component.scan(&mut session.work, (from, to), order, usize::MAX, &mut each)
-    }
-
-    fn collect(
-        &mut self,
-        range: KeyRange<'_>,
-        order: ScanOrder,
-        limit: usize,
-    ) -> Result<Vec<Row>, Error> {
-        let (session, mut rows) = (&mut *self.session, Vec::new());
-        // A scan that is to return nothing reads an empty range.
-        let nothing = Bound::Excluded(&b""[..]);
-        let range = if limit == 0 { (nothing, nothing) } else { range };
-        session.component.scan(&mut session.work, range, order, limit, &mut |row| {
-            rows.push(row);
-            match rows.len() < limit {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
-        })?;
-        Ok(rows)
     }
 
     /// The timestamp: transactions are serializable in the order of their timestamps.

@@ -6,7 +6,7 @@ use hyades_deuteronomy::{
     Ticket,
 };
 use hyades_platform::device::MemoryDevice;
-use hyades_simulator::deuteronomy::{
+use hyades_deuteronomy::torture::{
     ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, bytes, number,
 };
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ mod faulty;
 
 use faulty::{Fault, Faulty};
 use hyades_deuteronomy::{DataComponent, Error, MemoryData, PartitionedData};
-use hyades_simulator::deuteronomy::{LifeCounts, LivingStore, MemoryStore, live};
+use hyades_deuteronomy::torture::{LifeCounts, LivingStore, MemoryStore, live};
 use std::sync::Arc;
 
 #[test]

@@ -1,7 +1,7 @@
 //! The transaction component over fjall: the log loses power, both lose their process.
 #![allow(missing_docs)]
 
-use hyades_simulator::deuteronomy::{FjallStore, LifeCounts, live};
+use hyades_deuteronomy::torture::{FjallStore, LifeCounts, live};
 
 #[test]
 fn acknowledged_is_recovered_from_log_and_fjall() {

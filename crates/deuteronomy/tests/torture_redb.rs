@@ -1,7 +1,7 @@
 //! The transaction component over redb: log and data component both lose power.
 #![allow(missing_docs)]
 
-use hyades_simulator::deuteronomy::{LifeCounts, RedbStore, live};
+use hyades_deuteronomy::torture::{LifeCounts, RedbStore, live};
 
 #[test]
 fn acknowledged_is_recovered_from_log_and_redb() {

@@ -8,14 +8,11 @@
 //! and the state is the replay of a dependency-closed set of transactions. Half of the histories
 //! run on real threads. The other half run on one thread, in an order and in a simulated time that
 //! follow from the seed, so that they repeat exactly.
-//!
-//! [`deuteronomy`] does the same with a transaction component over a data component.
 #![forbid(unsafe_code)]
 
 pub mod case;
 mod checkpoints;
 mod database;
-pub mod deuteronomy;
 mod examine;
 mod guard;
 pub mod history;

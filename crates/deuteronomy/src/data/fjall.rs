@@ -130,9 +130,9 @@ impl DataComponent for FjallData {
                 ScanOrder::Ascending => entries.next(),
                 ScanOrder::Descending => entries.next_back(),
             };
-            match next {
-                Some(entry) if hand_on(entry, each)?.is_continue() => {}
-                _ => return Ok(()),
+            let Some(entry) = next else { return Ok(()) };
+            if hand_on(entry, each)?.is_break() {
+                return Ok(());
             }
         }
     }

@@ -108,6 +108,28 @@ impl TransactionComponent {
         }
     }
 
+    /// The first rows of a scan, up to so many.
+    pub fn scan_rows(
+        &self,
+        work: &mut Work,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        limit: usize,
+    ) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        // A scan that is to return nothing reads an empty range.
+        let nothing = Bound::Excluded(&b""[..]);
+        let range = if limit == 0 { (nothing, nothing) } else { range };
+        self.scan(work, range, order, limit, &mut |row| {
+            rows.push(row);
+            match rows.len() < limit {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok(rows)
+    }
+
     /// N2, N3: what the next piece of a range may hold.
     fn piece(
         &self,

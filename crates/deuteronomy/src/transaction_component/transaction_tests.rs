@@ -1,6 +1,7 @@
 //! Transactions, act by act.
 
 use super::*;
+use crate::data_component::ScanOrder::Ascending;
 use crate::config::Options;
 use crate::data::MemoryData;
 use crate::recovery::restart;
@@ -80,8 +81,8 @@ fn a_record_states_what_it_depends_on_though_that_is_durable() {
         component.begin(&mut two).unwrap();
         let to = |key| (Unbounded, Excluded(key));
         match found {
-            "scanned" => assert_eq!(component.scan(&mut two, to(&b"v"[..]), 9).unwrap().len(), 1),
-            "scanned without result" => drop(component.scan(&mut two, to(&b"u"[..]), 9).unwrap()),
+            "scanned" => assert_eq!(component.scan_rows(&mut two, to(&b"v"[..]), Ascending, 9).unwrap().len(), 1),
+            "scanned without result" => drop(component.scan_rows(&mut two, to(&b"u"[..]), Ascending, 9).unwrap()),
             _ => {
                 let read = component.get(&mut two, b"u").unwrap();
                 assert_eq!(read.as_deref(), Some(&b"1"[..]));
@@ -167,7 +168,7 @@ fn what_scans_need_counts_and_keeps_within_its_share() {
     let mut most = 0;
     for _ in 0..500 {
         component.begin(&mut scanner).unwrap();
-        let rows = component.scan(&mut scanner, (Included(&key[..]), Unbounded), 1).unwrap();
+        let rows = component.scan_rows(&mut scanner, (Included(&key[..]), Unbounded), Ascending, 1).unwrap();
         assert!(rows.is_empty());
         drop(component.abort(&mut scanner));
         most = most.max(component.versions.bytes());
@@ -180,7 +181,7 @@ fn what_scans_need_counts_and_keeps_within_its_share() {
     assert_eq!(component.versions.bytes(), 0, "notes leave with those that they matter to");
     let long = vec![b'm'; budget];
     component.begin(&mut scanner).unwrap();
-    component.scan(&mut scanner, (Included(&long[..]), Unbounded), 1).unwrap();
+    component.scan_rows(&mut scanner, (Included(&long[..]), Unbounded), Ascending, 1).unwrap();
     assert_eq!(component.versions.bytes(), 0, "a note that does not fit");
     drop(component.abort(&mut scanner));
 }

@@ -4,7 +4,7 @@
 //! these are copied while it runs. Power cuts are not simulated.
 
 use super::stores::LivingStore;
-use hyades_deuteronomy::{DataComponent, Error, FjallData};
+use crate::{DataComponent, Error, FjallData};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;

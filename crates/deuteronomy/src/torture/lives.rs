@@ -3,7 +3,7 @@
 
 use super::history::{ExecutedInLife, LifeHistory, KeyByte, ScannedKeys, KeyState, WriteNumber, bytes, number};
 use super::stores::LivingStore;
-use hyades_deuteronomy::{
+use crate::{
     Database, Error, LogOptions, Options, ScanOrder, Session, Transaction,
 };
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};

@@ -1,6 +1,6 @@
 //! Histories: what transactions have read and written, and whether a recovered state fits them.
 
-use hyades_deuteronomy::{Row, ScanOrder, Ticket};
+use crate::{Row, ScanOrder, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

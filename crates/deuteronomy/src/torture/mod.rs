@@ -1,4 +1,5 @@
-//! Lives of a database of `hyades-deuteronomy` on disks that fail, log and data component alike.
+//! Lives of a database on disks that fail, log and data component alike; with the feature
+//! `torture`, for tests and for `hyades torture`.
 //!
 //! One thread interleaves transactions with scans, flushes, the proxy and checkpoints, and the
 //! process dies, in an order that follows from a seed. After each death the recovered state and
@@ -21,5 +22,5 @@ pub use self::history::{
 pub use self::lives::{LifeCounts, live};
 #[cfg(feature = "redb")]
 pub use self::redb::RedbStore;
-pub use self::run::{DataStore, LifeOptions, LifeTorture, torture};
+pub use self::run::{DataStore, LifeOptions, LifeReport, torture};
 pub use self::stores::{LivingStore, MemoryStore};

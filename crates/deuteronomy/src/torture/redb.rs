@@ -1,7 +1,7 @@
 //! A redb database in a file that loses what was not synced.
 
 use super::stores::LivingStore;
-use hyades_deuteronomy::{DataComponent, Error, RedbData};
+use crate::{DataComponent, Error, RedbData};
 use redb::StorageBackend;
 use std::io;
 use std::sync::{Arc, Mutex};

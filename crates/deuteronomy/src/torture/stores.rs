@@ -1,6 +1,6 @@
 //! Data components that die with their process and leave what a disk would.
 
-use hyades_deuteronomy::{DataComponent, Error, MemoryData};
+use crate::{DataComponent, Error, MemoryData};
 use std::sync::Arc;
 
 /// The storage of a data component, which outlives it.
