@@ -6,8 +6,8 @@ use crate::units;
 use crate::words::words;
 use clap::Args;
 use hyades_deuteronomy::torture::{self as lives, DataStore, LifeOptions};
-use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
 use hyades_simulator::Report;
+use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
 use std::path::{Path, PathBuf};
 
 /// The mutation of the simulated disk; all others are mutations of the engine.
@@ -180,11 +180,7 @@ fn data_store(store: Store) -> Result<DataStore, Failure> {
     }
 }
 
-fn print(
-    options: &TortureOptions,
-    report: &Report,
-    kept: Option<&Path>,
-) -> Result<(), Failure> {
+fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Result<(), Failure> {
     if options.json {
         let line = serde_json::to_string(report);
         println!("{}", line.map_err(Failure::doing("the report could not be written"))?);

@@ -2,7 +2,7 @@
 //! durable data is missing. It continues after damage, and reports all of it.
 
 use crate::failure::Failure;
-use crate::log::{component, Dirs, Trouble, open_damaged};
+use crate::log::{Dirs, Trouble, component, open_damaged};
 use crate::units::exact;
 use hyades::inspect::{Inspected, Inspector};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
@@ -130,7 +130,13 @@ fn check_all(
 fn check_component(mut reader: StreamReader) -> Result<Checked, Failure> {
     let start = reader.start();
     let (frames, records, strange) = component::count(&mut reader)?;
-    Ok(Checked { end: reader.end(), start, frames, records, strange: strange.into_iter().collect() })
+    Ok(Checked {
+        end: reader.end(),
+        start,
+        frames,
+        records,
+        strange: strange.into_iter().collect(),
+    })
 }
 
 fn check(

@@ -83,11 +83,11 @@ pub mod torture;
 mod transaction_component;
 
 pub use config::Options;
-pub use data::{MemoryData, PartitionedData};
 #[cfg(feature = "fjall")]
 pub use data::FjallData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
+pub use data::{MemoryData, PartitionedData};
 pub use data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row, ScanOrder,
 };

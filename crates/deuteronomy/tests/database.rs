@@ -1,14 +1,14 @@
 //! A database with threads, and what it refuses.
 #![allow(missing_docs)]
 
-use hyades_deuteronomy::{
-    Abort, DataComponent, Database, Error, LogOptions, MemoryData, Options, ResumePoint, ScanOrder, Session,
-    Ticket,
-};
-use hyades_platform::device::MemoryDevice;
 use hyades_deuteronomy::torture::{
     ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, bytes, number,
 };
+use hyades_deuteronomy::{
+    Abort, DataComponent, Database, Error, LogOptions, MemoryData, Options, ResumePoint, ScanOrder,
+    Session, Ticket,
+};
+use hyades_platform::device::MemoryDevice;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound::{Excluded, Included};

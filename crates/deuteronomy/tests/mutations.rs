@@ -8,8 +8,8 @@ mod older_stream;
 
 use between::{At, inserts_behind_a_scan, misses_what_moves};
 use hyades_deuteronomy::Transaction;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_deuteronomy::torture::{LifeCounts, MemoryStore, live};
+use hyades_platform::mutation::{self, Mutation};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -113,7 +113,8 @@ mod fjall {
     #[test]
     fn a_resume_point_is_there_again_with_all_before_it() {
         let dir = tempfile::tempdir().unwrap();
-        let point = ResumePoint { uuid: [3; 16], incarnation: 1, highest_ts: 9, positions: vec![7] };
+        let point =
+            ResumePoint { uuid: [3; 16], incarnation: 1, highest_ts: 9, positions: vec![7] };
         let data = open(dir.path());
         assert_eq!(data.resume_point().unwrap(), None);
         data.apply(&[Operation { key: b"a", ts: 1, value: Some(b"1") }]).unwrap();

@@ -5,8 +5,8 @@
 mod faulty;
 
 use faulty::{Fault, Faulty};
-use hyades_deuteronomy::{DataComponent, Error, MemoryData, PartitionedData};
 use hyades_deuteronomy::torture::{LifeCounts, LivingStore, MemoryStore, live};
+use hyades_deuteronomy::{DataComponent, Error, MemoryData, PartitionedData};
 use std::sync::Arc;
 
 #[test]

@@ -1,6 +1,8 @@
 //! A data component in memory: the simplest that keeps the contract, for tests and as an oracle.
 
-use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder};
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -72,9 +72,9 @@ impl PartitionedData {
 
     /// The range of a part.
     fn range_of(&self, part: usize) -> KeyRange<'_> {
-        let from = part.checked_sub(1).map_or(Bound::Unbounded, |at| {
-            Bound::Included(&self.splits[at][..])
-        });
+        let from = part
+            .checked_sub(1)
+            .map_or(Bound::Unbounded, |at| Bound::Included(&self.splits[at][..]));
         let to = self.splits.get(part).map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
         (from, to)
     }
@@ -119,7 +119,11 @@ fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
     let from = match (one.0, two.0) {
         (Unbounded, other) | (other, Unbounded) => other,
         (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a != b => {
-            if a > b { one.0 } else { two.0 }
+            if a > b {
+                one.0
+            } else {
+                two.0
+            }
         }
         (Excluded(key), _) | (_, Excluded(key)) => Excluded(key),
         (both, _) => both,
@@ -127,7 +131,11 @@ fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
     let to = match (one.1, two.1) {
         (Unbounded, other) | (other, Unbounded) => other,
         (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a != b => {
-            if a < b { one.1 } else { two.1 }
+            if a < b {
+                one.1
+            } else {
+                two.1
+            }
         }
         (Excluded(key), _) | (_, Excluded(key)) => Excluded(key),
         (both, _) => both,

@@ -22,7 +22,8 @@ fn point(incarnation: u32, positions: &[u64], highest_ts: u64) -> ResumePoint {
 fn each_key_goes_to_the_part_of_its_range() {
     let (parts, data) = three();
     let keys: [&[u8]; 7] = [b"", b"a", b"czz", b"d", b"lzz", b"m", b"z"];
-    let batch: Vec<_> = (1..).zip(keys).map(|(ts, key)| Operation { key, ts, value: None }).collect();
+    let batch: Vec<_> =
+        (1..).zip(keys).map(|(ts, key)| Operation { key, ts, value: None }).collect();
     data.apply(&batch).unwrap();
     assert_eq!(parts.iter().map(|part| part.items()).collect::<Vec<_>>(), [3, 2, 2]);
     for (ts, key) in (1..).zip(keys) {

@@ -8,7 +8,9 @@
 //! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
 
 use super::item;
-use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder};
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
 use crate::error::Error;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,

@@ -58,7 +58,11 @@ impl ScannedKeys<'_> {
     ///
     /// # Panics
     /// It has returned what no scan may, or not seen the transaction's own writes.
-    pub fn note(&self, reads: &mut Vec<(KeyByte, WriteNumber)>, writes: &BTreeMap<KeyByte, WriteNumber>) {
+    pub fn note(
+        &self,
+        reads: &mut Vec<(KeyByte, WriteNumber)>,
+        writes: &BTreeMap<KeyByte, WriteNumber>,
+    ) {
         let rows = self.rows;
         let is_sorted = match self.order {
             ScanOrder::Ascending => rows.is_sorted_by(|a, b| a.0 < b.0),
@@ -173,7 +177,12 @@ impl LifeHistory {
 
     /// Whether the state is what these transactions have left, with all that they have read from,
     /// and perhaps others that have only deleted: a deletion does not say which one it is.
-    fn fits(&self, keys: &[KeyByte], recovered: &KeyState, wanted: Vec<usize>) -> Result<(), String> {
+    fn fits(
+        &self,
+        keys: &[KeyByte],
+        recovered: &KeyState,
+        wanted: Vec<usize>,
+    ) -> Result<(), String> {
         let there = self.closure(wanted)?;
         let mut state = self.base.clone();
         for at in &there {
@@ -206,7 +215,8 @@ impl LifeHistory {
             }
             let executed = &self.executed[at];
             for &(key, read) in &executed.reads {
-                let is_writer = |e: &ExecutedInLife| e.ticket.is_some() && e.writes.contains_key(&key);
+                let is_writer =
+                    |e: &ExecutedInLife| e.ticket.is_some() && e.writes.contains_key(&key);
                 let writer = self.executed[..at].iter().rposition(is_writer);
                 let written = match writer {
                     Some(writer) => self.executed[writer].writes[&key],

@@ -1,11 +1,11 @@
 //! Lives of a database on disks that fail: one thread interleaves transactions, flushes, applies,
 //! takes checkpoints, and dies, in an order that follows from a seed.
 
-use super::history::{ExecutedInLife, LifeHistory, KeyByte, ScannedKeys, KeyState, WriteNumber, bytes, number};
-use super::stores::LivingStore;
-use crate::{
-    Database, Error, LogOptions, Options, ScanOrder, Session, Transaction,
+use super::history::{
+    ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };
+use super::stores::LivingStore;
+use crate::{Database, Error, LogOptions, Options, ScanOrder, Session, Transaction};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -161,7 +161,11 @@ pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Res
 }
 
 /// Closes the database; the data component then holds what the history has left.
-fn quiet_end(database: Database, history: &mut LifeHistory, store: &dyn LivingStore) -> Result<bool, String> {
+fn quiet_end(
+    database: Database,
+    history: &mut LifeHistory,
+    store: &dyn LivingStore,
+) -> Result<bool, String> {
     if database.log().flush().is_err() {
         history.executed.iter_mut().for_each(ExecutedInLife::look);
         return Ok(false);

@@ -46,4 +46,3 @@ impl LivingStore for MemoryStore {
         Some(self.0.content().into_iter().map(|(key, _, value)| (key, value)).collect())
     }
 }
-

@@ -1,6 +1,8 @@
 //! A data component that counts how often it is asked for a key.
 
-use hyades_deuteronomy::{DataComponent, Error, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder};
+use hyades_deuteronomy::{
+    DataComponent, Error, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use hyades_deuteronomy::{Database, Error, Session, Ticket};
 use hyades_platform::clock::monotonic_ns;
 use std::collections::VecDeque;
-use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
 /// The bytes of values that a transaction of the load writes, about.
 const LOAD_BYTES: u64 = 64 << 10;
