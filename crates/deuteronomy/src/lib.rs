@@ -41,11 +41,12 @@
 //! # Scans
 //!
 //! [`Transaction::scan`], [`scan_back`](Transaction::scan_back) and
-//! [`scan_each`](Transaction::scan_each) are serializable: the transaction sees what older ones have
-//! put into the range, and an older one that puts something there afterwards aborts. For that each
-//! scan is noted until no older transaction is active, in a list of bounded size that writers search
-//! which are older than a scan; and the keys that have versions in memory are in an ordered index.
-//! A scan goes through its range in pieces, so that it may be larger than memory. What that costs:
+//! [`scan_each`](Transaction::scan_each) are serializable: the transaction sees what older ones
+//! have put into the range, and an older one that puts something there afterwards aborts. For that
+//! each scan is noted until no older transaction is active, in a list of bounded size that writers
+//! search which are older than a scan; and the keys that have versions in memory are in an ordered
+//! index. A scan goes through its range in pieces, so that it may be larger than memory. What that
+//! costs:
 //! - While it runs, a scan is noted with its bounds; then, if it has ended early, up to its last
 //!   row.
 //! - If more than 1,024 scans, or more than an eighth of the budget, would have to be noted, older

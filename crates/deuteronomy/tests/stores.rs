@@ -5,7 +5,7 @@
 use hyades_deuteronomy::{DataComponent, MemoryData, Operation, ScanOrder};
 use std::ops::{Bound, ControlFlow};
 
-/// What a scan meets, up to so many.
+/// The first `most` items of a scan.
 fn scanned(
     data: &dyn DataComponent,
     range: (Bound<&[u8]>, Bound<&[u8]>),

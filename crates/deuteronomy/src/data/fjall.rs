@@ -1,9 +1,9 @@
 //! A data component in a fjall database: durable, larger than memory, and cheap to write.
 //!
 //! fjall keeps what arrives last. So an operation is compared with what is there before it is
-//! written, under a lock. Batches reach fjall's journal without a sync; a checkpoint is a batch with
-//! the resume point and a sync of the journal. A crash leaves a prefix of the batches, which has all
-//! up to the last checkpoint.
+//! written, under a lock. Batches reach fjall's journal without a sync; a checkpoint is a batch
+//! with the resume point and a sync of the journal. A crash leaves a prefix of the batches, which
+//! has all up to the last checkpoint.
 //!
 //! One keyspace: after the byte `d` a key, with 8 bytes of timestamp, 1 if there is a value, else 0,
 //! and the value; after `x` the timestamp, big-endian, and the key of each deleted key; `r`, the

@@ -97,7 +97,7 @@ fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
     let history = move || {
         let mut met = LifeCounts::default();
         let lived = catch_unwind(AssertUnwindSafe(|| live(seed, &mut *store.make(), &mut met)));
-        // After a hang nobody listens.
+        // After a hang the receiver is gone.
         let _ = done.send(match lived {
             Ok(Ok(())) => Ended::Well(met),
             Ok(Err(wrong)) => Ended::Wrong(wrong),
@@ -114,8 +114,8 @@ fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
     }
 }
 
-/// Runs histories until the time is over or one fails, and writes down which and why. `say` receives
-/// progress messages.
+/// Runs histories until the time is over or one fails, and writes down which and why. `say`
+/// receives progress messages.
 ///
 /// # Errors
 /// A failing history could not be written down, or no thread could be started.

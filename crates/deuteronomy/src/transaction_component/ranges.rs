@@ -4,11 +4,11 @@
 //! component in that piece, N4 reads each key of the table by the rule for single keys, and takes
 //! what only the data component has; so piece by piece. If it ends early, N5 its note ends with the
 //! last key that it has read. A writer M1 has its key in the table's index before its version is
-//! there, and M2 looks for noted scans of younger transactions afterwards. So of a scan and an older
-//! writer one finds the other: if the note comes after M2, it comes after M1, and N2 finds the key,
-//! or the key has left the table since, and N3 finds what was applied before that. Each of these
-//! orders is needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not stamps of
-//! gaps).
+//! there, and M2 looks for noted scans of younger transactions afterwards. So of a scan and an
+//! older writer one finds the other: if the note comes after M2, it comes after M1, and N2 finds
+//! the key, or the key has left the table since, and N3 finds what was applied before that. Each of
+//! these orders is needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not
+//! stamps of gaps).
 //!
 //! Invariants:
 //! - Every key that a scan has read, present or absent, is in the range of its note, or its note is

@@ -108,7 +108,7 @@ impl TransactionComponent {
         }
     }
 
-    /// The first rows of a scan, up to so many.
+    /// The first `limit` rows of a scan.
     pub fn scan_rows(
         &self,
         work: &mut Work,

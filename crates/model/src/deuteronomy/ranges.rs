@@ -281,11 +281,8 @@ impl ScannedTable {
             }
             RaiseLastScan => state.last_scan = state.last_scan.max(ts),
             TakeKeys => state.parties[at].in_index = state.indexed,
-            EndNote => {
-                if state.parties[at].read > 0 && !self.rules.keeps_last {
-                    state.notes.retain(|note| *note != ts);
-                }
-            }
+            EndNote if self.rules.keeps_last || state.parties[at].read == 0 => {}
+            EndNote => state.notes.retain(|note| *note != ts),
             ScanData => {
                 let found = state.data_component;
                 if found > ts && self.rules.tells_version && !state.parties[at].in_index {
