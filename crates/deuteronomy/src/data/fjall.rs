@@ -5,9 +5,8 @@
 //! with the resume point and a sync of the journal. A crash leaves a prefix of the batches, which
 //! has all up to the last checkpoint.
 //!
-//! One keyspace: after the byte `d` a key, with 8 bytes of timestamp, 1 if there is a value, else 0,
-//! and the value; after `x` the timestamp, big-endian, and the key of each deleted key; `r`, the
-//! resume point.
+//! One keyspace: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
+//! timestamp, big-endian, and the key of each deleted key; `r`, the resume point.
 
 use super::item::{put_item, read_item};
 use crate::data_component::{

@@ -1,5 +1,5 @@
-//! What a store of bytes keeps of a key: 8 bytes of timestamp, little-endian, 1 if there is a value,
-//! else 0, and the value.
+//! What a store of bytes keeps of a key: 8 bytes of timestamp, little-endian, 1 if there is a
+//! value, else 0, and the value.
 
 use crate::data_component::Operation;
 

@@ -6,8 +6,8 @@
 //! Invariants:
 //! - An operation, a read and a piece of a scan go to the one component whose range has the key.
 //! - The resume point is one that each component has reached: redo from there gives each what it
-//!   lacks, and the others what they have, which changes nothing. So a crash between the checkpoints
-//!   of two components loses nothing.
+//!   lacks, and the others what they have, which changes nothing. So a crash between the
+//!   checkpoints of two components loses nothing.
 
 use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
@@ -220,8 +220,8 @@ impl DataComponent for PartitionedData {
     }
 }
 
-/// A point that both have reached, with the higher of their timestamps: no transaction up to now has
-/// one above it.
+/// A point that both have reached, with the higher of their timestamps: no transaction up to now
+/// has one above it.
 fn lower(one: ResumePoint, two: ResumePoint) -> Result<ResumePoint, Error> {
     let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
     if one.uuid != two.uuid {

@@ -110,8 +110,8 @@ fn rows_of_scan(database: &Database, data: &Between, at: At, act: impl FnOnce())
     })
 }
 
-/// Whether a transaction that is older than a scan inserts, while the scan is at the data component,
-/// into what it has found empty.
+/// Whether a transaction that is older than a scan inserts, while the scan is at the data
+/// component, into what it has found empty.
 pub fn inserts_behind_a_scan(at: At) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (database, data) = open(dir.path());

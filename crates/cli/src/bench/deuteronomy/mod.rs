@@ -44,8 +44,8 @@ pub struct EngineOptions {
     /// [default: memory]
     #[arg(long, value_name = "STORE")]
     dc: Option<Store>,
-    /// Memory of deuteronomy for versions and, half of it, for what redb or fjall caches; the buffers of the
-    /// log are extra [default: 256MiB]
+    /// Memory of deuteronomy for versions and, half of it, for what redb or fjall caches; the
+    /// buffers of the log are extra [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     budget: Option<u64>,
     /// Length of the values of deuteronomy [default: 100]
