@@ -1,12 +1,14 @@
 //! `hyades torture`: random histories on simulated disks that fail, for a given time.
 
-use crate::bench::choices::Protocol;
+use crate::bench::choices::{Engine, Protocol, Store};
 use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::Args;
-use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler, Torture};
-use std::path::PathBuf;
+use hyades_deuteronomy::torture::{self as lives, DataStore, LifeOptions};
+use hyades_simulator::Report;
+use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
+use std::path::{Path, PathBuf};
 
 /// The mutation of the simulated disk; all others are mutations of the engine.
 const LYING_FSYNC: &str = "lying-fsync";
@@ -24,9 +26,18 @@ pub struct TortureOptions {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::some_seconds)]
     hangs_after: f64,
     /// What decides the order of events: "threads" (real threads), "stepped" (the seed, so that a
-    /// history repeats exactly), or "both", in turn
-    #[arg(long, default_value = "both")]
-    scheduler: Word,
+    /// history repeats exactly), or "both", in turn [default: both; always stepped with --engine
+    /// deuteronomy]
+    #[arg(long)]
+    scheduler: Option<Word>,
+    /// What lives: memory, the engine that keeps all rows in memory; or deuteronomy, a transaction
+    /// component over a data component
+    #[arg(long, default_value = "memory")]
+    engine: Engine,
+    /// Data component of deuteronomy: memory, which keeps at a crash what it likes, redb, on a file
+    /// that loses power, or fjall, on files that survive the process [default: memory]
+    #[arg(long, value_name = "STORE")]
+    dc: Option<Store>,
     /// Start histories under this protocol only; after a crash a history may continue under another
     /// [default: all but none, in turn; a run of a few seconds reaches only the first ones]
     #[arg(long)]
@@ -64,9 +75,18 @@ words! {
 /// # Errors
 /// An unknown rule; or a failing history could not be kept.
 pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
+    if options.engine == Engine::Deuteronomy {
+        return torture_component(options);
+    }
+    if options.dc.is_some() {
+        return Err(Failure::Usage(
+            "--dc is for --engine deuteronomy: add that, or leave --dc out".to_string(),
+        ));
+    }
     if let Some(place) = &options.again {
         return again(place);
     }
+    let scheduler = options.scheduler.unwrap_or(Word::Both);
     let lying_sync = options.mutation.as_deref() == Some(LYING_FSYNC);
     if let Some(rule) = options.mutation.as_deref().filter(|_| !lying_sync) {
         break_rule(rule)?;
@@ -75,7 +95,7 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
         seconds: options.seconds,
         seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
         lying_sync,
-        scheduler: match options.scheduler {
+        scheduler: match scheduler {
             Word::Both => Scheduler::Both,
             Word::Threads => Scheduler::Threads,
             Word::Stepped => Scheduler::Stepped,
@@ -85,18 +105,82 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
         protocol: options.protocol.map(Protocol::protocol),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
-    eprintln!("torture with seed {}, scheduler {}", settings.seed, options.scheduler.word());
+    eprintln!("torture with seed {}, scheduler {}", settings.seed, scheduler.word());
     let result = torture::torture(&settings, |line| eprintln!("{line}"));
     let found = result.map_err(Failure::doing("a failing history could not be kept"))?;
-    print(options, &found)?;
-    Ok(found.report.is_sound())
-}
-
-fn print(options: &TortureOptions, found: &Torture) -> Result<(), Failure> {
     for (fault, times) in &found.faults {
         eprintln!("{times:>10}  {fault}");
     }
-    let report = &found.report;
+    print(options, &found.report, found.kept.as_deref())?;
+    Ok(found.report.is_sound())
+}
+
+/// Runs the lives of a transaction component. True if no history failed.
+fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
+    let of_engine = [
+        ("--scheduler", options.scheduler.is_some()),
+        ("--protocol", options.protocol.is_some()),
+        ("--again", options.again.is_some()),
+        ("--mutation lying-fsync", options.mutation.as_deref() == Some(LYING_FSYNC)),
+    ];
+    if let Some((name, _)) = of_engine.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(Failure::Usage(format!(
+            "{name} is for --engine memory: histories of --engine deuteronomy follow from their \
+             seed, so --seed repeats one"
+        )));
+    }
+    if let Some(rule) = &options.mutation {
+        break_rule(rule)?;
+    }
+    let settings = LifeOptions {
+        seconds: options.seconds,
+        seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
+        store: data_store(options.dc.unwrap_or(Store::Memory))?,
+        hangs_after: std::time::Duration::from_secs_f64(options.hangs_after),
+        keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
+    };
+    eprintln!("torture of deuteronomy over {:?} with seed {}", settings.store, settings.seed);
+    let ran = lives::torture(&settings, |line| eprintln!("{line}"));
+    let ran = ran.map_err(Failure::doing("a failing history could not be written down"))?;
+    for (why, times) in &ran.met.aborted {
+        eprintln!("{times:>10}  {why}");
+    }
+    eprintln!("{:>10}  scans", ran.met.scans);
+    let hung = ran.failed.as_ref().is_some_and(|failed| failed.hung);
+    let report = Report {
+        seed: settings.seed,
+        histories: ran.histories,
+        crashes: ran.crashes,
+        acknowledged: ran.acknowledged,
+        diverged: u64::from(ran.failed.is_some() && !hung),
+        hung: u64::from(hung),
+        seconds: ran.seconds,
+        ..Report::default()
+    };
+    print(options, &report, ran.failed.as_ref().map(|failed| failed.file.as_path()))?;
+    Ok(report.is_sound())
+}
+
+fn data_store(store: Store) -> Result<DataStore, Failure> {
+    let built_without = |name: &str| {
+        Err(Failure::Usage(format!(
+            "this build has no {name}: build it with --features {name}, or choose --dc memory"
+        )))
+    };
+    match store {
+        Store::Memory => Ok(DataStore::Memory),
+        #[cfg(feature = "redb")]
+        Store::Redb => Ok(DataStore::Redb),
+        #[cfg(not(feature = "redb"))]
+        Store::Redb => built_without("redb"),
+        #[cfg(feature = "fjall")]
+        Store::Fjall => Ok(DataStore::Fjall),
+        #[cfg(not(feature = "fjall"))]
+        Store::Fjall => built_without("fjall"),
+    }
+}
+
+fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Result<(), Failure> {
     if options.json {
         let line = serde_json::to_string(report);
         println!("{}", line.map_err(Failure::doing("the report could not be written"))?);
@@ -114,13 +198,13 @@ fn print(options: &TortureOptions, found: &Torture) -> Result<(), Failure> {
     println!("late               {}", report.late);
     println!("hung               {}", report.hung);
     println!("seconds            {:.1}", report.seconds);
-    if let Some(kept) = &found.kept {
+    if let Some(kept) = kept {
         println!("kept in            {}", kept.display());
     }
     Ok(())
 }
 
-fn again(place: &std::path::Path) -> Result<bool, Failure> {
+fn again(place: &Path) -> Result<bool, Failure> {
     let doing = format!("the history in {} could not be run", place.display());
     match torture::again(place, 200).map_err(Failure::doing(doing))? {
         Some(wrong) => {

@@ -2,7 +2,7 @@
 //! durable data is missing. It continues after damage, and reports all of it.
 
 use crate::failure::Failure;
-use crate::log::{Dirs, Trouble, open_damaged};
+use crate::log::{Dirs, Trouble, component, open_damaged};
 use crate::units::exact;
 use hyades::inspect::{Inspected, Inspector};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
@@ -26,8 +26,13 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open_damaged(dirs)?;
     let manifest = recovering.manifest();
     let mut wrong: Vec<String> = recovering.damage().iter().map(ToString::to_string).collect();
-    let inspector = Inspector::new(manifest)?;
-    if let Some(checkpoint) = &manifest.checkpoint {
+    // A transaction component has no catalogue, and its checkpoints have no files: its data
+    // component holds what is no more in the log.
+    let is_of_component = component::is_of_component(manifest);
+    let inspector = if is_of_component { None } else { Some(Inspector::new(manifest)?) };
+    if let Some(checkpoint) = &manifest.checkpoint
+        && !is_of_component
+    {
         let (rows, bytes, damaged) = hyades::inspect::examine_checkpoint(&recovering);
         writeln!(
             out,
@@ -40,7 +45,7 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
         )?;
         wrong.extend(damaged.iter().map(ToString::to_string));
     }
-    let checked = check_all(&recovering, &inspector)?;
+    let checked = check_all(&recovering, inspector.as_ref())?;
     for lane in &checked {
         let Checked { end, start, frames, records, strange } = lane;
         writeln!(
@@ -93,14 +98,22 @@ fn conclude(wrong: &[String], out: &mut impl Write) -> Result<bool, Trouble> {
     Err(Trouble::Failure(Failure::Failed(format!("{places} damaged; the first: {first}"))))
 }
 
-fn check_all(recovering: &Recovering, inspector: &Inspector) -> Result<Vec<Checked>, Trouble> {
+fn check_all(
+    recovering: &Recovering,
+    inspector: Option<&Inspector>,
+) -> Result<Vec<Checked>, Trouble> {
     let mut all = Vec::new();
     let mut readers = recovering.readers();
     for incarnation in &recovering.manifest().incarnations {
         let lanes: Vec<_> =
             readers.extract_if(.., |r| r.incarnation == incarnation.number).collect();
         let results: Vec<Result<Checked, Failure>> = std::thread::scope(|scope| {
-            let spawn = |reader| scope.spawn(move || check(inspector, incarnation, reader));
+            let spawn = |reader| {
+                scope.spawn(move || match inspector {
+                    Some(inspector) => check(inspector, incarnation, reader),
+                    None => check_component(reader),
+                })
+            };
             let threads: Vec<_> = lanes.into_iter().map(spawn).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -112,6 +125,18 @@ fn check_all(recovering: &Recovering, inspector: &Inspector) -> Result<Vec<Check
         }
     }
     Ok(all)
+}
+
+fn check_component(mut reader: StreamReader) -> Result<Checked, Failure> {
+    let start = reader.start();
+    let (frames, records, strange) = component::count(&mut reader)?;
+    Ok(Checked {
+        end: reader.end(),
+        start,
+        frames,
+        records,
+        strange: strange.into_iter().collect(),
+    })
 }
 
 fn check(

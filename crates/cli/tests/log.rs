@@ -179,3 +179,24 @@ fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
         assert_eq!(code(&output), 0, "{protocol:?}: {}", stdout(&output));
     }
 }
+
+#[test]
+fn the_log_of_a_transaction_component_is_verified_and_printed() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().to_str().unwrap();
+    let words = "bench ycsb --engine deuteronomy --rows 50 --seconds 0.1 --warmup 0 --streams 2 \
+                 --reserve-memory 0 --workers 2 --value-bytes 7 --log-dir";
+    let output = hyades(words, &[dir]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = hyades("verify", &[dir]);
+    assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("whole: "), "{}", stdout(&output));
+    let output = hyades("log dump --limit 200", &[dir]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("incarnation 1: deuteronomy, data records only"), "{text}");
+    assert!(text.contains(" put key0000000000007 (7 B)") && !text.contains("DEAD"), "{text}");
+    let output = hyades("log stat", &[dir]);
+    assert_eq!(code(&output), 2, "{}", stdout(&output));
+    assert!(stderr(&output).contains("log dump"), "{}", stderr(&output));
+}

@@ -53,3 +53,28 @@ fn an_unknown_rule_is_wrong_usage() {
     let output = hyades("torture --mutation no-such-rule", &[]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
 }
+
+#[test]
+fn a_transaction_component_reports_the_same_and_a_seed_repeats_its_history() {
+    for dc in ["memory", "redb"] {
+        let run = format!("torture --engine deuteronomy --dc {dc} --seconds 0.1 --seed 7 --json");
+        let output = hyades(&run, &[]);
+        assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys.len(), COLUMNS.len());
+        assert!(report["crashes"].as_u64() >= Some(5), "{report}");
+        assert_eq!((&report["seed"], &report["diverged"]), (&7.into(), &0.into()));
+    }
+    for (wrong, says) in [
+        ("--engine deuteronomy --protocol serial", "--protocol is for --engine memory"),
+        ("--engine deuteronomy --scheduler threads", "--scheduler is for --engine memory"),
+        ("--engine deuteronomy --mutation lying-fsync", "is for --engine memory"),
+        ("--dc redb", "--dc is for --engine deuteronomy"),
+        ("--engine deuteronomy --dc lmdb", "choose memory, redb, fjall"),
+    ] {
+        let output = hyades(&format!("torture --seconds 0.1 {wrong}"), &[]);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{wrong}: {}", stderr(&output));
+    }
+}

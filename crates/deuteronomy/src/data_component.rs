@@ -35,6 +35,15 @@ pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// A key that has a value, and the value.
 pub type Row = (Arc<[u8]>, Arc<[u8]>);
 
+/// In which order a scan goes through its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanOrder {
+    /// From the lowest key to the highest.
+    Ascending,
+    /// From the highest key to the lowest.
+    Descending,
+}
+
 /// Up to where a data component holds the operations of a log (`docs/format.md`, section 13).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumePoint {
@@ -72,15 +81,16 @@ pub trait DataComponent: Send + Sync {
     /// The data could not be read.
     fn get(&self, key: &[u8]) -> Result<Found, Error>;
 
-    /// The newest operation on each key of a range that is not empty, in the order of keys, deleted
-    /// keys that are not [forgotten](Self::forget_below) included: each as of a moment after the
-    /// call began. Ends early if `each` says so.
+    /// The newest operation on each key of a range that is not empty, in this order, deleted keys
+    /// that are not [forgotten](Self::forget_below) included: each as of a moment after the call
+    /// began. Ends early if `each` says so. `each` does not call the data component.
     ///
     /// # Errors
     /// The data could not be read.
     fn scan(
         &self,
         range: KeyRange<'_>,
+        order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error>;
 

@@ -40,16 +40,19 @@
 //!
 //! # Scans
 //!
-//! [`Transaction::scan`] is serializable: the transaction sees what older ones have put into the
-//! range, and an older one that puts something there afterwards aborts. For that each scan is noted
-//! until no older transaction is active, in a list of bounded size that writers search which are
-//! older than a scan; and the keys that have versions in memory are in an ordered index. What that
+//! [`Transaction::scan`], [`scan_back`](Transaction::scan_back) and
+//! [`scan_each`](Transaction::scan_each) are serializable: the transaction sees what older ones
+//! have put into the range, and an older one that puts something there afterwards aborts. For that
+//! each scan is noted until no older transaction is active, in a list of bounded size that writers
+//! search which are older than a scan; and the keys that have versions in memory are in an ordered
+//! index. A scan goes through its range in pieces, so that it may be larger than memory. What that
 //! costs:
-//! - A scan is noted with its bounds, even if a limit ends it before: keep them narrow.
+//! - While it runs, a scan is noted with its bounds; then, if it has ended early, up to its last
+//!   row.
 //! - If more than 1,024 scans, or more than an eighth of the budget, would have to be noted, older
 //!   transactions may write nothing that they have not written yet: they run again.
-//! - A scan copies the references of all keys of the index in its range, whatever its limit.
-//! - The first write of a key that is not in memory waits for scans that do so.
+//! - A scan copies the references of up to 1,024 keys of the index at a time. The first write of a
+//!   key that is not in memory waits for scans that do so.
 //!
 //! # What is not there yet
 //!
@@ -59,7 +62,7 @@
 //! # The steps
 //!
 //! B1 to B4 begin, R1 to R6 read, W1 to W5 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
-//! E1 to E4 evict, M1 and M2 of a write and N1 to N4 are for scans, X1 to X7 the proxy, P1 to P4 a
+//! E1 to E4 evict, M1 and M2 of a write and N1 to N5 are for scans, X1 to X7 the proxy, P1 to P4 a
 //! checkpoint, Q1 to Q5 a restart; O1 and O2 find the oldest active transaction, S1 and S2 how a
 //! transaction stands. The letters stand in the code where the step is.
 
@@ -71,20 +74,28 @@ mod data;
 mod data_component;
 mod database;
 mod error;
+mod inspect;
 mod proxy;
 mod recovery;
 mod session;
 mod ticket;
+#[cfg(feature = "torture")]
+pub mod torture;
 mod transaction_component;
 
 pub use config::Options;
-pub use data::MemoryData;
+#[cfg(feature = "fjall")]
+pub use data::FjallData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
-pub use data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row};
+pub use data::{MemoryData, PartitionedData};
+pub use data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row, ScanOrder,
+};
 pub use database::Database;
 pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;
+pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 pub use recovery::Recovered;
 pub use session::{Session, Transaction};
 pub use ticket::Ticket;

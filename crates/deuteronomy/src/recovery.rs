@@ -8,16 +8,14 @@
 
 use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint};
 use crate::error::Error;
-use crate::transaction_component::record;
+use crate::inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{
     BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Manifest, Recovering,
-    VERSIONS, Verdict, admits, read_anchor,
+    VERSIONS, Verdict, admits,
 };
 use std::collections::BTreeMap;
 
-/// The name of the protocol in the manifest.
-const PROTOCOL: &str = "deuteronomy";
 /// The most operations applied at once.
 const BATCH: usize = 4096;
 
@@ -155,22 +153,15 @@ impl Redo {
             };
             let ends = verdict.end(incarnation).expect("the verdict is on every incarnation");
             reader.skip_to(covered);
-            let mut vector = vec![0; reader.dimensions];
+            let mut records = RecordReader::new(&reader);
             while let Some(chunk) = reader.next_chunk()? {
-                let mut anchor = chunk.anchor().to_vec();
+                records.enter(&chunk);
                 for frame in chunk.frames() {
-                    match frame.kind {
-                        FrameKind::Anchor => drop(read_anchor(frame.payload, &mut anchor)),
-                        FrameKind::Record if frame.end > covered => {
-                            self.take(frame.payload, &anchor, &mut vector, ends).map_err(|why| {
-                                Error::Invalid(format!(
-                                    "the record at {} of stream {} in incarnation {incarnation} \
-                                     cannot be read: {why}",
-                                    frame.start, reader.stream
-                                ))
-                            })?
-                        }
-                        _ => {}
+                    if frame.kind == FrameKind::Record && frame.end <= covered {
+                        continue;
+                    }
+                    if let Some(transaction) = records.read(&frame)? {
+                        self.take(transaction, ends);
                     }
                 }
             }
@@ -179,20 +170,14 @@ impl Redo {
     }
 
     /// Takes the operations of a record, if it is part of the recovered state.
-    fn take(
-        &mut self,
-        payload: &[u8],
-        anchor: &[u64],
-        vector: &mut [u64],
-        ends: &[u64],
-    ) -> Result<(), &'static str> {
-        let (ts, operations) = record::read(payload, anchor, vector)?;
+    fn take(&mut self, transaction: LoggedTransaction<'_>, ends: &[u64]) {
+        let LoggedTransaction { ts, vector, operations } = transaction;
         // Of dead records, too: their timestamps stay in the log.
         self.highest_ts = self.highest_ts.max(ts);
         let is_live = admits(|lane| ends[lane.index()], Lane::each(vector));
         if !is_live && !mutation::is(Mutation::RedoDeadRecords) {
             self.counts.dead += 1;
-            return Ok(());
+            return;
         }
         self.counts.transactions += 1;
         for Operation { key, ts, value } in operations {
@@ -203,7 +188,6 @@ impl Redo {
                 None => drop(self.newest.insert(key.to_vec(), new())),
             }
         }
-        Ok(())
     }
 
     /// Q4: applies the newest operation on each key.

@@ -1,12 +1,12 @@
 //! Sessions, and the transactions that they run.
 
-use crate::data_component::Row;
+use crate::data_component::{Row, ScanOrder};
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
 use crate::transaction_component::transaction::Work;
 use hyades_wal::Writer;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,8 +197,8 @@ impl Transaction<'_> {
     /// The first `limit` keys between two bounds that have values, in their order, with these.
     ///
     /// Serializable: what older transactions have put there is seen, and one that does so later
-    /// aborts, wherever it writes between the bounds, not only up to the limit. Between bounds that
-    /// hold no key, such as a lower one above the upper one, there is nothing.
+    /// aborts; where the limit has ended the scan, only one that writes up to its last key. Between
+    /// bounds that hold no key, such as a lower one above the upper one, there is nothing.
     ///
     /// ```
     /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options};
@@ -225,7 +225,63 @@ impl Transaction<'_> {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Row>, Error> {
-        self.session.component.scan(&mut self.session.work, (from, to), limit)
+        let session = &mut *self.session;
+        session.component.scan_rows(&mut session.work, (from, to), ScanOrder::Ascending, limit)
+    }
+
+    /// The last `limit` keys between two bounds that have values, the highest first; otherwise as
+    /// [`scan`](Self::scan).
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn scan_back(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Row>, Error> {
+        let session = &mut *self.session;
+        session.component.scan_rows(&mut session.work, (from, to), ScanOrder::Descending, limit)
+    }
+
+    /// Hands the keys between two bounds that have values, with these, to a closure, until it
+    /// breaks off. Serializable as [`scan`](Self::scan): an older transaction may still write
+    /// behind the key at which it was broken off. The range may be larger than memory.
+    ///
+    /// ```
+    /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options, ScanOrder};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 1));
+    /// # let database = Database::open(options, std::sync::Arc::new(MemoryData::new()))?;
+    /// # let mut session = database.session()?;
+    /// use std::ops::Bound::Unbounded;
+    /// use std::ops::ControlFlow::{Break, Continue};
+    ///
+    /// let longest = session.execute(|tx| {
+    ///     tx.put(b"a", b"short")?;
+    ///     tx.put(b"b", b"a longer one")?;
+    ///     let mut longest = 0;
+    ///     tx.scan_each(Unbounded, Unbounded, ScanOrder::Descending, |(_, value)| {
+    ///         longest = longest.max(value.len());
+    ///         if longest > 10 { Break(()) } else { Continue(()) }
+    ///     })?;
+    ///     Ok::<_, hyades_deuteronomy::Error>(longest)
+    /// })?;
+    /// assert_eq!(longest, 12);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn scan_each(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        order: ScanOrder,
+        mut each: impl FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let session = &mut *self.session;
+        session.component.scan(&mut session.work, (from, to), order, usize::MAX, &mut each)
     }
 
     /// The timestamp: transactions are serializable in the order of their timestamps.

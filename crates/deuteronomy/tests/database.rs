@@ -1,12 +1,12 @@
 //! A database with threads, and what it refuses.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::{Executed, History, Key, State, bytes, note_scan, number};
+use hyades_deuteronomy::torture::{
+    ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, bytes, number,
+};
 use hyades_deuteronomy::{
-    Abort, DataComponent, Database, Error, LogOptions, MemoryData, Options, ResumePoint, Session,
-    Ticket,
+    Abort, DataComponent, Database, Error, LogOptions, MemoryData, Options, ResumePoint, ScanOrder,
+    Session, Ticket,
 };
 use hyades_platform::device::MemoryDevice;
 use std::collections::BTreeMap;
@@ -30,12 +30,12 @@ fn open(dir: &Path, data: &Arc<MemoryData>) -> Result<Database, Error> {
     Database::open(options(dir, 2), Arc::clone(data) as Arc<dyn DataComponent>)
 }
 
-const KEYS: [Key; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+const KEYS: [KeyByte; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 
 /// Runs random transactions; returns those that were committed.
-fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<Executed> {
+fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<ExecutedInLife> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut executed = Vec::new();
+    let (mut executed, orders) = (Vec::new(), [ScanOrder::Ascending, ScanOrder::Descending]);
     for _ in 0..1500 {
         let accesses: Vec<_> =
             (0..rng.usize(1..6)).map(|_| (KEYS[rng.usize(0..KEYS.len())], rng.u8(0..10))).collect();
@@ -46,8 +46,14 @@ fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<Executed
                     match act {
                         0 => {
                             let (to, limit) = (key + key % 5, 1 + usize::from(key % 4));
-                            let rows = tx.scan(Included(&[*key]), Excluded(&[to]), limit)?;
-                            note_scan(&mut reads, &writes, *key..to, limit, &rows);
+                            let (from, order) = (Included(&[*key][..]), orders[limit % 2]);
+                            let rows = match order {
+                                ScanOrder::Ascending => tx.scan(from, Excluded(&[to]), limit)?,
+                                _ => tx.scan_back(from, Excluded(&[to]), limit)?,
+                            };
+                            let range = *key..to;
+                            let scanned = ScannedKeys { range, order, limit, rows: &rows };
+                            scanned.note(&mut reads, &writes);
                         }
                         1..6 if !writes.contains_key(key) => {
                             reads.push((*key, tx.get(&[*key])?.as_deref().map(number)));
@@ -67,7 +73,7 @@ fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<Executed
             })
             .unwrap();
         let (ts, reads, writes) = done;
-        let one = Executed { ts, reads, writes, ticket: Some(ticket), acknowledged: false };
+        let one = ExecutedInLife { ts, reads, writes, ticket: Some(ticket), acknowledged: false };
         executed.push(one);
     }
     executed
@@ -83,10 +89,10 @@ fn threads_are_serializable_and_what_they_leave_is_there_again() {
     settings.transactions = 256;
     settings.redo_bytes = 200_000;
     let next_write = AtomicU64::new(1);
-    let mut base = State::new();
+    let mut base = KeyState::new();
     for life in 0..2u64 {
         let database = Database::open(settings.clone(), data.clone()).unwrap();
-        let mut history = History { base, executed: Vec::new() };
+        let mut history = LifeHistory { base, executed: Vec::new() };
         std::thread::scope(|scope| {
             let (database, next_write) = (&database, &next_write);
             let run = |thread: u64| {

@@ -1,15 +1,19 @@
 //! Scans: what they return, and what they conflict with.
 #![allow(missing_docs)]
 
+#[path = "common/between.rs"]
+mod between;
 #[path = "common/older_stream.rs"]
 mod older_stream;
 
+use between::{At, inserts_behind_a_scan, misses_what_moves};
 use hyades_deuteronomy::{
-    Abort, Database, Error, LogOptions, MemoryData, Options, Session, Transaction,
+    Abort, Database, Error, LogOptions, MemoryData, Options, ScanOrder, Session, Transaction,
 };
 use hyades_platform::device::MemoryDevice;
 use older_stream::recovered_from_older;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::ops::ControlFlow::{Break, Continue};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -185,4 +189,69 @@ fn what_was_scanned_is_recovered_or_those_that_have_scanned_it_are_not() {
     assert_eq!(recovered_from_older(scan), (false, false));
     let depends_on_nothing = |_: &mut Transaction<'_>| {};
     assert_eq!(recovered_from_older(depends_on_nothing), (false, true));
+}
+
+#[test]
+fn an_early_end_leaves_the_rest_to_older_writers() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let mut sessions: Vec<_> = (0..4).map(|_| database.session().unwrap()).collect();
+    let [one, two, three, four] = &mut sessions[..] else { unreachable!() };
+    let x: Option<&[u8]> = Some(b"x");
+    write(one, &[("b", x), ("d", x), ("f", x), ("h", x)]);
+    empty_the_table(&database, one);
+    let mut behind = one.begin().unwrap();
+    let mut within = two.begin().unwrap();
+    let mut scanner = three.begin().unwrap();
+    assert_eq!(keys(&mut scanner, Unbounded, Excluded("z"), 2), "bd");
+    behind.put(b"da", b"").unwrap();
+    behind.put(b"f", b"").unwrap();
+    // The last key is only in the data component: the note alone protects it.
+    assert!(is(&within.put(b"d", b""), Abort::ReadByYounger));
+    drop(within);
+    drop(behind.commit().unwrap());
+    drop(scanner.commit().unwrap());
+    let mut before = one.begin().unwrap();
+    let mut within = two.begin().unwrap();
+    let mut scanner = four.begin().unwrap();
+    let mut met = Vec::new();
+    scanner
+        .scan_each(Included(b"a"), Included(b"h"), ScanOrder::Descending, |(key, _)| {
+            met.extend_from_slice(&key);
+            if *key == *b"f" { Break(()) } else { Continue(()) }
+        })
+        .unwrap();
+    assert_eq!(met, b"hf");
+    before.put(b"e", b"").unwrap();
+    assert!(is(&within.put(b"g", b""), Abort::ReadByYounger));
+    drop(before.commit().unwrap());
+    let back = scanner.scan_back(Unbounded, Excluded(b"e"), 3).unwrap();
+    let back: Vec<_> = back.iter().map(|(key, _)| &**key).collect();
+    assert_eq!(back, [&b"da"[..], b"d", b"b"]);
+    assert_eq!(scanner.scan_back(Unbounded, Unbounded, 0).unwrap().len(), 0);
+}
+
+#[test]
+fn what_a_scan_did_not_come_to_may_be_too_new() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path());
+    settings.lag_bytes = 0;
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let (mut one, mut two) = (database.session().unwrap(), database.session().unwrap());
+    write(&mut two, &[("a", Some(b"1")), ("b", Some(b"1"))]);
+    empty_the_table(&database, &mut two);
+    let mut old = one.begin().unwrap();
+    write(&mut two, &[("c", Some(b"2")), ("d", Some(&[0; 3300]))]);
+    while database.log().step(0) {}
+    assert!(database.step_proxy().unwrap());
+    assert_eq!(keys(&mut old, Unbounded, Unbounded, 2), "ab");
+    drop(old);
+}
+
+#[test]
+fn what_happens_between_the_steps_of_a_scan_is_seen_or_refused() {
+    for at in [At::Begin, At::End] {
+        assert!(!inserts_behind_a_scan(at), "{at:?}: an older writer inserts behind the scan");
+        assert!(!misses_what_moves(at), "{at:?}: the scan misses a key that leaves memory");
+    }
 }

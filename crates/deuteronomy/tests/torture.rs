@@ -1,22 +1,19 @@
 //! The transaction component over the data component in memory, on disks that fail.
 #![allow(missing_docs)]
 
-mod common;
 #[path = "common/faulty.rs"]
 mod faulty;
-#[path = "common/torture.rs"]
-mod lives;
 
 use faulty::{Fault, Faulty};
-use hyades_deuteronomy::{DataComponent, Error, MemoryData};
-use lives::{Memory, Met, Store, torture};
+use hyades_deuteronomy::torture::{LifeCounts, LivingStore, MemoryStore, live};
+use hyades_deuteronomy::{DataComponent, Error, MemoryData, PartitionedData};
 use std::sync::Arc;
 
 #[test]
 fn acknowledged_is_recovered_and_reads_are_serializable() {
-    let mut met = Met::default();
+    let mut met = LifeCounts::default();
     for seed in 0..400 {
-        if let Err(wrong) = torture(seed, &mut Memory::new(), &mut met) {
+        if let Err(wrong) = live(seed, &mut MemoryStore::default(), &mut met) {
             panic!("seed {seed}: {wrong}");
         }
     }
@@ -33,7 +30,7 @@ struct FaultyMemory {
     fault: Option<(Fault, usize)>,
 }
 
-impl Store for FaultyMemory {
+impl LivingStore for FaultyMemory {
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
         let faulty = Faulty::new(self.data.clone());
         if let Some((fault, after)) = self.fault.take() {
@@ -57,13 +54,66 @@ impl Store for FaultyMemory {
 
 #[test]
 fn acknowledged_is_recovered_after_the_data_component_has_failed() {
-    let mut met = Met::default();
+    let mut met = LifeCounts::default();
     for seed in 0..400 {
         let mut store = FaultyMemory { data: Arc::new(MemoryData::outliving()), fault: None };
-        if let Err(wrong) = torture(seed, &mut store, &mut met) {
+        if let Err(wrong) = live(seed, &mut store, &mut met) {
             panic!("seed {seed}: {wrong}");
         }
     }
     println!("{met:#?}");
     assert!(met.committed > 5000 && met.acknowledged > 2000 && met.checkpoints > 100, "{met:?}");
+}
+
+/// Two data components in memory that share the keys. The checkpoint of the second fails in some
+/// lives: then only the first has it. Each keeps at a crash what it likes.
+struct Parts {
+    data: [Arc<MemoryData>; 2],
+    fails: bool,
+}
+
+impl LivingStore for Parts {
+    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
+        let second = Faulty::new(self.data[1].clone());
+        if self.fails {
+            *second.checkpoint.lock().unwrap() = Some(Fault::Fails);
+        }
+        let parts: Vec<Arc<dyn DataComponent>> = vec![self.data[0].clone(), second];
+        Ok(Arc::new(PartitionedData::new(vec![vec![4]], parts)?))
+    }
+
+    fn arm(&mut self, rng: &mut fastrand::Rng) -> bool {
+        self.fails = rng.u8(0..4) == 0;
+        self.fails
+    }
+
+    fn crash(&mut self, rng: &mut fastrand::Rng, _: bool) {
+        self.data.iter_mut().for_each(|data| {
+            let kept = [0.0, 0.3, 1.0][rng.usize(0..3)];
+            *data = Arc::new(data.after_crash(|| rng.f64() < kept));
+        });
+    }
+
+    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let content = self.data.iter().flat_map(|data| data.content());
+        Some(content.map(|(key, _, value)| (key, value)).collect())
+    }
+}
+
+#[test]
+fn acknowledged_is_recovered_into_several_data_components() {
+    let mut met = LifeCounts::default();
+    let mut ahead = 0;
+    for seed in 0..200 {
+        let data = [(); 2].map(|()| Arc::new(MemoryData::outliving()));
+        let mut store = Parts { data, fails: false };
+        if let Err(wrong) = live(seed, &mut store, &mut met) {
+            panic!("seed {seed}: {wrong}");
+        }
+        let points = store.data.each_ref().map(|data| data.resume_point().unwrap());
+        ahead += usize::from(points[0] != points[1]);
+    }
+    println!("{met:#?}, {ahead} end with one ahead");
+    assert!(met.committed > 5000 && met.scans > 1000 && met.checkpoints > 50, "{met:?}");
+    assert!(ahead > 0, "no checkpoint has reached only one of them");
 }

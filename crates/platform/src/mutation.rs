@@ -195,6 +195,14 @@ mutations! {
     ForgetScans "forget-scans",
     /// A transaction does not depend on what its scans have found in the data component.
     ForgetScanned "forget-scanned",
+    /// A scan that ends early is noted only up to before the last key that it has returned.
+    NoteBelowLast "note-below-last",
+    /// A scan is noted after it has read.
+    NoteAfterScan "note-after-scan",
+    /// A scan takes the keys of the version table after those of the data component.
+    ScanDataFirst "scan-data-first",
+    /// A key of the version table whose versions have left it counts as absent in a scan.
+    SkipEvictedInScan "skip-evicted-in-scan",
     /// A record leaves the version table without a trace of when it was read.
     EvictWithoutFloor "evict-without-floor",
     /// A record leaves the version table before the data component holds its versions.

@@ -77,6 +77,8 @@ words! {
         Memory = "memory",
         /// A redb database.
         Redb = "redb",
+        /// A fjall database.
+        Fjall = "fjall",
     }
 }
 

@@ -102,19 +102,21 @@ impl Ycsb {
             ("--ordered", self.ordered),
             ("--write-columns", self.write_columns != "1"),
             ("--values", self.values != "derived"),
-            ("--standard", self.standard.is_some()),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
     /// The accesses of a transaction component's transactions.
     pub fn accesses_to_keys(&self) -> KeyAccesses {
+        let parsed = "clap accepts only words that the workload knows";
+        let standard = self.standard.as_ref().map(|mix| mix.parse().expect(parsed));
         KeyAccesses {
             rows: self.rows,
-            theta: self.theta.unwrap_or(0.9),
+            theta: self.theta.unwrap_or(if standard.is_some() { 0.99 } else { 0.9 }),
             accesses: self.accesses(),
             write_share: self.write_share(),
             scan_length: self.scan_length.map(u64::from),
+            standard,
             value_bytes: self.engine.value_bytes(),
         }
     }

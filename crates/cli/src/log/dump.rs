@@ -1,5 +1,6 @@
 //! `hyades log dump`: prints every frame as a line.
 
+use super::component::{self, Wanted};
 use super::{Dirs, Trouble, end_vector, open, survey};
 use clap::Args;
 use hyades::TransactionId;
@@ -26,8 +27,14 @@ pub struct DumpOptions {
 /// Runs `hyades log dump`. Valid frames are printed even if something behind them is damaged.
 pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
-    let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;
+    if component::is_of_component(recovering.manifest()) {
+        let DumpOptions { stream, incarnation, limit, .. } = *options;
+        component::dump(&Wanted { stream, incarnation, limit }, &recovering, &ends, out)?;
+        recovering.verdict(&ends)?;
+        return Ok(true);
+    }
+    let inspector = Inspector::new(recovering.manifest())?;
     let liveness = inspector.liveness(&recovering, &ends)?;
     let mut readers = recovering.readers();
     for incarnation in &recovering.manifest().incarnations {
@@ -48,7 +55,7 @@ pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble
     Ok(true)
 }
 
-fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble> {
+pub(super) fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble> {
     let Incarnation { number, protocol, .. } = incarnation;
     let holds = if incarnation.data_only { "data records only" } else { "data and commands" };
     let streams = incarnation.dims.len();
@@ -91,7 +98,7 @@ fn stream(
     Ok(())
 }
 
-fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Trouble> {
+pub(super) fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Trouble> {
     match frame.kind {
         FrameKind::Anchor => {
             let mut anchor = vec![0; lanes];
@@ -112,7 +119,7 @@ fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Tr
 }
 
 /// The components that are not 0, each with its lane.
-fn vector(lanes: &[u64]) -> String {
+pub(super) fn vector(lanes: &[u64]) -> String {
     let some = lanes.iter().enumerate().filter(|(_, lsn)| **lsn > 0);
     let text: Vec<String> = some.map(|(lane, lsn)| format!("{lane}:{lsn}")).collect();
     if text.is_empty() { "nothing".to_string() } else { text.join(" ") }

@@ -1,5 +1,6 @@
 //! `hyades log`: prints the contents of a closed log. These commands change nothing on disk.
 
+pub mod component;
 mod depth;
 mod dump;
 mod stat;

@@ -75,6 +75,13 @@ struct Stat {
 /// Runs `hyades log stat`.
 pub fn stat(options: &StatOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
+    if super::component::is_of_component(recovering.manifest()) {
+        return Err(Trouble::Failure(Failure::Usage(
+            "a transaction component wrote this log: `hyades verify` and `hyades log dump` know \
+             its records, `hyades log stat` does not"
+                .to_string(),
+        )));
+    }
     let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;
     let liveness = inspector.liveness(&recovering, &ends)?;

@@ -1,6 +1,8 @@
 //! A data component in memory: the simplest that keeps the contract, for tests and as an oracle.
 
-use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -99,16 +101,22 @@ impl DataComponent for MemoryData {
     fn scan(
         &self,
         range: KeyRange<'_>,
+        order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let memory = self.lock();
-        for (key, item) in memory.items.range::<[u8], _>(range) {
+        let mut items = memory.items.range::<[u8], _>(range);
+        loop {
+            let next = match order {
+                ScanOrder::Ascending => items.next(),
+                ScanOrder::Descending => items.next_back(),
+            };
+            let Some((key, item)) = next else { return Ok(()) };
             let value = item.value.as_deref();
             if each(Operation { key, ts: item.ts, value }).is_break() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {

@@ -7,7 +7,10 @@
 //! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
 //! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
 
-use crate::data_component::{DataComponent, Found, KeyRange, Limits, Operation, ResumePoint};
+use super::item;
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
 use crate::error::Error;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
@@ -37,15 +40,8 @@ fn damaged(what: &str) -> Error {
     Error::DataComponent(format!("{what} in the redb database was not written by this program"))
 }
 
-/// The timestamp of an item, and its value.
 fn read_item(item: &[u8]) -> Result<(u64, Option<&[u8]>), Error> {
-    let (ts, rest) = item.split_first_chunk::<8>().ok_or_else(|| damaged("an item"))?;
-    let value = match rest.split_first() {
-        Some((0, [])) => None,
-        Some((1, value)) => Some(value),
-        _ => return Err(damaged("an item")),
-    };
-    Ok((u64::from_le_bytes(*ts), value))
+    item::read_item(item).ok_or_else(|| damaged("an item"))
 }
 
 impl RedbData {
@@ -127,9 +123,7 @@ fn apply_one(
         deleted.remove((ts, operation.key)).map_err(failed)?;
     }
     item.clear();
-    item.extend(operation.ts.to_le_bytes());
-    item.push(u8::from(operation.value.is_some()));
-    item.extend(operation.value.unwrap_or_default());
+    item::put_item(item, operation);
     data.insert(operation.key, &**item).map_err(failed)?;
     if operation.value.is_none() {
         deleted.insert((operation.ts, operation.key), ()).map_err(failed)?;
@@ -149,18 +143,24 @@ impl DataComponent for RedbData {
     fn scan(
         &self,
         range: KeyRange<'_>,
+        order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let transaction = self.database.begin_read().map_err(failed)?;
         let table = transaction.open_table(DATA).map_err(failed)?;
-        for entry in table.range::<&[u8]>(range).map_err(failed)? {
+        let mut entries = table.range::<&[u8]>(range).map_err(failed)?;
+        loop {
+            let next = match order {
+                ScanOrder::Ascending => entries.next(),
+                ScanOrder::Descending => entries.next_back(),
+            };
+            let Some(entry) = next else { return Ok(()) };
             let (key, item) = entry.map_err(failed)?;
             let (ts, value) = read_item(item.value())?;
             if each(Operation { key: key.value(), ts, value }).is_break() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
@@ -207,51 +207,8 @@ impl DataComponent for RedbData {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::MemoryData;
     use redb::ReadableTableMetadata;
     use redb::backends::InMemoryBackend;
-    use std::ops::Bound;
-
-    #[test]
-    fn it_answers_as_the_data_component_in_memory_does() {
-        let mut rng = fastrand::Rng::with_seed(7);
-        let redb = RedbData::open_in(InMemoryBackend::new(), 1 << 20).unwrap();
-        let memory = MemoryData::new();
-        for _ in 0..200 {
-            let mut keys: Vec<[u8; 1]> = (0..rng.usize(1..8)).map(|_| [rng.u8(0..40)]).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            let of = |key| {
-                let value = rng.bool().then_some(&b"value"[..rng.usize(0..5)]);
-                Operation { key, ts: rng.u64(1..100), value }
-            };
-            let batch: Vec<_> = keys.iter().map(|key| &key[..]).map(of).collect();
-            redb.apply(&batch).unwrap();
-            memory.apply(&batch).unwrap();
-            let bound = |rng: &mut fastrand::Rng, key| match rng.u8(0..3) {
-                0 => Bound::Included(key),
-                1 => Bound::Excluded(key),
-                _ => Bound::Unbounded,
-            };
-            let (from, to) = ([rng.u8(0..20)], [rng.u8(20..40)]);
-            let range = (bound(&mut rng, &from[..]), bound(&mut rng, &to[..]));
-            let most = rng.usize(1..50);
-            let scanned = |data: &dyn DataComponent| {
-                let mut items = Vec::new();
-                let each = &mut |o: Operation<'_>| {
-                    items.push((o.key.to_vec(), o.ts, o.value.map(<[u8]>::to_vec)));
-                    match items.len() < most {
-                        true => ControlFlow::Continue(()),
-                        false => ControlFlow::Break(()),
-                    }
-                };
-                data.scan(range, each).unwrap();
-                items
-            };
-            assert_eq!(scanned(&redb), scanned(&memory));
-            assert_eq!(redb.get(&from).unwrap(), memory.get(&from).unwrap());
-        }
-    }
 
     #[test]
     fn all_deleted_keys_below_are_forgotten_at_once() {

@@ -1,19 +1,31 @@
 //! Ranges: which keys writers have put into the version table, and which ranges were scanned.
 //!
-//! A scan N1 notes its range, N2 takes the keys of the table in it, N3 those of the data component,
-//! N4 reads each key of the table by the rule for single keys, and takes what only the data
-//! component has. A writer M1 has its key in the table's index before its version is there, and M2
-//! looks for noted scans of younger transactions afterwards. So of a scan and an older writer one
-//! finds the other: if the note comes after M2, it comes after M1, and N2 finds the key, or the key
-//! has left the table since, and N3 finds what was applied before that. Each of these orders is
-//! needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not stamps of gaps).
+//! A scan N1 notes its range, N2 takes the keys of the table in a piece of it, N3 those of the data
+//! component in that piece, N4 reads each key of the table by the rule for single keys, and takes
+//! what only the data component has; so piece by piece. If it ends early, N5 its note ends with the
+//! last key that it has read. A writer M1 has its key in the table's index before its version is
+//! there, and M2 looks for noted scans of younger transactions afterwards. So of a scan and an
+//! older writer one finds the other: if the note comes after M2, it comes after M1, and N2 finds
+//! the key, or the key has left the table since, and N3 finds what was applied before that. Each of
+//! these orders is needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not
+//! stamps of gaps).
+//!
+//! Invariants:
+//! - Every key that a scan has read, present or absent, is in the range of its note, or its note is
+//!   part of `everything`, as long as an older transaction may write. What a scan has not read, N5
+//!   may leave out at any time.
+//! - A key is in the index exactly if its record has had versions of writers (`entered`). Both
+//!   change under the latch of its bucket.
+//! - The notes are within both of their limits, and none is above `last_scan` once its scan reads.
 
-use crate::data_component::KeyRange;
+use crate::data_component::{KeyRange, ScanOrder};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering};
+use hyades_platform::sync::{
+    AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, checker_fence,
+};
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::Arc;
 
 /// With more scans than this noted, the whole key space counts as scanned.
 const MOST_NOTES: usize = 1024;
@@ -28,6 +40,8 @@ type OwnedRange = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
 struct Note {
     range: OwnedRange,
     ts: u64,
+    /// Tells it from others of its transaction.
+    number: u64,
 }
 
 impl Note {
@@ -47,6 +61,8 @@ struct Notes {
     bytes: usize,
     /// The whole key space was scanned at this timestamp.
     everything: u64,
+    /// How many were ever added.
+    added: u64,
 }
 
 impl Notes {
@@ -61,7 +77,8 @@ impl Notes {
     }
 
     /// Takes a note, if there is room for it. Otherwise the whole key space counts as scanned by
-    /// all those noted, which costs older writers aborts, and loses nothing.
+    /// all those noted, which costs older writers aborts, and loses nothing. All are dropped then,
+    /// so a note that is missing afterwards is part of `everything`.
     fn add(&mut self, note: Note, byte_limit: usize) {
         let bytes = note.bytes();
         if self.notes.len() >= MOST_NOTES || self.bytes + bytes > byte_limit {
@@ -75,6 +92,26 @@ impl Notes {
             self.bytes += bytes;
             self.notes.push(note);
         }
+    }
+
+    /// N5: the range of a note ends with this key. Not if the note is part of `everything`, or if
+    /// there is no room for the key.
+    fn end_at(&mut self, number: u64, key: &[u8], order: ScanOrder, byte_limit: usize) {
+        if self.bytes + key.len() > byte_limit {
+            return;
+        }
+        let Some(note) = self.notes.iter_mut().rfind(|note| note.number == number) else { return };
+        let end = match mutation::is(Mutation::NoteBelowLast) {
+            true => Bound::Excluded(Box::from(key)),
+            false => Bound::Included(Box::from(key)),
+        };
+        debug_assert!(is_in(&note.range, key), "a scan has ended outside its range");
+        let before = note.bytes();
+        match order {
+            ScanOrder::Ascending => note.range.1 = end,
+            ScanOrder::Descending => note.range.0 = end,
+        }
+        self.bytes = self.bytes - before + note.bytes();
     }
 }
 
@@ -115,8 +152,8 @@ impl Ranges {
     /// No keys and no scans, whose notes may take this many bytes.
     pub fn new(note_bytes: usize) -> Self {
         Self {
-            keys: RwLock::default(),
-            notes: Mutex::default(),
+            keys: RwLock::new(BTreeSet::new()),
+            notes: Mutex::new(Notes::default()),
             last_scan: AtomicU64::new(0),
             note_bytes,
             bytes: AtomicUsize::new(0),
@@ -133,13 +170,15 @@ impl Ranges {
     }
 
     /// Changes the notes, and counts their bytes.
-    fn with_notes(&self, change: impl FnOnce(&mut Notes)) {
+    fn with_notes<R>(&self, change: impl FnOnce(&mut Notes) -> R) -> R {
         let mut notes = self.notes();
         let before = notes.bytes;
-        change(&mut notes);
+        let changed = change(&mut notes);
+        debug_assert!(notes.notes.len() <= MOST_NOTES && notes.bytes <= self.note_bytes);
         // Added before it is subtracted: the sum does not wrap.
         self.bytes.fetch_add(notes.bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(before, Ordering::Relaxed);
+        changed
     }
 
     /// M1: the key has, or is about to have, versions in the table. Under its bucket's latch.
@@ -158,6 +197,7 @@ impl Ranges {
 
     /// M2: whether a transaction younger than this has scanned over the key.
     pub fn is_scanned_by_younger(&self, key: &[u8], ts: u64) -> bool {
+        checker_fence();
         if self.last_scan.load(Ordering::SeqCst) <= ts || mutation::is(Mutation::WriteBelowScan) {
             return false;
         }
@@ -166,14 +206,26 @@ impl Ranges {
         notes.everything > ts || notes.notes.iter().any(over)
     }
 
-    /// N1: notes a scan, where no writer is older than `oldest_active`, or will be.
-    pub fn note(&self, range: KeyRange<'_>, ts: u64, oldest_active: u64) {
-        let note = Note { range: (to_owned(range.0), to_owned(range.1)), ts };
-        self.with_notes(|notes| {
+    /// N1: notes a scan, where no writer is older than `oldest_active`, or will be. Returns the
+    /// number of the note.
+    pub fn note(&self, range: KeyRange<'_>, ts: u64, oldest_active: u64) -> u64 {
+        debug_assert!(oldest_active <= ts, "the transaction that scans is active");
+        let range = (to_owned(range.0), to_owned(range.1));
+        let number = self.with_notes(|notes| {
             notes.forget_below(oldest_active);
-            notes.add(note, self.note_bytes);
+            notes.added += 1;
+            let number = notes.added;
+            notes.add(Note { range, ts, number }, self.note_bytes);
+            number
         });
         self.last_scan.fetch_max(ts, Ordering::SeqCst);
+        checker_fence();
+        number
+    }
+
+    /// N5: the scan of a note has ended with this key, and has read nothing behind it.
+    pub fn end_note(&self, number: u64, key: &[u8], order: ScanOrder) {
+        self.with_notes(|notes| notes.end_at(number, key, order, self.note_bytes));
     }
 
     /// Drops the notes that mean nothing any more.
@@ -181,10 +233,14 @@ impl Ranges {
         self.with_notes(|notes| notes.forget_below(oldest_active));
     }
 
-    /// N2: the keys of the table in the range.
-    pub fn keys(&self, range: KeyRange<'_>) -> BTreeSet<Arc<[u8]>> {
+    /// N2: the first keys of the table in the range, in this order; at most `most`.
+    pub fn keys(&self, range: KeyRange<'_>, order: ScanOrder, most: usize) -> Vec<Arc<[u8]>> {
         let keys = self.keys.read().unwrap_or_else(|e| e.into_inner());
-        keys.range::<[u8], _>(range).cloned().collect()
+        let keys = keys.range::<[u8], _>(range);
+        match order {
+            ScanOrder::Ascending => keys.take(most).cloned().collect(),
+            ScanOrder::Descending => keys.rev().take(most).cloned().collect(),
+        }
     }
 }
 
@@ -200,7 +256,7 @@ pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -244,6 +300,40 @@ mod tests {
     }
 
     #[test]
+    fn the_note_of_a_scan_that_ends_early_ends_with_its_last_key() {
+        let ranges = Ranges::new(4 * NOTE_BYTES);
+        let scanned = |key: &[u8]| ranges.is_scanned_by_younger(key, 1);
+        let number = ranges.note((Bound::Included(b"b"), Bound::Unbounded), 7, 1);
+        ranges.end_note(number, b"dd", ScanOrder::Ascending);
+        assert!(scanned(b"b") && scanned(b"d") && scanned(b"dd") && !scanned(b"dda"));
+        assert_eq!(ranges.bytes(), NOTE_BYTES + 3);
+        let number = ranges.note((Bound::Unbounded, Bound::Included(b"y")), 8, 1);
+        ranges.end_note(number, b"x", ScanOrder::Descending);
+        assert!(!scanned(b"w") && scanned(b"x") && scanned(b"y") && !scanned(b"z"));
+        // Two more notes are within the limit of bytes but for their keys: all become one.
+        let number = ranges.note((Bound::Included(b"g"), Bound::Unbounded), 9, 1);
+        ranges.note((Bound::Included(b"m"), Bound::Included(b"m")), 9, 1);
+        assert_eq!(ranges.bytes(), NOTE_BYTES + 2);
+        ranges.end_note(number, b"h", ScanOrder::Ascending);
+        assert!(scanned(b"a") && scanned(b"z"), "it is not forgotten");
+    }
+
+    #[test]
+    fn keys_come_in_their_order_and_no_more_than_asked_for() {
+        let ranges = Ranges::new(0);
+        for key in [b"a", b"b", b"c", b"d"] {
+            ranges.enter(&Arc::from(&key[..]));
+        }
+        let range = (Bound::Excluded(&b"a"[..]), Bound::Included(&b"d"[..]));
+        let keys = |order, most| ranges.keys(range, order, most).concat();
+        assert_eq!(keys(ScanOrder::Ascending, 2), b"bc");
+        assert_eq!(keys(ScanOrder::Descending, 2), b"dc");
+        assert_eq!(keys(ScanOrder::Ascending, 3), b"bcd");
+        assert_eq!(keys(ScanOrder::Descending, usize::MAX), b"dcb");
+        assert_eq!(keys(ScanOrder::Ascending, 0), b"");
+    }
+
+    #[test]
     fn empty_ranges_are_told() {
         let (a, b) = (&b"a"[..], &b"b"[..]);
         use Bound::{Excluded, Included, Unbounded};
@@ -255,5 +345,60 @@ mod tests {
         {
             assert!(!is_empty(range));
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc as LoomArc;
+    use loom::thread;
+
+    /// W5 enters a key and looks for scans; S7 notes its range and takes the keys: one finds the
+    /// other, also while another scan ends its note early, or the notes are full.
+    fn one_finds_the_other(note_bytes: usize, other_ends_early: bool) {
+        loom::model(move || {
+            let ranges = LoomArc::new(Ranges::new(note_bytes));
+            let number = ranges.note((Bound::Unbounded, Bound::Unbounded), 6, 1);
+            // The other scan is younger than W5 as well: it is told apart by its range.
+            ranges.end_note(number, b"a", ScanOrder::Ascending);
+            let writer = {
+                let ranges = ranges.clone();
+                thread::spawn(move || {
+                    ranges.enter(&Arc::from(&b"k"[..]));
+                    ranges.is_scanned_by_younger(b"k", 5)
+                })
+            };
+            let other = other_ends_early.then(|| {
+                let ranges = ranges.clone();
+                thread::spawn(move || {
+                    let number = ranges.note((Bound::Excluded(b"k"), Bound::Unbounded), 8, 5);
+                    ranges.end_note(number, b"m", ScanOrder::Ascending);
+                })
+            });
+            ranges.note((Bound::Included(b"j"), Bound::Excluded(b"l")), 7, 5);
+            let range = (Bound::Included(&b"j"[..]), Bound::Excluded(&b"l"[..]));
+            let has_found = !ranges.keys(range, ScanOrder::Ascending, 9).is_empty();
+            let is_found = writer.join().unwrap();
+            if let Some(other) = other {
+                other.join().unwrap();
+            }
+            assert!(has_found || is_found, "a scan and an older writer miss each other");
+        });
+    }
+
+    #[test]
+    fn of_a_scan_and_an_older_writer_one_finds_the_other() {
+        one_finds_the_other(usize::MAX, false);
+    }
+
+    #[test]
+    fn so_while_another_scan_ends_early() {
+        one_finds_the_other(usize::MAX, true);
+    }
+
+    #[test]
+    fn so_where_all_notes_are_one() {
+        one_finds_the_other(0, true);
     }
 }

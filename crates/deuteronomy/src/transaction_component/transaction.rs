@@ -2,17 +2,14 @@
 
 use super::TransactionComponent;
 use super::place::Place;
-use super::ranges::is_empty;
 use super::record;
 use super::version_table::{Seen, Value, Version, hash};
-use crate::data_component::{KeyRange, Row};
 use crate::error::{Abort, Error};
 use crate::proxy::Handed;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lane, Needs, Writer};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,6 +55,11 @@ impl Work {
         self.ts
     }
 
+    /// Whether the transaction has written the key.
+    pub fn has_written(&self, key: &[u8]) -> bool {
+        self.writes.contains_key(key)
+    }
+
     pub fn has_writes(&self) -> bool {
         !self.writes.is_empty()
     }
@@ -66,13 +68,13 @@ impl Work {
         self.failed
     }
 
-    fn fail(&mut self, abort: Abort) -> Error {
+    pub(super) fn fail(&mut self, abort: Abort) -> Error {
         self.failed = Some(abort);
         abort.into()
     }
 
     /// The transaction has to abort if an earlier act of it failed.
-    fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         debug_assert!(self.is_active(), "no transaction is active");
         self.failed.map_or(Ok(()), |abort| Err(abort.into()))
     }
@@ -145,7 +147,7 @@ impl TransactionComponent {
 
     /// Keeps the version table within its budget while a transaction runs, which is aborted if it
     /// could not be.
-    fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
+    pub(super) fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
         match self.make_room() {
             Err(Error::Aborted(abort)) => Err(work.fail(abort)),
             made => made,
@@ -155,7 +157,7 @@ impl TransactionComponent {
     /// V states all that is durable, for a dependency that is durable at a position that is not
     /// known any more. A record states what it depends on even where that is durable: so no vector
     /// of durable positions, however it was loaded, admits it without its dependencies.
-    fn join_durable(&self, work: &mut Work) {
+    pub(super) fn join_durable(&self, work: &mut Work) {
         let frontier = self.log.frontier();
         for (lane, lsn) in work.vector.iter_mut().enumerate() {
             *lsn = frontier.durable(lane).max(*lsn);
@@ -186,64 +188,6 @@ impl TransactionComponent {
         let value: Value = found.value.as_deref().map(Arc::from);
         self.versions.insert_fetched(key, hash, number, found.ts, value.clone());
         Ok(value)
-    }
-
-    /// N1 to N4: the first `limit` keys of a range that have values, with these.
-    pub fn scan(
-        &self,
-        work: &mut Work,
-        range: KeyRange<'_>,
-        limit: usize,
-    ) -> Result<Vec<Row>, Error> {
-        work.check()?;
-        let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
-        if is_empty(range) || limit == 0 {
-            return Ok(Vec::new());
-        }
-        self.make_room_for(work)?;
-        // The own announcement keeps the note: its timestamp is not below the oldest active one.
-        ranges.note(range, work.ts, self.timestamps.oldest_active());
-        let keys = ranges.keys(range);
-        // What only the data component has, and what is read by the rule for single keys (None).
-        let mut found: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>> = BTreeMap::new();
-        let (mut too_new, mut taken) = (false, 0);
-        self.data.scan(range, &mut |item| {
-            if keys.contains(item.key) || work.writes.contains_key(item.key) {
-                return ControlFlow::Continue(());
-            }
-            too_new |= item.ts > work.ts;
-            if let Some(value) = item.value {
-                found.insert(item.key.into(), Some(value.into()));
-                taken += 1;
-            }
-            // Those of the table may have no values: enough are taken only of these.
-            if too_new || taken >= limit {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
-        if too_new && !mutation::is(Mutation::FetchAnyVersion) {
-            return Err(work.fail(Abort::SnapshotTooOld));
-        }
-        // Of a key that is absent as well: what has deleted it may be forgotten.
-        if !mutation::is(Mutation::ForgetScanned) {
-            self.join_durable(work);
-        }
-        let own = work.writes.range::<[u8], _>(range).map(|(key, _)| key.clone());
-        found.extend(keys.into_iter().chain(own).map(|key| (key, None)));
-        let mut rows = Vec::new();
-        for (key, value) in found {
-            let value = match value {
-                Some(value) => Some(value),
-                None => self.get(work, &key)?,
-            };
-            rows.extend(value.map(|value| (key, value)));
-            if rows.len() == limit {
-                break;
-            }
-        }
-        Ok(rows)
     }
 
     /// W1 to W5: writes a key; None deletes it.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Options;
 use crate::data::MemoryData;
+use crate::data_component::ScanOrder::Ascending;
 use crate::recovery::restart;
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::LogOptions;
@@ -78,10 +79,13 @@ fn a_record_states_what_it_depends_on_though_that_is_durable() {
             drop(component.abort(&mut one));
         }
         component.begin(&mut two).unwrap();
-        let to = |key| (Unbounded, Excluded(key));
+        let mut scanned = |to: &[u8]| {
+            let range = (Unbounded, Excluded(to));
+            component.scan_rows(&mut two, range, Ascending, 9).unwrap().len()
+        };
         match found {
-            "scanned" => assert_eq!(component.scan(&mut two, to(&b"v"[..]), 9).unwrap().len(), 1),
-            "scanned without result" => drop(component.scan(&mut two, to(&b"u"[..]), 9).unwrap()),
+            "scanned" => assert_eq!(scanned(b"v"), 1),
+            "scanned without result" => assert_eq!(scanned(b"u"), 0),
             _ => {
                 let read = component.get(&mut two, b"u").unwrap();
                 assert_eq!(read.as_deref(), Some(&b"1"[..]));
@@ -167,8 +171,8 @@ fn what_scans_need_counts_and_keeps_within_its_share() {
     let mut most = 0;
     for _ in 0..500 {
         component.begin(&mut scanner).unwrap();
-        let rows = component.scan(&mut scanner, (Included(&key[..]), Unbounded), 1).unwrap();
-        assert!(rows.is_empty());
+        let range = (Included(&key[..]), Unbounded);
+        assert!(component.scan_rows(&mut scanner, range, Ascending, 1).unwrap().is_empty());
         drop(component.abort(&mut scanner));
         most = most.max(component.versions.bytes());
     }
@@ -180,7 +184,7 @@ fn what_scans_need_counts_and_keeps_within_its_share() {
     assert_eq!(component.versions.bytes(), 0, "notes leave with those that they matter to");
     let long = vec![b'm'; budget];
     component.begin(&mut scanner).unwrap();
-    component.scan(&mut scanner, (Included(&long[..]), Unbounded), 1).unwrap();
+    component.scan_rows(&mut scanner, (Included(&long[..]), Unbounded), Ascending, 1).unwrap();
     assert_eq!(component.versions.bytes(), 0, "a note that does not fit");
     drop(component.abort(&mut scanner));
 }

@@ -207,6 +207,12 @@ impl VersionTable {
         &mut bucket.records[at]
     }
 
+    /// Whether the table has versions of the key.
+    pub fn has_versions(&self, key: &[u8]) -> bool {
+        let bucket = self.bucket(hash(key));
+        bucket.position(key).is_some_and(|at| !bucket.records[at].versions.is_empty())
+    }
+
     /// R1 to R5: what a transaction with this timestamp reads. Its own version it finds itself.
     pub fn read(&self, key: &[u8], hash: u64, ts: u64, transactions: &TransactionTable) -> Seen {
         let bucket = &mut *self.bucket(hash);

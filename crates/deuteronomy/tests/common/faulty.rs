@@ -3,6 +3,7 @@
 
 use hyades_deuteronomy::{
     Abort, DataComponent, Error, Found, KeyRange, Limits, MemoryData, Operation, ResumePoint,
+    ScanOrder,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -59,9 +60,10 @@ impl DataComponent for Faulty {
     fn scan(
         &self,
         range: KeyRange<'_>,
+        order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.data.scan(range, each)
+        self.data.scan(range, order, each)
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {

@@ -2,7 +2,8 @@
 //!
 //! One key, which has no version at first, and a scan of a range that it lies in. The scan notes
 //! its range, takes the keys of the index, then those of the data component, and reads by the rule
-//! for single keys what was in the index. A writer has its key in the index before its version is
+//! for single keys what was in the index. One that ends early, with this key as its last row, ends
+//! its note there. A writer has its key in the index before its version is
 //! in the table, and looks for noted scans afterwards. One promise: a scan that commits has
 //! returned the newest committed version below its timestamp, or none if there is none.
 //!
@@ -51,6 +52,8 @@ enum RangeStep {
     ScanData,
     /// N4: the version is read.
     ReadVersion,
+    /// N5: the note ends with the key, if it has a version that the scan returns.
+    EndNote,
     /// The data component gets the newest committed version.
     ApplyNewest,
     /// The key leaves table and index, if it is applied.
@@ -60,8 +63,8 @@ enum RangeStep {
 }
 
 use RangeStep::{
-    ApplyNewest, Enter, Evict, Finish, Forget, LookForScans, Note, PutInFront, RaiseLastScan,
-    ReadVersion, ScanData, TakeKeys,
+    ApplyNewest, EndNote, Enter, Evict, Finish, Forget, LookForScans, Note, PutInFront,
+    RaiseLastScan, ReadVersion, ScanData, TakeKeys,
 };
 
 /// The rules.
@@ -75,6 +78,8 @@ struct RangeRules {
     tells_version: bool,
     /// Whether a note is kept as long as a transaction below it is active.
     keeps_notes: bool,
+    /// Whether a note that ends early still has the last key.
+    keeps_last: bool,
     /// Whether the proxy holds back what is younger than an active transaction.
     has_horizon: bool,
 }
@@ -85,8 +90,13 @@ const BUILT: RangeRules = RangeRules {
     asks_anew: true,
     tells_version: true,
     keeps_notes: true,
+    keeps_last: true,
     has_horizon: true,
 };
+
+/// A scan that ends with this key.
+const ENDS_EARLY: &[RangeStep] =
+    &[Note, RaiseLastScan, TakeKeys, ScanData, ReadVersion, EndNote, Finish];
 
 /// The model.
 #[derive(Debug, Clone)]
@@ -211,7 +221,7 @@ impl ScannedTable {
             Some(Enter | PutInFront | LookForScans | Finish) => is_free,
             Some(ApplyNewest) => self.to_apply(state).is_some(),
             Some(Evict) => is_free && self.is_evictable(state),
-            Some(Note | RaiseLastScan | TakeKeys | ScanData | Forget) => true,
+            Some(Note | RaiseLastScan | TakeKeys | ScanData | EndNote | Forget) => true,
         }
     }
 
@@ -271,6 +281,8 @@ impl ScannedTable {
             }
             RaiseLastScan => state.last_scan = state.last_scan.max(ts),
             TakeKeys => state.parties[at].in_index = state.indexed,
+            EndNote if self.rules.keeps_last || state.parties[at].read == 0 => {}
+            EndNote => state.notes.retain(|note| *note != ts),
             ScanData => {
                 let found = state.data_component;
                 if found > ts && self.rules.tells_version && !state.parties[at].in_index {
@@ -409,6 +421,9 @@ impl Protocol for ScannedTable {
             Some(TakeKeys) => "finds no key in the index".to_string(),
             Some(ScanData) => format!("finds {} in the data component", none_or(p.in_data)),
             Some(ReadVersion) => format!("returns {}", none_or(p.read)),
+            Some(EndNote) if p.read == 0 => "has no row to end with".to_string(),
+            Some(EndNote) if self.rules.keeps_last => "ends its note with the key".to_string(),
+            Some(EndNote) => "ends its note before the key".to_string(),
             Some(ApplyNewest) => format!("applies version {}", after.data_component),
             Some(Evict) => "drops the key from table and index".to_string(),
             Some(Forget) => "drops notes".to_string(),
@@ -475,6 +490,13 @@ pub fn cases() -> Vec<Case> {
         }),
         mistake("a note is dropped when its scan has ended", || {
             run(RangeRules { keeps_notes: false, ..BUILT }, &[Inserts(5), Scans(7), Forgets])
+        }),
+        mistake("the note of a scan that ends early ends before its last key", || {
+            let parties = &[Inserts(3), Applies, Evicts, Scans(7), Inserts(5)];
+            run(RangeRules { scan: ENDS_EARLY, keeps_last: false, ..BUILT }, parties)
+        }),
+        Case::holds(ITEM, "a scan that ends early ends its note with its last key", 80_000, || {
+            run(RangeRules { scan: ENDS_EARLY, ..BUILT }, ALL)
         }),
         Case::holds(ITEM, "note, index, data component; enter, put in front, look", 80_000, || {
             run(BUILT, ALL)

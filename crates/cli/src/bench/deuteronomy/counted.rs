@@ -1,6 +1,8 @@
 //! A data component that counts how often it is asked for a key.
 
-use hyades_deuteronomy::{DataComponent, Error, Found, KeyRange, Limits, Operation, ResumePoint};
+use hyades_deuteronomy::{
+    DataComponent, Error, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,9 +35,10 @@ impl DataComponent for Counted {
     fn scan(
         &self,
         range: KeyRange<'_>,
+        order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.data.scan(range, each)
+        self.data.scan(range, order, each)
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {

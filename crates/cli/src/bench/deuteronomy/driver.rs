@@ -2,7 +2,7 @@
 //! at its acknowledgement.
 
 use super::counted::Counted;
-use super::keys::{Drawer, KeyAccesses, fill, key};
+use super::keys::{Drawer, KeyAccesses, fill};
 use super::log_bytes;
 use crate::bench::driver::{DRAIN_EVERY, Interval, Measured, Started, Tally};
 use crate::bench::settings::Settings;
@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use hyades_deuteronomy::{Database, Error, Session, Ticket};
 use hyades_platform::clock::monotonic_ns;
 use std::collections::VecDeque;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
 /// The bytes of values that a transaction of the load writes, about.
 const LOAD_BYTES: u64 = 64 << 10;
@@ -48,7 +48,7 @@ pub fn load(
             let (_, ticket) = session.submit(|tx| {
                 for row in from..(from + at_once).min(accesses.rows) {
                     fill(&mut value, row ^ settings.seed << 40);
-                    tx.put(&key(row), &value)?;
+                    tx.put(&accesses.key(row), &value)?;
                 }
                 Ok::<_, Error>(())
             })?;
@@ -167,10 +167,11 @@ pub fn drive(
     let barrier = Barrier::new(drive.workers + 1);
     // Stored once, before the barrier that all threads wait at, hence Relaxed.
     let start = AtomicU64::new(0);
+    let next = Arc::new(AtomicU64::new(accesses.rows));
     let work = |number: usize| -> Result<(Tally, u64), Error> {
         let session = database.session();
         let seed = drive.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
-        let drawer = Drawer::new(*accesses, seed);
+        let drawer = Drawer::new(*accesses, seed, Arc::clone(&next));
         barrier.wait();
         let mut worker = KeyWorker {
             session: session?,

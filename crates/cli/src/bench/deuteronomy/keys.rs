@@ -2,11 +2,21 @@
 
 use fastrand::Rng;
 use hyades_deuteronomy::{Error, Transaction};
+use hyades_workloads::ycsb::Standard;
 use hyades_workloads::zipf::{Scramble, Zipf};
-use std::ops::Bound::{Excluded, Included};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The length of a key.
 const KEY_BYTES: usize = 16;
+/// The digits of a key, and what spreads rows over them: no factor in common, so no two rows meet.
+const DIGITS: u64 = 10_000_000_000_000;
+const SPREAD: u64 = 6_180_339_887_499;
+/// The number of latest inserts that mix D does not read: they may not have committed.
+const LATEST_LAG: u64 = 4096;
+/// The longest scan of mix E.
+const LONGEST_SCAN: u64 = 100;
 
 /// What transactions access.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +31,26 @@ pub struct KeyAccesses {
     pub write_share: f64,
     /// If set, each transaction writes a key and scans this many instead.
     pub scan_length: Option<u64>,
+    /// If set, each transaction is one access of this standard mix instead.
+    pub standard: Option<Standard>,
     /// The length of a value.
     pub value_bytes: usize,
 }
 
-/// The key of a row: digits, so that keys are in the order of rows.
-pub fn key(row: u64) -> [u8; KEY_BYTES] {
+impl KeyAccesses {
+    /// The key of a row: digits, so that keys are in the order of rows; or, where rows are inserted
+    /// beside scans, spread, so that those fall between the others.
+    pub fn key(&self, row: u64) -> [u8; KEY_BYTES] {
+        match self.standard {
+            Some(Standard::E) => {
+                key((u128::from(row) * u128::from(SPREAD) % u128::from(DIGITS)) as u64)
+            }
+            _ => key(row),
+        }
+    }
+}
+
+fn key(row: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"key0000000000000";
     let (mut row, digits) = (row, &mut key[3..]);
     for digit in digits.iter_mut().rev() {
@@ -53,6 +77,14 @@ enum Access {
     Write(u64, u64),
     /// A row, and how many from it on.
     Scan(u64, u64),
+    /// The first of these many keys from that of a row on.
+    ScanFrom(u64, u64),
+    /// A row that is read, and what its new value depends on.
+    Modify(u64, u64),
+    /// A row that is new, and what its value depends on.
+    Insert(u64, u64),
+    /// A row that was inserted lately, if that has committed.
+    ReadLatest(u64),
 }
 
 /// Draws transactions, and runs them.
@@ -63,11 +95,13 @@ pub struct Drawer {
     rng: Rng,
     drawn: Vec<Access>,
     value: Vec<u8>,
+    /// The next row to insert, of all drawers. Relaxed: they need only distinct numbers.
+    next: Arc<AtomicU64>,
 }
 
 impl Drawer {
-    /// Draws from a seed.
-    pub fn new(accesses: KeyAccesses, seed: u64) -> Self {
+    /// Draws from a seed, and inserts rows from `next` on.
+    pub fn new(accesses: KeyAccesses, seed: u64, next: Arc<AtomicU64>) -> Self {
         Self {
             accesses,
             zipf: Zipf::new(accesses.rows, accesses.theta),
@@ -75,6 +109,7 @@ impl Drawer {
             rng: Rng::with_seed(seed),
             drawn: Vec::new(),
             value: vec![0; accesses.value_bytes],
+            next,
         }
     }
 
@@ -85,6 +120,11 @@ impl Drawer {
     /// Draws the accesses of a transaction: to any rows, as in the paper.
     pub fn draw(&mut self) {
         self.drawn.clear();
+        if let Some(mix) = self.accesses.standard {
+            let access = self.draw_of(mix);
+            self.drawn.push(access);
+            return;
+        }
         if let Some(length) = self.accesses.scan_length {
             let write = Access::Write(self.row(), self.rng.u64(..));
             let scan = Access::Scan(self.row(), length);
@@ -102,12 +142,34 @@ impl Drawer {
         }
     }
 
+    /// Draws an access of a standard mix.
+    fn draw_of(&mut self, mix: Standard) -> Access {
+        let (percent, number) = (self.rng.u32(..100), self.rng.u64(..));
+        match mix {
+            Standard::A if percent < 50 => Access::Write(self.row(), number),
+            Standard::B if percent < 5 => Access::Write(self.row(), number),
+            Standard::A | Standard::B | Standard::C => Access::Read(self.row()),
+            Standard::D | Standard::E if percent < 5 => {
+                Access::Insert(self.next.fetch_add(1, Ordering::Relaxed), number)
+            }
+            Standard::D => {
+                let latest = self.next.load(Ordering::Relaxed).saturating_sub(LATEST_LAG);
+                let latest = latest.max(self.accesses.rows) - 1;
+                Access::ReadLatest(latest - self.zipf.draw(&mut self.rng))
+            }
+            Standard::E => Access::ScanFrom(self.row(), self.rng.u64(1..=LONGEST_SCAN)),
+            Standard::F if percent < 50 => Access::Modify(self.row(), number),
+            Standard::F => Access::Read(self.row()),
+        }
+    }
+
     /// Runs the transaction that was drawn last. Returns how many single keys it has read.
     ///
     /// # Errors
     /// Those of the database.
     pub fn run(&mut self, tx: &mut Transaction<'_>) -> Result<u64, Error> {
         let mut reads = 0;
+        let key = |row| self.accesses.key(row);
         for access in &self.drawn {
             match *access {
                 Access::Read(row) => {
@@ -115,13 +177,31 @@ impl Drawer {
                     debug_assert!(found.is_some(), "all rows are loaded");
                     reads += 1;
                 }
+                Access::ReadLatest(row) => {
+                    tx.get(&key(row))?;
+                    reads += 1;
+                }
                 Access::Write(row, number) => {
                     fill(&mut self.value, number);
                     tx.put(&key(row), &self.value)?;
                 }
+                Access::Modify(row, number) => {
+                    fill(&mut self.value, number);
+                    tx.update(&key(row), &self.value)?;
+                    reads += 1;
+                }
+                Access::Insert(row, number) => {
+                    fill(&mut self.value, number);
+                    tx.insert(&key(row), &self.value)?;
+                    reads += 1;
+                }
                 Access::Scan(row, length) => {
                     let (from, to) = (key(row), key((row + length).min(self.accesses.rows)));
                     let rows = tx.scan(Included(&from), Excluded(&to), length as usize)?;
+                    debug_assert!(!rows.is_empty(), "all rows are loaded");
+                }
+                Access::ScanFrom(row, length) => {
+                    let rows = tx.scan(Included(&key(row)), Unbounded, length as usize)?;
                     debug_assert!(!rows.is_empty(), "all rows are loaded");
                 }
             }
@@ -140,6 +220,7 @@ mod tests {
         accesses: 4,
         write_share: 0.16,
         scan_length: None,
+        standard: None,
         value_bytes: 100,
     };
 
@@ -154,7 +235,7 @@ mod tests {
 
     #[test]
     fn it_is_the_papers_workload() {
-        let mut drawer = Drawer::new(PAPER, 1);
+        let mut drawer = Drawer::new(PAPER, 1, Arc::default());
         let (mut writes, mut read_only, mut hot, mut all) = (0u32, 0u32, 0u32, 0u32);
         // The rank of a row: a fifth of the ranks are hot.
         let hottest: std::collections::HashSet<u64> =
@@ -167,7 +248,7 @@ mod tests {
                 let (row, is_write) = match *access {
                     Access::Read(row) => (row, false),
                     Access::Write(row, _) => (row, true),
-                    Access::Scan(..) => unreachable!("no scans were asked for"),
+                    other => unreachable!("{other:?} was not asked for"),
                 };
                 all += 1;
                 writes += u32::from(is_write);
@@ -191,5 +272,48 @@ mod tests {
         assert_ne!(one, two);
         fill(&mut two, 1);
         assert_eq!(one, two);
+    }
+
+    #[test]
+    fn spread_keys_do_not_meet_and_inserts_fall_between_them() {
+        let accesses = KeyAccesses { standard: Some(Standard::E), rows: 1000, ..PAPER };
+        let keys: std::collections::BTreeSet<_> = (0..2000).map(|row| accesses.key(row)).collect();
+        assert_eq!(keys.len(), 2000);
+        let loaded: Vec<_> = (0..1000).map(|row| accesses.key(row)).collect();
+        let between = (1000..2000).filter(|row| accesses.key(*row) < *loaded.iter().max().unwrap());
+        assert!(between.count() > 900);
+        assert_eq!(accesses.key(DIGITS - 1).len(), KEY_BYTES);
+    }
+
+    #[test]
+    fn the_standard_mixes_have_their_shares() {
+        for (mix, write_share) in [
+            (Standard::A, 0.5),
+            (Standard::B, 0.05),
+            (Standard::C, 0.0),
+            (Standard::D, 0.05),
+            (Standard::E, 0.05),
+            (Standard::F, 0.5),
+        ] {
+            let accesses = KeyAccesses { standard: Some(mix), theta: 0.99, rows: 10_000, ..PAPER };
+            let next = Arc::new(AtomicU64::new(accesses.rows));
+            let (mut drawer, mut writes) = (Drawer::new(accesses, 1, Arc::clone(&next)), 0);
+            for _ in 0..10_000 {
+                drawer.draw();
+                writes += match drawer.drawn[..] {
+                    [Access::Write(..) | Access::Modify(..) | Access::Insert(..)] => 1,
+                    [Access::ScanFrom(_, length)] => {
+                        assert!(mix == Standard::E && (1..=LONGEST_SCAN).contains(&length));
+                        0
+                    }
+                    [Access::Read(_) | Access::ReadLatest(_)] => 0,
+                    _ => unreachable!("one access each"),
+                };
+            }
+            let share = f64::from(writes) / 10_000.0;
+            assert!((share - write_share).abs() < 0.02, "{mix:?}: {share}");
+            let inserts = next.load(Ordering::Relaxed) - accesses.rows;
+            assert_eq!(inserts > 0, matches!(mix, Standard::D | Standard::E));
+        }
     }
 }

@@ -40,11 +40,12 @@ pub struct EngineOptions {
     #[arg(long, default_value = "memory")]
     engine: Engine,
     /// Data component of deuteronomy: memory, which recovery fills again from the whole log, load
-    /// included; or redb, a database in a file beside the log [default: memory]
+    /// included; redb, a database in a file beside the log; or fjall, one in a directory there
+    /// [default: memory]
     #[arg(long, value_name = "STORE")]
     dc: Option<Store>,
-    /// Memory of deuteronomy for versions and, half of it, for what redb caches; the buffers of the
-    /// log are extra [default: 256MiB]
+    /// Memory of deuteronomy for versions and, half of it, for what redb or fjall caches; the
+    /// buffers of the log are extra [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     budget: Option<u64>,
     /// Length of the values of deuteronomy [default: 100]
@@ -107,11 +108,16 @@ impl EngineOptions {
             let value_bytes = self.value_bytes();
             return usage(format!("--value-bytes must be 1 to {LONGEST_VALUE}, not {value_bytes}"));
         }
-        if self.store() == Store::Redb && !cfg!(feature = "redb") {
-            return usage(
-                "this build has no redb: build it with --features redb, or choose \
-                          --dc memory",
-            );
+        let is_built = match self.store() {
+            Store::Memory => true,
+            Store::Redb => cfg!(feature = "redb"),
+            Store::Fjall => cfg!(feature = "fjall"),
+        };
+        if !is_built {
+            let name = self.store().word();
+            return usage(format!(
+                "this build has no {name}: build it with --features {name}, or choose --dc memory"
+            ));
         }
         Ok(true)
     }
@@ -121,12 +127,13 @@ impl EngineOptions {
         match self.store() {
             Store::Memory => Ok(Arc::new(MemoryData::new())),
             Store::Redb => open_redb(dir, self.budget() / 2),
+            Store::Fjall => open_fjall(dir, self.budget() / 2),
         }
     }
 
     /// The memory for versions.
     fn version_bytes(&self) -> usize {
-        let cached = if self.store() == Store::Redb { self.budget() / 2 } else { 0 };
+        let cached = if self.store() == Store::Memory { 0 } else { self.budget() / 2 };
         (self.budget() - cached) as usize
     }
 }
@@ -143,6 +150,20 @@ fn open_redb(dir: &Path, cache: u64) -> Result<Arc<dyn DataComponent>, Failure> 
 
 #[cfg(not(feature = "redb"))]
 fn open_redb(_: &Path, _: u64) -> Result<Arc<dyn DataComponent>, Failure> {
+    unreachable!("the options were checked")
+}
+
+#[cfg(feature = "fjall")]
+fn open_fjall(dir: &Path, cache: u64) -> Result<Arc<dyn DataComponent>, Failure> {
+    let dir = dir.join("data.fjall");
+    let what = format!("cannot open {}", dir.display());
+    std::fs::create_dir_all(&dir).map_err(Failure::doing(&what))?;
+    let data = hyades_deuteronomy::FjallData::open(&dir, cache as usize);
+    Ok(Arc::new(data.map_err(Failure::doing(what))?))
+}
+
+#[cfg(not(feature = "fjall"))]
+fn open_fjall(_: &Path, _: u64) -> Result<Arc<dyn DataComponent>, Failure> {
     unreachable!("the options were checked")
 }
 

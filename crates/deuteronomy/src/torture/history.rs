@@ -1,16 +1,16 @@
 //! Histories: what transactions have read and written, and whether a recovered state fits them.
-#![allow(dead_code, reason = "each test file uses a part of this")]
 
-use hyades_deuteronomy::{Row, Ticket};
+use crate::{Row, ScanOrder, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-pub type Key = u8;
+/// A key: one byte.
+pub type KeyByte = u8;
 /// The number of a write; None: no value.
-pub type Written = Option<u64>;
+pub type WriteNumber = Option<u64>;
 
 /// A state: keys that are not in it have no value.
-pub type State = BTreeMap<Key, Written>;
+pub type KeyState = BTreeMap<KeyByte, WriteNumber>;
 
 /// The bytes of a write: its number, and padding that depends on it.
 pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
@@ -20,6 +20,9 @@ pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
 }
 
 /// The number of a write.
+///
+/// # Panics
+/// The bytes are not those of a write.
 pub fn number(bytes: &[u8]) -> u64 {
     let (number, padding) = bytes.split_first_chunk::<8>().expect("a value begins with a number");
     let number = u64::from_le_bytes(*number);
@@ -27,39 +30,73 @@ pub fn number(bytes: &[u8]) -> u64 {
     number
 }
 
-/// Adds what a scan has read to the reads: keys without values as well, up to where it has ended.
-pub fn note_scan(
-    reads: &mut Vec<(Key, Written)>,
-    writes: &BTreeMap<Key, Written>,
-    range: Range<Key>,
-    limit: usize,
-    rows: &[Row],
-) {
-    assert!(rows.len() <= limit && rows.is_sorted_by(|a, b| a.0 < b.0), "{rows:?}");
-    let end = rows.last().filter(|_| rows.len() == limit).map_or(range.end, |last| last.0[0] + 1);
-    let rows: BTreeMap<Key, u64> = rows.iter().map(|(k, value)| (k[0], number(value))).collect();
-    assert!(rows.keys().all(|key| range.contains(key)), "a scan returns keys of its range");
-    for key in range.start..end {
-        let read = rows.get(&key).copied();
-        match writes.get(&key) {
-            Some(own) => assert_eq!(read, *own, "a scan sees its own writes"),
-            None => reads.push((key, read)),
+/// A scan, and what it returned.
+#[derive(Debug)]
+pub struct ScannedKeys<'s> {
+    /// Its range.
+    pub range: Range<KeyByte>,
+    /// Its order.
+    pub order: ScanOrder,
+    /// The most rows that it was to return.
+    pub limit: usize,
+    /// What it returned.
+    pub rows: &'s [Row],
+}
+
+impl ScannedKeys<'_> {
+    /// The keys of which it has told something: up to where a limit has ended it.
+    fn told(&self) -> Range<KeyByte> {
+        let Range { start, end } = self.range;
+        match self.rows.last().filter(|_| self.rows.len() == self.limit) {
+            Some((last, _)) if self.order == ScanOrder::Ascending => start..last[0] + 1,
+            Some((last, _)) => last[0]..end,
+            None => start..end,
+        }
+    }
+
+    /// Adds what it has read to the reads of a transaction: keys without values as well.
+    ///
+    /// # Panics
+    /// It has returned what no scan may, or not seen the transaction's own writes.
+    pub fn note(
+        &self,
+        reads: &mut Vec<(KeyByte, WriteNumber)>,
+        writes: &BTreeMap<KeyByte, WriteNumber>,
+    ) {
+        let rows = self.rows;
+        let is_sorted = match self.order {
+            ScanOrder::Ascending => rows.is_sorted_by(|a, b| a.0 < b.0),
+            ScanOrder::Descending => rows.is_sorted_by(|a, b| a.0 > b.0),
+        };
+        assert!(rows.len() <= self.limit && is_sorted, "{self:?}");
+        assert!(rows.iter().all(|(key, _)| self.range.contains(&key[0])), "{self:?}");
+        let of_keys: BTreeMap<KeyByte, u64> = rows.iter().map(|(k, v)| (k[0], number(v))).collect();
+        for key in self.told() {
+            let read = of_keys.get(&key).copied();
+            match writes.get(&key) {
+                Some(own) => assert_eq!(read, *own, "a scan sees its own writes"),
+                None => reads.push((key, read)),
+            }
         }
     }
 }
 
 /// A transaction that has ended and may have told what it did.
 #[derive(Debug)]
-pub struct Executed {
+pub struct ExecutedInLife {
+    /// Its timestamp.
     pub ts: u64,
-    pub reads: Vec<(Key, Written)>,
-    pub writes: BTreeMap<Key, Written>,
+    /// What it has read, its own writes aside.
+    pub reads: Vec<(KeyByte, WriteNumber)>,
+    /// What it has written.
+    pub writes: BTreeMap<KeyByte, WriteNumber>,
     /// None if the commit did not return one: then its outcome is unknown.
     pub ticket: Option<Ticket>,
+    /// Whether it was acknowledged when it was last looked at.
     pub acknowledged: bool,
 }
 
-impl Executed {
+impl ExecutedInLife {
     /// Looks whether it is acknowledged; once it is, it stays so.
     pub fn look(&mut self) {
         let is_acknowledged = |ticket: &Ticket| ticket.is_acknowledged().unwrap_or(false);
@@ -69,18 +106,23 @@ impl Executed {
 
 /// The transactions of a life, over the state that it began with.
 #[derive(Debug, Default)]
-pub struct History {
-    pub base: State,
-    pub executed: Vec<Executed>,
+pub struct LifeHistory {
+    /// The state before them.
+    pub base: KeyState,
+    /// The transactions.
+    pub executed: Vec<ExecutedInLife>,
 }
 
-fn value(state: &State, key: Key) -> Written {
+fn value(state: &KeyState, key: KeyByte) -> WriteNumber {
     state.get(&key).copied().flatten()
 }
 
-impl History {
+impl LifeHistory {
     /// Whether each read has seen the last write before it, by timestamp: then the history is
     /// strictly serializable, as timestamps are drawn in real time.
+    ///
+    /// # Errors
+    /// The first read that has not.
     pub fn check_reads(&mut self) -> Result<(), String> {
         self.executed.sort_by_key(|executed| executed.ts);
         let mut state = self.base.clone();
@@ -101,7 +143,7 @@ impl History {
     }
 
     /// The state that the last of them has left.
-    pub fn last_state(&self) -> State {
+    pub fn last_state(&self) -> KeyState {
         let mut state = self.base.clone();
         for executed in self.executed.iter().filter(|e| e.ticket.is_some()) {
             state.extend(executed.writes.iter().map(|(key, written)| (*key, *written)));
@@ -111,11 +153,14 @@ impl History {
 
     /// Whether a crash may have left this state of these keys: every acknowledged transaction is
     /// there, each is there whole, and so is everything that it has read.
-    pub fn check_recovered(&self, keys: &[Key], recovered: &State) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check_recovered(&self, keys: &[KeyByte], recovered: &KeyState) -> Result<(), String> {
         let of_write = |written: u64| {
             self.executed.iter().position(|e| e.writes.values().any(|w| *w == Some(written)))
         };
-        let is_base = |key: Key, written: Written| value(&self.base, key) == written;
+        let is_base = |key: KeyByte, written: WriteNumber| value(&self.base, key) == written;
         let mut wanted: Vec<usize> =
             (0..self.executed.len()).filter(|at| self.executed[*at].acknowledged).collect();
         for &key in keys {
@@ -132,7 +177,12 @@ impl History {
 
     /// Whether the state is what these transactions have left, with all that they have read from,
     /// and perhaps others that have only deleted: a deletion does not say which one it is.
-    fn fits(&self, keys: &[Key], recovered: &State, wanted: Vec<usize>) -> Result<(), String> {
+    fn fits(
+        &self,
+        keys: &[KeyByte],
+        recovered: &KeyState,
+        wanted: Vec<usize>,
+    ) -> Result<(), String> {
         let there = self.closure(wanted)?;
         let mut state = self.base.clone();
         for at in &there {
@@ -165,7 +215,8 @@ impl History {
             }
             let executed = &self.executed[at];
             for &(key, read) in &executed.reads {
-                let is_writer = |e: &Executed| e.ticket.is_some() && e.writes.contains_key(&key);
+                let is_writer =
+                    |e: &ExecutedInLife| e.ticket.is_some() && e.writes.contains_key(&key);
                 let writer = self.executed[..at].iter().rposition(is_writer);
                 let written = match writer {
                     Some(writer) => self.executed[writer].writes[&key],

@@ -1,19 +1,18 @@
 //! Lives of a database on disks that fail: one thread interleaves transactions, flushes, applies,
 //! takes checkpoints, and dies, in an order that follows from a seed.
-#![allow(dead_code, reason = "each test file uses a part of this")]
 
-use super::common::{Executed, History, Key, State, Written, bytes, note_scan, number};
-use hyades_deuteronomy::MemoryData;
-use hyades_deuteronomy::{
-    DataComponent, Database, Error, LogOptions, Options, Session, Transaction,
+use super::history::{
+    ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };
+use super::stores::LivingStore;
+use crate::{Database, Error, LogOptions, Options, ScanOrder, Session, Transaction};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const KEYS: [Key; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+const KEYS: [KeyByte; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 const LANES: usize = 4;
 /// Fewer than the entries of the transaction table, which are used again and again.
 const SESSIONS: usize = 15;
@@ -21,65 +20,52 @@ const SESSIONS: usize = 15;
 const ROUNDS: usize = 4;
 const LIVES: usize = 4;
 
-/// The storage of a data component, which outlives it.
-pub trait Store {
-    /// Opens the data component on what the last one has left.
-    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
-    /// Whether the data component of the next life may fail.
-    fn arm(&mut self, _: &mut fastrand::Rng) -> bool {
-        false
-    }
-    /// The process dies; with `power`, so does everything that was not synced.
-    fn crash(&mut self, rng: &mut fastrand::Rng, power: bool);
-    /// All keys and values, where the data component can tell.
-    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-        None
-    }
-}
-
-/// The data component in memory, which keeps at a crash what it likes of what was applied.
-pub struct Memory(Arc<MemoryData>);
-
-impl Memory {
-    pub fn new() -> Self {
-        Memory(Arc::new(MemoryData::outliving()))
-    }
-}
-
-impl Store for Memory {
-    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
-        Ok(self.0.clone())
-    }
-
-    fn crash(&mut self, rng: &mut fastrand::Rng, _: bool) {
-        let kept = [0.0, 0.3, 1.0][rng.usize(0..3)];
-        self.0 = Arc::new(self.0.after_crash(|| rng.f64() < kept));
-    }
-
-    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-        Some(self.0.content().into_iter().map(|(key, _, value)| (key, value)).collect())
-    }
-}
-
 /// What was met, so that a test can see that it has met enough.
 #[derive(Debug, Default)]
-pub struct Met {
+pub struct LifeCounts {
+    /// Committed transactions.
     pub committed: usize,
+    /// Scans.
     pub scans: usize,
+    /// Acknowledged transactions.
     pub acknowledged: usize,
+    /// Errors of transactions, by their text.
     pub aborted: BTreeMap<String, usize>,
+    /// Openings that worked.
     pub lives: usize,
+    /// Openings that failed as they had to.
     pub failed_openings: usize,
+    /// Checkpoints.
     pub checkpoints: usize,
+    /// Bytes of the log that these have truncated.
     pub truncated: u64,
+    /// Keys that recovery has applied again.
     pub redone: u64,
+    /// Transactions that recovery has found dead.
     pub dead: u64,
 }
 
+impl LifeCounts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: LifeCounts) {
+        let LifeCounts { committed, scans, acknowledged, aborted, lives, .. } = other;
+        self.committed += committed;
+        self.scans += scans;
+        self.acknowledged += acknowledged;
+        aborted.into_iter().for_each(|(why, n)| *self.aborted.entry(why).or_default() += n);
+        self.lives += lives;
+        self.failed_openings += other.failed_openings;
+        self.checkpoints += other.checkpoints;
+        self.truncated += other.truncated;
+        self.redone += other.redone;
+        self.dead += other.dead;
+    }
+}
+
 /// A transaction that runs.
-struct Running<'s> {
+struct OpenInLife<'s> {
     tx: Transaction<'s>,
-    executed: Executed,
+    executed: ExecutedInLife,
 }
 
 fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options {
@@ -116,12 +102,18 @@ fn arm(device: &SimulatedDevice, rng: &mut fastrand::Rng) -> bool {
     true
 }
 
-/// Runs some lives; the first thing that is wrong is an error.
-pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), String> {
+/// Runs some lives, all that happens in which follows from the seed.
+///
+/// # Errors
+/// The first thing that is wrong.
+///
+/// # Panics
+/// A rule that is asserted is broken.
+pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Result<(), String> {
     let rng = &mut fastrand::Rng::with_seed(seed);
     let disk = SimulatedDisk::new();
     let streams = rng.usize(1..=3);
-    let (mut history, mut next_write) = (History::default(), 1);
+    let (mut history, mut next_write) = (LifeHistory::default(), 1);
     for life in 0..=LIVES {
         let device = disk.process(rng.u64(..));
         // The last life looks at what is left.
@@ -147,7 +139,7 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
         };
         let judged = history.check_recovered(&KEYS, &recovered);
         judged.map_err(|wrong| format!("life {life} begins with a wrong state: {wrong}"))?;
-        history = History { base: recovered, executed: Vec::new() };
+        history = LifeHistory { base: recovered, executed: Vec::new() };
         work(&database, &mut history, &mut next_write, rng, met);
         if rng.bool() {
             // The last flush is cut short.
@@ -156,7 +148,7 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
                 database.log().step(stream);
             }
         }
-        history.executed.iter_mut().for_each(Executed::look);
+        history.executed.iter_mut().for_each(ExecutedInLife::look);
         met.acknowledged += history.executed.iter().filter(|e| e.acknowledged).count();
         history.check_reads().map_err(|wrong| format!("life {life}: {wrong}"))?;
         let is_quiet = rng.u8(0..4) == 0 && database.log().poisoned().is_none();
@@ -169,12 +161,16 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
 }
 
 /// Closes the database; the data component then holds what the history has left.
-fn quiet_end(database: Database, history: &mut History, store: &dyn Store) -> Result<bool, String> {
+fn quiet_end(
+    database: Database,
+    history: &mut LifeHistory,
+    store: &dyn LivingStore,
+) -> Result<bool, String> {
     if database.log().flush().is_err() {
-        history.executed.iter_mut().for_each(Executed::look);
+        history.executed.iter_mut().for_each(ExecutedInLife::look);
         return Ok(false);
     }
-    history.executed.iter_mut().for_each(Executed::look);
+    history.executed.iter_mut().for_each(ExecutedInLife::look);
     if let Some(open) = history.executed.iter().find(|e| e.ticket.is_some() && !e.acknowledged) {
         return Err(format!("all is durable, and {} is not acknowledged", open.ts));
     }
@@ -197,7 +193,7 @@ fn quiet_end(database: Database, history: &mut History, store: &dyn Store) -> Re
 fn die(
     database: Option<Database>,
     disk: &SimulatedDisk,
-    store: &mut dyn Store,
+    store: &mut dyn LivingStore,
     rng: &mut fastrand::Rng,
 ) {
     let power = rng.bool();
@@ -210,7 +206,7 @@ fn die(
 }
 
 /// The state, unless the log fails meanwhile.
-fn read_all(database: &Database) -> Option<State> {
+fn read_all(database: &Database) -> Option<KeyState> {
     let mut session = database.session().ok()?;
     let mut tx = session.begin().ok()?;
     let read = KEYS.map(|key| Some((key, tx.get(&[key]).ok()?.as_deref().map(number))));
@@ -220,10 +216,10 @@ fn read_all(database: &Database) -> Option<State> {
 /// Interleaves transactions until all are done, the log fails, or it is enough.
 fn work(
     database: &Database,
-    history: &mut History,
+    history: &mut LifeHistory,
     next_write: &mut u64,
     rng: &mut fastrand::Rng,
-    met: &mut Met,
+    met: &mut LifeCounts,
 ) {
     let sessions = (0..SESSIONS).map(|_| database.session().expect("there are enough"));
     let mut sessions: Vec<Session> = sessions.collect();
@@ -238,13 +234,13 @@ fn work_round(
     database: &Database,
     sessions: &mut [Session],
     left: &mut usize,
-    history: &mut History,
+    history: &mut LifeHistory,
     next_write: &mut u64,
     rng: &mut fastrand::Rng,
-    met: &mut Met,
+    met: &mut LifeCounts,
 ) {
     let mut fresh = sessions.iter_mut();
-    let mut lanes: [Option<Running<'_>>; LANES] = Default::default();
+    let mut lanes: [Option<OpenInLife<'_>>; LANES] = Default::default();
     while *left > 0 && database.log().poisoned().is_none() {
         *left -= 1;
         match rng.u8(0..100) {
@@ -258,7 +254,7 @@ fn work_round(
                     met.truncated += truncated;
                 }
             }
-            15..18 => history.executed.iter_mut().for_each(Executed::look),
+            15..18 => history.executed.iter_mut().for_each(ExecutedInLife::look),
             _ => {
                 let lane = &mut lanes[rng.usize(0..LANES)];
                 match lane.take() {
@@ -275,47 +271,65 @@ fn work_round(
     }
 }
 
-fn begun(tx: Transaction<'_>) -> Running<'_> {
-    let executed = Executed {
+fn begun(tx: Transaction<'_>) -> OpenInLife<'_> {
+    let executed = ExecutedInLife {
         ts: tx.timestamp(),
         reads: Vec::new(),
         writes: BTreeMap::new(),
         ticket: None,
         acknowledged: false,
     };
-    Running { tx, executed }
+    OpenInLife { tx, executed }
 }
 
-fn note(met: &mut Met, error: &Error) {
+fn note(met: &mut LifeCounts, error: &Error) {
     *met.aborted.entry(error.to_string()).or_default() += 1;
 }
 
-/// Scans from a key on.
+/// Scans from a key on, in either order, to a limit or until the closure has enough.
 fn scan(
     tx: &mut Transaction<'_>,
-    executed: &mut Executed,
-    from: Key,
+    executed: &mut ExecutedInLife,
+    from: KeyByte,
     rng: &mut fastrand::Rng,
-    met: &mut Met,
+    met: &mut LifeCounts,
 ) -> Result<(), Error> {
-    let (to, limit) = (KEYS[rng.usize(0..KEYS.len())], [2, usize::MAX][rng.usize(0..2)]);
-    let rows = tx.scan(Bound::Included(&[from]), Bound::Excluded(&[to]), limit)?;
+    let (to, limit) = (KEYS[rng.usize(0..KEYS.len())], [1, 2, usize::MAX][rng.usize(0..3)]);
+    let order = [ScanOrder::Ascending, ScanOrder::Descending][rng.usize(0..2)];
+    let (lower, upper) = ([from], [to]);
+    let (lower, upper) = (Bound::Included(&lower[..]), Bound::Excluded(&upper[..]));
+    let rows = match order {
+        _ if rng.bool() => {
+            let mut rows = Vec::new();
+            tx.scan_each(lower, upper, order, |row| {
+                rows.push(row);
+                match rows.len() < limit {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+            rows
+        }
+        ScanOrder::Ascending => tx.scan(lower, upper, limit)?,
+        ScanOrder::Descending => tx.scan_back(lower, upper, limit)?,
+    };
     met.scans += 1;
-    note_scan(&mut executed.reads, &executed.writes, from..to, limit, &rows);
+    let scanned = ScannedKeys { range: from..to, order, limit, rows: &rows };
+    scanned.note(&mut executed.reads, &executed.writes);
     Ok(())
 }
 
 /// Does one thing in a transaction; returns it unless it has ended.
 fn go_on<'s>(
-    mut running: Running<'s>,
-    history: &mut History,
+    mut running: OpenInLife<'s>,
+    history: &mut LifeHistory,
     next_write: &mut u64,
     rng: &mut fastrand::Rng,
-    met: &mut Met,
-) -> Option<Running<'s>> {
+    met: &mut LifeCounts,
+) -> Option<OpenInLife<'s>> {
     let key = KEYS[rng.usize(0..KEYS.len())];
-    let Running { tx, executed } = &mut running;
-    let note_read = |executed: &mut Executed, read: Written| {
+    let OpenInLife { tx, executed } = &mut running;
+    let note_read = |executed: &mut ExecutedInLife, read: WriteNumber| {
         if !executed.writes.contains_key(&key) {
             executed.reads.push((key, read));
         }
@@ -354,7 +368,7 @@ fn go_on<'s>(
             // It may tell what it has read, once that is durable.
             running.executed.writes.clear();
             let ticket = running.tx.abort();
-            history.executed.push(Executed { ticket: Some(ticket), ..running.executed });
+            history.executed.push(ExecutedInLife { ticket: Some(ticket), ..running.executed });
             return None;
         }
         _ => {

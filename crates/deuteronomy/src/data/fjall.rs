@@ -1,0 +1,182 @@
+//! A data component in a fjall database: durable, larger than memory, and cheap to write.
+//!
+//! fjall keeps what arrives last. So an operation is compared with what is there before it is
+//! written, under a lock. Batches reach fjall's journal without a sync; a checkpoint is a batch
+//! with the resume point and a sync of the journal. A crash leaves a prefix of the batches, which
+//! has all up to the last checkpoint.
+//!
+//! One keyspace: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
+//! timestamp, big-endian, and the key of each deleted key; `r`, the resume point.
+
+use super::item::{put_item, read_item};
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
+use crate::error::Error;
+use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+const DATA: u8 = b'd';
+const DELETED: u8 = b'x';
+const RESUME: [u8; 1] = [b'r'];
+
+/// The most deleted keys that are removed at once.
+const REMOVED_AT_ONCE: usize = 4096;
+/// fjall's journal goes on in another file when it has this many bytes, and the tables are written.
+const JOURNAL_BYTES: u64 = 64 << 20;
+/// What a key of fjall takes: here with a timestamp and the byte in front.
+const KEY_BYTES: usize = u16::MAX as usize - 9;
+
+/// Keys and values in a fjall database.
+pub struct FjallData {
+    database: Database,
+    keyspace: Keyspace,
+    /// Held from the look at what is there until the operations are written.
+    writing: Mutex<()>,
+}
+
+fn failed(error: impl Into<fjall::Error>) -> Error {
+    Error::DataComponent(error.into().to_string())
+}
+
+fn damaged(what: &str) -> Error {
+    Error::DataComponent(format!("{what} in the fjall database was not written by this program"))
+}
+
+fn data_key(key: &[u8]) -> Vec<u8> {
+    [&[DATA], key].concat()
+}
+
+fn deleted_key(ts: u64, key: &[u8]) -> Vec<u8> {
+    [&[DELETED], &ts.to_be_bytes()[..], key].concat()
+}
+
+impl FjallData {
+    /// Opens the database in this directory, or creates it. Its cache takes up to `cache_bytes`.
+    ///
+    /// # Errors
+    /// The directory cannot be used, its content is damaged, or it is open elsewhere.
+    pub fn open(dir: &Path, cache_bytes: usize) -> Result<Self, Error> {
+        let builder = Database::builder(dir).cache_size(cache_bytes as u64);
+        let builder = builder.worker_threads(1).max_journaling_size(JOURNAL_BYTES);
+        let database = builder.open().map_err(failed)?;
+        let keyspace =
+            database.keyspace("hyades", KeyspaceCreateOptions::default).map_err(failed)?;
+        Ok(Self { database, keyspace, writing: Mutex::new(()) })
+    }
+
+    /// Where an operation was written in part the batch was not, so a panic leaves no trace.
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Removes deleted keys below a timestamp, the oldest first; returns how many.
+    fn forget_some_below(&self, ts: u64) -> Result<usize, Error> {
+        let _writing = self.writing();
+        let (from, to) = (vec![DELETED], deleted_key(ts, b""));
+        let (mut batch, mut removed) = (self.database.batch(), 0);
+        for entry in self.keyspace.range(from..to).take(REMOVED_AT_ONCE) {
+            let deleted = entry.key().map_err(failed)?;
+            let key = deleted.get(9..).ok_or_else(|| damaged("a deleted key"))?;
+            batch.remove(&self.keyspace, data_key(key));
+            batch.remove(&self.keyspace, &*deleted);
+            removed += 1;
+        }
+        batch.commit().map_err(failed)?;
+        Ok(removed)
+    }
+}
+
+/// Hands an entry to `each`.
+fn hand_on(
+    entry: Guard,
+    each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Error> {
+    let (key, item) = entry.into_inner().map_err(failed)?;
+    let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
+    let key = key.get(1..).ok_or_else(|| damaged("a key"))?;
+    Ok(each(Operation { key, ts, value }))
+}
+
+impl DataComponent for FjallData {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        let Some(item) = self.keyspace.get(data_key(key)).map_err(failed)? else {
+            return Ok(Found::default());
+        };
+        let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
+        Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let from = match range.0 {
+            Bound::Unbounded => Bound::Included(vec![DATA]),
+            bound => bound.map(data_key),
+        };
+        let to = match range.1 {
+            Bound::Unbounded => Bound::Excluded(vec![DATA + 1]),
+            bound => bound.map(data_key),
+        };
+        let mut entries = self.keyspace.range((from, to));
+        loop {
+            let next = match order {
+                ScanOrder::Ascending => entries.next(),
+                ScanOrder::Descending => entries.next_back(),
+            };
+            let Some(entry) = next else { return Ok(()) };
+            if hand_on(entry, each)?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn apply(&self, operations: &[Operation<'_>]) -> Result<(), Error> {
+        let _writing = self.writing();
+        let mut batch = self.database.batch();
+        for operation in operations {
+            let key = data_key(operation.key);
+            if let Some(item) = self.keyspace.get(&key).map_err(failed)? {
+                let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
+                if ts >= operation.ts {
+                    continue;
+                }
+                if value.is_none() {
+                    batch.remove(&self.keyspace, deleted_key(ts, operation.key));
+                }
+            }
+            let mut item = Vec::new();
+            put_item(&mut item, operation);
+            batch.insert(&self.keyspace, key, item);
+            if operation.value.is_none() {
+                batch.insert(&self.keyspace, deleted_key(operation.ts, operation.key), b"");
+            }
+        }
+        batch.commit().map_err(failed)
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        batch.insert(&self.keyspace, RESUME, point.encode());
+        batch.commit().map_err(failed)
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        let Some(bytes) = self.keyspace.get(RESUME).map_err(failed)? else { return Ok(None) };
+        ResumePoint::decode(&bytes).map(Some).ok_or_else(|| damaged("the resume point"))
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        while self.forget_some_below(ts)? == REMOVED_AT_ONCE {}
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { key_bytes: KEY_BYTES, value_bytes: 1 << 30, is_durable: true }
+    }
+}

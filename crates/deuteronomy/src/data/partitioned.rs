@@ -1,0 +1,244 @@
+//! Several data components, each of which holds the keys of a range.
+//!
+//! The keys are split once and for all: a component that holds a key of another's range is refused
+//! when they are opened together, since that key would be missing.
+//!
+//! Invariants:
+//! - An operation, a read and a piece of a scan go to the one component whose range has the key.
+//! - The resume point is one that each component has reached: redo from there gives each what it
+//!   lacks, and the others what they have, which changes nothing. So a crash between the
+//!   checkpoints of two components loses nothing.
+
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
+use crate::error::Error;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// Data components that share the keys by range.
+///
+/// ```
+/// use hyades_deuteronomy::{DataComponent, MemoryData, Operation, PartitionedData};
+/// use std::sync::Arc;
+///
+/// let (low, high) = (Arc::new(MemoryData::new()), Arc::new(MemoryData::new()));
+/// let data = PartitionedData::new(vec![b"m".to_vec()], vec![low.clone(), high.clone()])?;
+/// data.apply(&[
+///     Operation { key: b"a", ts: 1, value: Some(b"1") },
+///     Operation { key: b"m", ts: 1, value: Some(b"2") },
+/// ])?;
+/// assert_eq!((low.items(), high.items()), (1, 1));
+/// # Ok::<(), hyades_deuteronomy::Error>(())
+/// ```
+pub struct PartitionedData {
+    /// The lowest key of each part but the first; ascending.
+    splits: Vec<Vec<u8>>,
+    parts: Vec<Arc<dyn DataComponent>>,
+}
+
+impl PartitionedData {
+    /// Gives the keys below the first split to the first part, those from there on, and below the
+    /// second split, to the second, and so on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: there is not one part more than splits, the splits do not ascend, a part
+    /// holds a key of another's range, or the parts belong to different logs; a part failed.
+    pub fn new(splits: Vec<Vec<u8>>, parts: Vec<Arc<dyn DataComponent>>) -> Result<Self, Error> {
+        if parts.len() != splits.len() + 1 {
+            return Err(Error::Invalid(format!(
+                "{} data components for {} ranges of keys: give one for each",
+                parts.len(),
+                splits.len() + 1
+            )));
+        }
+        if let Some(at) = splits.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(Error::Invalid(format!(
+                "the ranges of keys do not ascend: split {} is not below split {}",
+                at + 1,
+                at + 2
+            )));
+        }
+        let data = Self { splits, parts };
+        (0..data.parts.len()).try_for_each(|part| data.check_keys(part))?;
+        data.resume_point()?;
+        Ok(data)
+    }
+
+    /// The part that has a key.
+    fn part_of(&self, key: &[u8]) -> usize {
+        self.splits.partition_point(|split| **split <= *key)
+    }
+
+    /// The range of a part.
+    fn range_of(&self, part: usize) -> KeyRange<'_> {
+        let from = part
+            .checked_sub(1)
+            .map_or(Bound::Unbounded, |at| Bound::Included(&self.splits[at][..]));
+        let to = self.splits.get(part).map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
+        (from, to)
+    }
+
+    /// Refuses a part that holds a key outside its range.
+    fn check_keys(&self, part: usize) -> Result<(), Error> {
+        let (from, to) = self.range_of(part);
+        let outside = [
+            match from {
+                Bound::Included(from) => Some((Bound::Unbounded, Bound::Excluded(from))),
+                _ => None,
+            },
+            match to {
+                Bound::Excluded(to) => Some((Bound::Included(to), Bound::Unbounded)),
+                _ => None,
+            },
+        ];
+        // Nothing is below the empty key.
+        for range in outside.into_iter().flatten().filter(|r| r.1 != Bound::Excluded(&b""[..])) {
+            let mut is_there = false;
+            self.parts[part].scan(range, ScanOrder::Ascending, &mut |_| {
+                is_there = true;
+                ControlFlow::Break(())
+            })?;
+            if is_there {
+                return Err(Error::Invalid(format!(
+                    "data component {} of {} holds keys outside its range: open them with the \
+                     splits and in the order with which they were filled",
+                    part + 1,
+                    self.parts.len()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The range that two ranges have in common; None if it holds no key for its bounds alone.
+fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
+    use Bound::{Excluded, Included, Unbounded};
+    // Of two bounds with the same key, the one that excludes it.
+    let from = match (one.0, two.0) {
+        (Unbounded, other) | (other, Unbounded) => other,
+        (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a != b => {
+            if a > b {
+                one.0
+            } else {
+                two.0
+            }
+        }
+        (Excluded(key), _) | (_, Excluded(key)) => Excluded(key),
+        (both, _) => both,
+    };
+    let to = match (one.1, two.1) {
+        (Unbounded, other) | (other, Unbounded) => other,
+        (Included(a) | Excluded(a), Included(b) | Excluded(b)) if a != b => {
+            if a < b {
+                one.1
+            } else {
+                two.1
+            }
+        }
+        (Excluded(key), _) | (_, Excluded(key)) => Excluded(key),
+        (both, _) => both,
+    };
+    let is_empty = match (from, to) {
+        (Included(from), Included(to)) => from > to,
+        (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
+        _ => false,
+    };
+    (!is_empty).then_some((from, to))
+}
+
+impl DataComponent for PartitionedData {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        self.parts[self.part_of(key)].get(key)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let mut has_ended = false;
+        for nth in 0..self.parts.len() {
+            let part = match order {
+                ScanOrder::Ascending => nth,
+                ScanOrder::Descending => self.parts.len() - 1 - nth,
+            };
+            let Some(range) = common(range, self.range_of(part)) else { continue };
+            self.parts[part].scan(range, order, &mut |item| {
+                let flow = each(item);
+                has_ended = flow.is_break();
+                flow
+            })?;
+            if has_ended {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        let mut rest = batch;
+        while let Some(first) = rest.first() {
+            let part = self.part_of(first.key);
+            // Keys ascend.
+            let (of_part, behind) =
+                rest.split_at(rest.partition_point(|o| self.part_of(o.key) == part));
+            self.parts[part].apply(of_part)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        self.parts.iter().try_for_each(|part| part.checkpoint(point))
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        let points = self.parts.iter().map(|part| part.resume_point());
+        let points: Option<Vec<ResumePoint>> = points.collect::<Result<_, _>>()?;
+        // One without a point needs all of the log.
+        let Some(points) = points else { return Ok(None) };
+        let mut points = points.into_iter();
+        let first = points.next().expect("there is a part");
+        points.try_fold(first, lower).map(Some)
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.parts.iter().try_for_each(|part| part.forget_below(ts))
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = self.parts.iter().map(|part| part.limits());
+        let lower = |a: Limits, b: Limits| Limits {
+            key_bytes: a.key_bytes.min(b.key_bytes),
+            value_bytes: a.value_bytes.min(b.value_bytes),
+            is_durable: a.is_durable && b.is_durable,
+        };
+        limits.reduce(lower).expect("there is a part")
+    }
+}
+
+/// A point that both have reached, with the higher of their timestamps: no transaction up to now
+/// has one above it.
+fn lower(one: ResumePoint, two: ResumePoint) -> Result<ResumePoint, Error> {
+    let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
+    if one.uuid != two.uuid {
+        return wrong("the data components belong to different logs: open those of one");
+    }
+    let highest_ts = one.highest_ts.max(two.highest_ts);
+    if one.incarnation != two.incarnation {
+        let lower = if one.incarnation < two.incarnation { one } else { two };
+        return Ok(ResumePoint { highest_ts, ..lower });
+    }
+    if one.positions.len() != two.positions.len() {
+        return wrong("the resume points of the data components have different streams");
+    }
+    let positions = one.positions.iter().zip(&two.positions).map(|(a, b)| *a.min(b)).collect();
+    Ok(ResumePoint { highest_ts, positions, ..one })
+}
+
+#[cfg(test)]
+#[path = "partitioned_tests.rs"]
+mod tests;

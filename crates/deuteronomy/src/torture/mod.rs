@@ -1,0 +1,26 @@
+//! Lives of a database on disks that fail, log and data component alike; with the feature
+//! `torture`, for tests and for `hyades torture`.
+//!
+//! One thread interleaves transactions with scans, flushes, the proxy and checkpoints, and the
+//! process dies, in an order that follows from a seed. After each death the recovered state and
+//! all that was read are checked: the history is strictly serializable by timestamp.
+
+#[cfg(feature = "fjall")]
+mod fjall;
+mod history;
+mod lives;
+#[cfg(feature = "redb")]
+mod redb;
+mod run;
+mod stores;
+
+#[cfg(feature = "fjall")]
+pub use self::fjall::FjallStore;
+pub use self::history::{
+    ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
+};
+pub use self::lives::{LifeCounts, live};
+#[cfg(feature = "redb")]
+pub use self::redb::RedbStore;
+pub use self::run::{DataStore, LifeOptions, LifeReport, torture};
+pub use self::stores::{LivingStore, MemoryStore};

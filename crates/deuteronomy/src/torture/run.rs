@@ -1,0 +1,187 @@
+//! Runs seed after seed, until the time is over or one fails.
+
+use super::lives::{LifeCounts, live};
+#[cfg(feature = "redb")]
+use super::redb::RedbStore;
+use super::stores::{LivingStore, MemoryStore};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// Which data component lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataStore {
+    /// That in memory, which keeps at a crash what it likes.
+    Memory,
+    /// One in redb, on a file that loses power.
+    #[cfg(feature = "redb")]
+    Redb,
+    /// One in fjall, on files that outlive the process.
+    #[cfg(feature = "fjall")]
+    Fjall,
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct LifeOptions {
+    /// How long, in seconds. At least one history runs.
+    pub seconds: f64,
+    /// The seed of the first history; each later one has the next number.
+    pub seed: u64,
+    /// The data component.
+    pub store: DataStore,
+    /// After this time a history counts as hung.
+    pub hangs_after: Duration,
+    /// Where it is written down what was wrong.
+    pub keep: PathBuf,
+}
+
+/// The result of a run.
+#[derive(Debug, Default)]
+pub struct LifeReport {
+    /// Databases that lived several times.
+    pub histories: u64,
+    /// Lives that ended, and openings that failed as they had to.
+    pub crashes: u64,
+    /// Acknowledged transactions.
+    pub acknowledged: u64,
+    /// What was met, with its counts.
+    pub met: LifeCounts,
+    /// The history that failed, if one did.
+    pub failed: Option<LifeFailure>,
+    /// The duration.
+    pub seconds: f64,
+}
+
+/// A history that failed.
+#[derive(Debug)]
+pub struct LifeFailure {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub wrong: String,
+    /// Whether it has not ended in time.
+    pub hung: bool,
+    /// The file that says so.
+    pub file: PathBuf,
+}
+
+/// How a history has ended, and what it has met.
+enum Ended {
+    Well(LifeCounts),
+    Wrong(String),
+    Hung,
+}
+
+impl DataStore {
+    fn make(self) -> Box<dyn LivingStore> {
+        match self {
+            DataStore::Memory => Box::new(MemoryStore::default()),
+            #[cfg(feature = "redb")]
+            DataStore::Redb => Box::new(RedbStore::default()),
+            #[cfg(feature = "fjall")]
+            DataStore::Fjall => {
+                let made = super::fjall::FjallStore::new_in(&std::env::temp_dir());
+                Box::new(made.expect("a directory for temporary files can be made"))
+            }
+        }
+    }
+}
+
+/// Runs a history on a thread of its own, so that a panic or a hang ends it.
+fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
+    let (done, ended) = channel();
+    let store = options.store;
+    let history = move || {
+        let mut met = LifeCounts::default();
+        let lived = catch_unwind(AssertUnwindSafe(|| live(seed, &mut *store.make(), &mut met)));
+        // After a hang the receiver is gone.
+        let _ = done.send(match lived {
+            Ok(Ok(())) => Ended::Well(met),
+            Ok(Err(wrong)) => Ended::Wrong(wrong),
+            Err(_) => Ended::Wrong("a rule that is asserted is broken".to_string()),
+        });
+    };
+    let thread = std::thread::Builder::new().name("history".into()).spawn(history)?;
+    match ended.recv_timeout(options.hangs_after) {
+        Ok(ended) => {
+            drop(thread.join());
+            Ok(ended)
+        }
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(Ended::Hung),
+    }
+}
+
+/// Runs histories until the time is over or one fails, and writes down which and why. `say`
+/// receives progress messages.
+///
+/// # Errors
+/// A failing history could not be written down, or no thread could be started.
+pub fn torture(options: &LifeOptions, mut say: impl FnMut(&str)) -> io::Result<LifeReport> {
+    let began = Instant::now();
+    let (mut report, mut said) = (LifeReport::default(), 0);
+    for n in 0.. {
+        let seconds = began.elapsed().as_secs_f64();
+        if seconds >= options.seconds && n > 0 {
+            break;
+        }
+        if seconds as u64 / 5 > said {
+            said = seconds as u64 / 5;
+            say(&format!(
+                "{seconds:.0} s: {} histories, {} crashes, {} acknowledged, nothing wrong",
+                report.histories, report.crashes, report.acknowledged
+            ));
+        }
+        let seed = options.seed.wrapping_add(n);
+        report.histories += 1;
+        let (wrong, hung) = match guarded(seed, options)? {
+            Ended::Well(met) => {
+                report.crashes += (met.lives + met.failed_openings) as u64;
+                report.acknowledged += met.acknowledged as u64;
+                report.met.add(met);
+                continue;
+            }
+            Ended::Wrong(wrong) => (wrong, false),
+            Ended::Hung => ("it has not ended".to_string(), true),
+        };
+        say(&format!("seed {seed} fails: {wrong}"));
+        let file = options.keep.join(format!("hyades-torture-deuteronomy-{seed}.txt"));
+        fs::create_dir_all(&options.keep)?;
+        fs::write(&file, format!("seed {seed}, data component {:?}\n{wrong}\n", options.store))?;
+        report.failed = Some(LifeFailure { seed, wrong, hung, file });
+        break;
+    }
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(keep: PathBuf) -> LifeOptions {
+        let hangs_after = Duration::from_secs(60);
+        LifeOptions { seconds: 0.5, seed: 40, store: DataStore::Memory, hangs_after, keep }
+    }
+
+    #[test]
+    fn histories_run_and_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let ran = torture(&options(dir.path().to_owned()), |_| {}).unwrap();
+        assert!(ran.failed.is_none(), "{ran:?}");
+        assert!(ran.crashes >= 5 && ran.acknowledged > 0, "{ran:?}");
+    }
+
+    #[test]
+    fn a_history_that_hangs_is_written_down_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path().join("new"));
+        options.hangs_after = Duration::ZERO;
+        let ran = torture(&options, |_| {}).unwrap();
+        let failed = ran.failed.expect("it fails");
+        assert_eq!((failed.seed, failed.hung, ran.histories), (40, true, 1));
+        assert!(fs::read_to_string(failed.file).unwrap().contains("seed 40"));
+    }
+}

@@ -1,0 +1,48 @@
+//! Data components that die with their process and leave what a disk would.
+
+use crate::{DataComponent, Error, MemoryData};
+use std::sync::Arc;
+
+/// The storage of a data component, which outlives it.
+pub trait LivingStore {
+    /// Opens the data component on what the last one has left.
+    ///
+    /// # Errors
+    /// It does not open.
+    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
+    /// Whether the data component of the next life may fail.
+    fn arm(&mut self, _: &mut fastrand::Rng) -> bool {
+        false
+    }
+    /// The process dies; with `power`, so does everything that was not synced.
+    fn crash(&mut self, rng: &mut fastrand::Rng, power: bool);
+    /// All keys and values, where the data component can tell.
+    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        None
+    }
+}
+
+/// The data component in memory, which keeps at a crash what it likes of what was applied.
+#[derive(Debug)]
+pub struct MemoryStore(Arc<MemoryData>);
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore(Arc::new(MemoryData::outliving()))
+    }
+}
+
+impl LivingStore for MemoryStore {
+    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
+        Ok(self.0.clone())
+    }
+
+    fn crash(&mut self, rng: &mut fastrand::Rng, _: bool) {
+        let kept = [0.0, 0.3, 1.0][rng.usize(0..3)];
+        self.0 = Arc::new(self.0.after_crash(|| rng.f64() < kept));
+    }
+
+    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        Some(self.0.content().into_iter().map(|(key, _, value)| (key, value)).collect())
+    }
+}

@@ -1,0 +1,224 @@
+//! What a scan does, piece by piece: see [`Ranges`](super::ranges) for the order of its steps.
+//!
+//! A piece is a range that begins where the last one has ended. It ends with the last key that the
+//! index or the data component was asked for, whichever comes first, or with the scan's range. So
+//! each key of the range lies in one piece, in which N2 comes before N3; and what a piece takes of
+//! memory has a limit, however many keys the range has.
+
+use super::TransactionComponent;
+use super::ranges::{Ranges, is_empty};
+use super::transaction::Work;
+use crate::data_component::{KeyRange, Row, ScanOrder};
+use crate::error::{Abort, Error};
+use hyades_platform::mutation::{self, Mutation};
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// The least and the most keys that a piece takes of the index, and of the data component.
+const PIECE: (usize, usize) = (16, 1024);
+/// A piece ends when it has this many bytes of the data component.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// What a scan has found of a key.
+enum Candidate {
+    /// It is read by the rule for single keys.
+    InTable,
+    /// Only the data component has it: this value.
+    InData(Arc<[u8]>),
+    /// Only the data component has it, and newer than the transaction may read.
+    TooNew,
+}
+
+/// The candidates of a piece, and what is left of the range behind it; None if nothing is.
+struct Piece {
+    candidates: BTreeMap<Arc<[u8]>, Candidate>,
+    rest_behind: Option<Arc<[u8]>>,
+}
+
+/// The range behind a key.
+fn behind<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
+    match order {
+        ScanOrder::Ascending => (Bound::Excluded(key), range.1),
+        ScanOrder::Descending => (range.0, Bound::Excluded(key)),
+    }
+}
+
+/// The range up to a key, which belongs to it.
+fn up_to<'r>(range: KeyRange<'r>, key: &'r [u8], order: ScanOrder) -> KeyRange<'r> {
+    match order {
+        ScanOrder::Ascending => (range.0, Bound::Included(key)),
+        ScanOrder::Descending => (Bound::Included(key), range.1),
+    }
+}
+
+/// Whether the second key comes behind the first.
+fn is_behind(first: &[u8], second: &[u8], order: ScanOrder) -> bool {
+    match order {
+        ScanOrder::Ascending => first < second,
+        ScanOrder::Descending => first > second,
+    }
+}
+
+impl TransactionComponent {
+    /// N1 to N5: hands the keys of a range that have values, with these, to `each`, in this order,
+    /// until it says that it is enough. `expected` is about how many it will take.
+    pub fn scan(
+        &self,
+        work: &mut Work,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        expected: usize,
+        each: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        work.check()?;
+        let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
+        if is_empty(range) {
+            return Ok(());
+        }
+        self.make_room_for(work)?;
+        // The own announcement keeps the note: its timestamp is not below the oldest active one.
+        let note = || ranges.note(range, work.ts(), self.timestamps.oldest_active());
+        let mut noted = (!mutation::is(Mutation::NoteAfterScan)).then(note);
+        let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
+        loop {
+            let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
+            // Between the bounds of a range that holds one key more nothing may be left.
+            let (ended, next) = match is_empty(rest) {
+                true => (None, None),
+                false => {
+                    let piece = self.piece(work, ranges, rest, order, most)?;
+                    (self.read_piece(work, piece.candidates, order, each)?, piece.rest_behind)
+                }
+            };
+            if mutation::is(Mutation::NoteAfterScan) {
+                noted = Some(ranges.note(range, work.ts(), self.timestamps.oldest_active()));
+            }
+            if let (Some(end), Some(number)) = (&ended, noted) {
+                ranges.end_note(number, end, order);
+            }
+            if ended.is_some() || next.is_none() {
+                return Ok(());
+            }
+            debug_assert!(
+                last.as_deref().zip(next.as_deref()).is_none_or(|(a, b)| is_behind(a, b, order)),
+                "a piece ends where the last one did"
+            );
+            (last, most) = (next, (2 * most).min(PIECE.1));
+        }
+    }
+
+    /// The first `limit` rows of a scan.
+    pub fn scan_rows(
+        &self,
+        work: &mut Work,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        limit: usize,
+    ) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        // A scan that is to return nothing reads an empty range.
+        let nothing = Bound::Excluded(&b""[..]);
+        let range = if limit == 0 { (nothing, nothing) } else { range };
+        self.scan(work, range, order, limit, &mut |row| {
+            rows.push(row);
+            match rows.len() < limit {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok(rows)
+    }
+
+    /// N2, N3: what the next piece of a range may hold.
+    fn piece(
+        &self,
+        work: &mut Work,
+        ranges: &Ranges,
+        rest: KeyRange<'_>,
+        order: ScanOrder,
+        most: usize,
+    ) -> Result<Piece, Error> {
+        let mut keys = ranges.keys(rest, order, most);
+        let mut end = keys.last().filter(|_| keys.len() == most).cloned();
+        let within = end.as_deref().map_or(rest, |end| up_to(rest, end, order));
+        let mut candidates: BTreeMap<Arc<[u8]>, Candidate> = BTreeMap::new();
+        if mutation::is(Mutation::ScanDataFirst) {
+            keys.clear();
+        }
+        candidates.extend(keys.into_iter().map(|key| (key, Candidate::InTable)));
+        let (mut taken, mut bytes, mut ended_at) = (0, 0, None);
+        self.data.scan(within, order, &mut |item| {
+            if candidates.contains_key(item.key) {
+                return ControlFlow::Continue(());
+            }
+            let is_too_new = item.ts > work.ts() && !mutation::is(Mutation::FetchAnyVersion);
+            let candidate = match item.value {
+                _ if is_too_new => Candidate::TooNew,
+                Some(value) => Candidate::InData(value.into()),
+                None => return ControlFlow::Continue(()),
+            };
+            candidates.insert(item.key.into(), candidate);
+            taken += 1;
+            bytes += item.key.len() + item.value.map_or(0, <[u8]>::len);
+            if is_too_new || taken >= most || bytes >= PIECE_BYTES {
+                ended_at = Some(Arc::from(item.key));
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        // Of a key that is absent as well: what has deleted it may be forgotten.
+        if !mutation::is(Mutation::ForgetScanned) {
+            self.join_durable(work);
+        }
+        if mutation::is(Mutation::ScanDataFirst) {
+            let late = ranges.keys(within, order, usize::MAX).into_iter();
+            candidates.extend(late.map(|key| (key, Candidate::InTable)));
+        }
+        if let Some(ended_at) = ended_at {
+            // Keys of the index behind it come with the next piece, which looks for them anew.
+            candidates.retain(|key, _| !is_behind(&ended_at, key, order));
+            end = Some(ended_at);
+        }
+        Ok(Piece { candidates, rest_behind: end })
+    }
+
+    /// N4: reads the candidates and hands them on. Returns the key with which the scan has ended,
+    /// if it has.
+    fn read_piece(
+        &self,
+        work: &mut Work,
+        candidates: BTreeMap<Arc<[u8]>, Candidate>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<Option<Arc<[u8]>>, Error> {
+        let mut candidates = candidates.into_iter();
+        loop {
+            let next = match order {
+                ScanOrder::Ascending => candidates.next(),
+                ScanOrder::Descending => candidates.next_back(),
+            };
+            let Some((key, candidate)) = next else { return Ok(None) };
+            debug_assert!(
+                matches!(candidate, Candidate::InTable) || !work.has_written(&key),
+                "a key that was written is in the index"
+            );
+            let value = match candidate {
+                Candidate::InTable if self.is_skipped(&key) => None,
+                Candidate::InTable => self.get(work, &key)?,
+                Candidate::InData(value) => Some(value),
+                Candidate::TooNew => return Err(work.fail(Abort::SnapshotTooOld)),
+            };
+            if let Some(value) = value
+                && each((key.clone(), value)).is_break()
+            {
+                return Ok(Some(key));
+            }
+        }
+    }
+
+    /// Of the mutation that takes a key for absent whose versions have left the table.
+    fn is_skipped(&self, key: &[u8]) -> bool {
+        mutation::is(Mutation::SkipEvictedInScan) && !self.versions.has_versions(key)
+    }
+}

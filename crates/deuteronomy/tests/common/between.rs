@@ -1,0 +1,149 @@
+//! What happens to a scan between its steps: another thread acts while it is at the data component.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use hyades_deuteronomy::{
+    Abort, DataComponent, Database, Error, Found, KeyRange, Limits, LogOptions, MemoryData,
+    Operation, Options, ResumePoint, ScanOrder,
+};
+use hyades_platform::device::MemoryDevice;
+use std::ops::Bound;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Where a scan waits for a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Before it is at the data component.
+    Begin,
+    /// Once it has been there.
+    End,
+}
+
+/// The data component in memory; the next scan says that it is there, and waits.
+pub struct Between {
+    data: MemoryData,
+    stop: Mutex<Option<(At, Sender<()>, Receiver<()>)>>,
+}
+
+impl Between {
+    fn meet(&self, at: At) {
+        let mut stop = self.stop.lock().unwrap();
+        if let Some((_, reached, go_on)) = stop.take_if(|(wanted, ..)| *wanted == at) {
+            drop(stop);
+            reached.send(()).unwrap();
+            go_on.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
+    }
+}
+
+impl DataComponent for Between {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        self.data.get(key)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.meet(At::Begin);
+        let scanned = self.data.scan(range, order, each);
+        self.meet(At::End);
+        scanned
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        self.data.apply(batch)
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        self.data.checkpoint(point)
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        self.data.resume_point()
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.data.forget_below(ts)
+    }
+
+    fn limits(&self) -> Limits {
+        self.data.limits()
+    }
+}
+
+fn open(dir: &Path) -> (Database, Arc<Between>) {
+    let mut log = LogOptions::new(vec![dir.to_owned()], 1);
+    log.device = MemoryDevice::shared();
+    log.buffer_bytes = 1 << 16;
+    log.segment_bytes = 1 << 18;
+    log.stepped = true;
+    let mut options = Options::new(log);
+    options.memory_bytes = 4 << 10;
+    let data = Arc::new(Between { data: MemoryData::new(), stop: Mutex::default() });
+    (Database::open(options, Arc::clone(&data) as Arc<dyn DataComponent>).unwrap(), data)
+}
+
+/// What a scan returns that begins after `before` and meets `act` on its way: the number of rows
+/// with the keys `k`.
+fn rows_of_scan(database: &Database, data: &Between, at: At, act: impl FnOnce()) -> usize {
+    let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
+    *data.stop.lock().unwrap() = Some((at, reached, goes_on));
+    std::thread::scope(|scope| {
+        let scanning = scope.spawn(|| {
+            let mut session = database.session().unwrap();
+            let mut tx = session.begin().unwrap();
+            let (from, to) = (Bound::Included(&b"k"[..]), Bound::Excluded(&b"l"[..]));
+            let rows = tx.scan(from, to, 9).unwrap().len();
+            drop(tx.commit().unwrap());
+            rows
+        });
+        is_reached.recv_timeout(Duration::from_secs(20)).unwrap();
+        act();
+        go_on.send(()).unwrap();
+        scanning.join().unwrap()
+    })
+}
+
+/// Whether a transaction that is older than a scan inserts, while the scan is at the data
+/// component, into what it has found empty.
+pub fn inserts_behind_a_scan(at: At) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (database, data) = open(dir.path());
+    let mut session = database.session().unwrap();
+    let mut older = session.begin().unwrap();
+    let mut inserted = false;
+    let rows = rows_of_scan(&database, &data, at, || match older.insert(b"k1", b"1") {
+        Err(Error::Aborted(Abort::ReadByYounger)) => {}
+        done => {
+            done.unwrap();
+            drop(older.commit().unwrap());
+            inserted = true;
+        }
+    });
+    inserted && rows == 0
+}
+
+/// Whether a scan misses a committed key that leaves memory for the data component meanwhile.
+pub fn misses_what_moves(at: At) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (database, data) = open(dir.path());
+    let mut session = database.session().unwrap();
+    let mut tx = session.begin().unwrap();
+    tx.put(b"k1", b"1").unwrap();
+    // Most of the budget: the next transaction to begin sweeps the table.
+    tx.put(b"filler", &[0; 3200]).unwrap();
+    drop(tx.commit().unwrap());
+    let rows = rows_of_scan(&database, &data, at, || {
+        while database.log().step(0) {}
+        assert!(database.step_proxy().unwrap());
+        drop(session.begin().unwrap());
+        assert!(database.version_bytes() < 300, "only the note of the scan is left");
+    });
+    rows == 0
+}
