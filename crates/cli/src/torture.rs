@@ -161,22 +161,24 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
     Ok(report.is_sound())
 }
 
+#[cfg(not(all(feature = "redb", feature = "fjall")))]
+fn built_without(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "this build has no {name}: build it with --features {name}, or choose --dc memory"
+    ))
+}
+
 fn data_store(store: Store) -> Result<DataStore, Failure> {
-    let built_without = |name: &str| {
-        Err(Failure::Usage(format!(
-            "this build has no {name}: build it with --features {name}, or choose --dc memory"
-        )))
-    };
     match store {
         Store::Memory => Ok(DataStore::Memory),
         #[cfg(feature = "redb")]
         Store::Redb => Ok(DataStore::Redb),
         #[cfg(not(feature = "redb"))]
-        Store::Redb => built_without("redb"),
+        Store::Redb => Err(built_without("redb")),
         #[cfg(feature = "fjall")]
         Store::Fjall => Ok(DataStore::Fjall),
         #[cfg(not(feature = "fjall"))]
-        Store::Fjall => built_without("fjall"),
+        Store::Fjall => Err(built_without("fjall")),
     }
 }
 
