@@ -29,6 +29,7 @@ mod data;
 mod event_loop;
 mod executors;
 mod glob;
+mod handshakes;
 mod histogram;
 mod inbox;
 mod listener;
@@ -45,6 +46,11 @@ mod shared;
 mod signals;
 mod slow_log;
 mod systemd;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
+mod tls;
 mod waiting;
 mod waker;
 

@@ -37,6 +37,7 @@ impl std::error::Error for ServerError {}
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
     /// Event loops, listener and reaper, which use the database.
     threads: Vec<JoinHandle<()>>,
     opener: JoinHandle<()>,
@@ -120,7 +121,7 @@ impl Server {
         let shared = Shared::new(settings);
         fit_clients(&shared.settings)?;
         let listener = Listener::bind(&shared)?;
-        let address = listener.address()?;
+        let (address, tls_address) = (listener.address()?, listener.tls_address());
         let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
         let mut mailboxes = Vec::new();
         for number in 0..loops {
@@ -149,12 +150,17 @@ impl Server {
                 Ok(()) => telling.ready(),
                 Err(error) => opening.stop(Stopping::Failed(error.to_string())),
             })?;
-        Ok(Server { shared, address, threads, opener, notifier })
+        Ok(Server { shared, address, tls_address, threads, opener, notifier })
     }
 
     /// The first address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The first address that it listens at for encrypted connections.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// A handle to stop it with.
@@ -241,6 +247,7 @@ mod tests {
         let server = Server {
             shared: Shared::new(Settings::default()),
             address: ([127, 0, 0, 1], 1).into(),
+            tls_address: None,
             threads: Vec::new(),
             opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),
             notifier: Arc::default(),

@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::handshakes::FailedHandshakes;
 use crate::monitors::Monitors;
 use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
@@ -69,6 +70,8 @@ pub struct Counters {
     pub large: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
+    /// Connections closed since their encryption has failed.
+    pub tls_failures: AtomicU64,
     /// Times that an event loop woke up.
     pub turns: AtomicU64,
 }
@@ -89,6 +92,8 @@ pub struct Shared {
     pub command_stats: CommandStats,
     /// Commands that took long.
     pub slow_log: SlowLog,
+    /// Clients whose encryption has failed.
+    pub failed_handshakes: FailedHandshakes,
     /// Error replies by their first word.
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Numbers of keys.
@@ -153,6 +158,7 @@ impl Shared {
             counters: Counters::default(),
             command_stats: CommandStats::default(),
             slow_log: SlowLog::default(),
+            failed_handshakes: FailedHandshakes::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),
             waiting: Arc::default(),

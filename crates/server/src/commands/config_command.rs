@@ -39,7 +39,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
             shared
                 .settings
                 .set(&changes.collect::<Vec<_>>())
-                .map_err(|error| Stop::from(format!("ERR CONFIG SET failed - {error}")))?;
+                .map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
             take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
             reply.ok();
         }
@@ -61,6 +61,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.large,
                 &of.errors,
                 &of.turns,
+                &of.tls_failures,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
             shared.command_stats.clear();

@@ -249,6 +249,7 @@ fn keyspace<'a>(shared: &Shared, out: &mut String, live: impl Iterator<Item = &'
 
 fn hyades(shared: &Shared, out: &mut String) {
     counter(out, "loop_wakeups", &shared.counters.turns);
+    counter(out, "tls_failures", &shared.counters.tls_failures);
     counter(out, "run_conflicts", &shared.counters.conflicts);
     counter(out, "runs_alone", &shared.counters.alone);
     counter(out, "runs_large", &shared.counters.large);
