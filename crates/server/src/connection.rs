@@ -108,8 +108,7 @@ impl Connection {
                 }
                 // A read that did not fill the buffer has emptied the socket; what comes later is
                 // an event of its own.
-                self.is_readable =
-                    (read == buffer.len() || self.is_half_closed) && !self.has_ended;
+                self.is_readable = (read == buffer.len() || self.is_half_closed) && !self.has_ended;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -160,14 +159,6 @@ impl Connection {
         }
     }
 
-    /// What the socket is to send.
-    fn output(&self) -> &[u8] {
-        match &self.tls {
-            None => self.conversation.output(),
-            Some(tls) => tls.output(),
-        }
-    }
-
     /// Bytes of replies, and of their encryption, that were not sent.
     pub fn output_bytes(&self) -> usize {
         self.conversation.output_bytes() + self.tls.as_ref().map_or(0, |tls| tls.output().len())
@@ -194,10 +185,14 @@ impl Connection {
             if self.tls.is_some() {
                 self.encrypt();
             }
-            if self.is_blocked || self.is_over || self.output().is_empty() {
+            let output = match &self.tls {
+                None => self.conversation.output(),
+                Some(tls) => tls.output(),
+            };
+            if self.is_blocked || self.is_over || output.is_empty() {
                 break;
             }
-            match self.socket.write(self.output()) {
+            match self.socket.write(output) {
                 Ok(sent) => {
                     // A client that reads is not idle.
                     self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);

@@ -94,7 +94,8 @@ impl Listener {
         let shown = match &tls {
             Some(_) if port == 0 => 0,
             Some(tls) if tls.port == port => {
-                let text = format!("port and tls-port are both {port}: set port to 0 for TLS alone");
+                let text =
+                    format!("port and tls-port are both {port}: set port to 0 for TLS alone");
                 return Err(std::io::Error::other(text));
             }
             _ => bind_all(shared, port, false, &mut sockets)?,
