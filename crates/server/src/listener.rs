@@ -19,7 +19,7 @@ const WAKER: Token = Token(usize::MAX);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that is listened to.
-struct Listening {
+struct ListeningSocket {
     socket: TcpListener,
     is_encrypted: bool,
 }
@@ -28,7 +28,7 @@ struct Listening {
 pub struct Listener {
     shared: Arc<Shared>,
     poll: Poll,
-    sockets: Vec<Listening>,
+    sockets: Vec<ListeningSocket>,
     encryption: Option<Encryption>,
     waker: Arc<LoopWaker>,
 }
@@ -51,7 +51,7 @@ fn bind_all(
     shared: &Shared,
     mut port: u16,
     is_encrypted: bool,
-    sockets: &mut Vec<Listening>,
+    sockets: &mut Vec<ListeningSocket>,
 ) -> std::io::Result<u16> {
     let before = sockets.len();
     for address in shared.settings.bind() {
@@ -63,7 +63,7 @@ fn bind_all(
             Ok(socket) => {
                 // The other addresses get the port that the first one was given.
                 port = socket.local_addr()?.port();
-                sockets.push(Listening { socket, is_encrypted });
+                sockets.push(ListeningSocket { socket, is_encrypted });
             }
             Err(_) if is_optional => {}
             Err(error) => {

@@ -3,25 +3,28 @@
 use crate::config::TlsSettings;
 use std::time::Instant;
 
+pub use NoEncryption as Encryption;
+pub use NoStream as TlsStream;
+
 /// How connections are encrypted: not at all.
-pub enum Encryption {}
+pub enum NoEncryption {}
 
 /// The encryption of a connection: there is none.
-pub enum TlsStream {}
+pub enum NoStream {}
 
-impl Encryption {
+impl NoEncryption {
     /// Refuses the settings.
-    pub fn new(settings: &TlsSettings) -> Result<Encryption, String> {
+    pub fn new(settings: &TlsSettings) -> Result<NoEncryption, String> {
         let port = settings.port;
         Err(format!("tls-port cannot be {port}: this program was built without its feature tls"))
     }
 
-    pub fn stream(&self) -> Result<TlsStream, String> {
+    pub fn stream(&self) -> Result<NoStream, String> {
         match *self {}
     }
 }
 
-impl TlsStream {
+impl NoStream {
     pub fn receive(&mut self, _: &[u8], _: impl FnMut(&[u8])) -> Result<(), String> {
         match *self {}
     }

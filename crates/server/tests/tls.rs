@@ -39,8 +39,8 @@ impl Served {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let plain = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let text = format!(
-                "--port {plain} --tls-port {free} --dir {} --bind 127.0.0.1 --loops 2 --tls-cert-file {} \
-                 --tls-key-file {} {} {more}",
+                "--port {plain} --tls-port {free} --dir {} --bind 127.0.0.1 --loops 2 \
+                 --tls-cert-file {} --tls-key-file {} {} {more}",
                 dir.path().join("data").display(),
                 pair.certificate.display(),
                 pair.key.display(),
