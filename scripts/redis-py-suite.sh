@@ -41,8 +41,10 @@ trap stop EXIT INT TERM
 
 case $program in
     *redis-server) "$program" --port "$port" --save '' --dir "$data" \
+        --enable-debug-command yes \
         > "$place/server.log" 2>&1 & ;;
-    *) "$program" serve --port "$port" --dir "$data/db" > "$place/server.log" 2>&1 & ;;
+    *) "$program" serve --port "$port" --dir "$data/db" --enable-debug-command yes \
+        > "$place/server.log" 2>&1 & ;;
 esac
 server=$!
 for _ in $(seq 100); do

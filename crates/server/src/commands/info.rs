@@ -15,7 +15,7 @@ pub const REDIS_VERSION: &str = "7.2.0";
 /// How often the generations are read, if that meets conflicts.
 const ATTEMPTS: u32 = 8;
 
-const DEFAULT: [&str; 9] = [
+const DEFAULT: [&str; 12] = [
     "server",
     "clients",
     "memory",
@@ -23,6 +23,9 @@ const DEFAULT: [&str; 9] = [
     "stats",
     "replication",
     "cpu",
+    "modules",
+    "errorstats",
+    "cluster",
     "keyspace",
     "hyades",
 ];
@@ -35,8 +38,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         wanted.extend(DEFAULT.map(str::to_string));
     }
     if all {
-        let more = ["commandstats", "errorstats", "latencystats", "cluster", "modules"];
-        wanted.extend(more.map(str::to_string));
+        wanted.extend(["commandstats", "latencystats"].map(str::to_string));
     }
     // Read before the sections are written, since it needs the loop's session.
     let live = has(&wanted, "keyspace").then(|| live_generations(local));
