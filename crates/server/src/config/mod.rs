@@ -215,13 +215,18 @@ impl Settings {
                 *self.values.write().expect("no holder panics") = before;
                 *self.given.write().expect("no holder panics") = given;
                 self.refresh();
-                return Err(match place(&name.to_ascii_lowercase()) {
-                    Some(_) => error.related_to(name),
-                    None => error,
+                return Err(match Settings::knows(name) {
+                    true => error.related_to(name),
+                    false => error,
                 });
             }
         }
         Ok(())
+    }
+
+    /// Whether there is a setting of this name.
+    pub(crate) fn knows(name: &str) -> bool {
+        place(&name.to_ascii_lowercase()).is_some()
     }
 
     /// Names and values of the settings that one of these patterns matches.
@@ -421,7 +426,7 @@ impl Value {
             },
             Value::TlsProtocols => match tls::read_protocols(text) {
                 Some(versions) => Ok(versions),
-                None => wrong("TLSv1.2, TLSv1.3 or both: older versions are not secure"),
+                None => wrong("TLSv1.2, TLSv1.3 or both (older versions are not secure)"),
             },
             Value::Text => Ok(text.to_string()),
         }
