@@ -47,13 +47,18 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
     let server = Server::start(settings)?;
     server.stop_on_signals().map_err(Failure::doing("cannot wait for signals"))?;
-    eprintln!("listening on {}, opening the database", server.address());
+    let addresses = match server.tls_address() {
+        None => server.address().to_string(),
+        Some(tls) if tls == server.address() => format!("{tls} (TLS)"),
+        Some(tls) => format!("{} and {tls} (TLS)", server.address()),
+    };
+    eprintln!("listening on {addresses}, opening the database");
     if let Some(address) = server.metrics_address() {
         eprintln!("status at http://{address}/, metrics at http://{address}/metrics");
     }
     if let Some(opened) = server.wait_until_open()? {
         eprintln!("{opened}; every OK is on disk before it is sent");
-        println!("ready on {}", server.address());
+        println!("ready on {addresses}");
     }
     server.wait()?;
     eprintln!("stopped in good order");

@@ -1,8 +1,9 @@
-//! A connection: its socket, and its conversation.
+//! A connection: its socket, its conversation, and the encryption between them.
 
 use crate::clients::ClientEntry;
 use crate::conversation::Conversation;
 use crate::shared::Shared;
+use crate::tls::TlsStream;
 use mio::event::Event;
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Connection {
     /// Its socket.
     pub socket: TcpStream,
+    /// How it is encrypted. Boxed: the others carry its address alone.
+    tls: Option<Box<TlsStream>>,
     /// What is said on it.
     pub conversation: Conversation,
     /// What others see of it.
@@ -39,10 +42,16 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that was accepted.
-    pub fn new(shared: &Shared, socket: TcpStream, entry: ClientEntry) -> Connection {
+    pub fn new(
+        shared: &Shared,
+        socket: TcpStream,
+        tls: Option<Box<TlsStream>>,
+        entry: ClientEntry,
+    ) -> Connection {
         let entry = Arc::new(entry);
         Connection {
             socket,
+            tls,
             conversation: Conversation::new(&shared.access, entry.clone()),
             entry,
             is_readable: true,
@@ -85,14 +94,21 @@ impl Connection {
             return;
         }
         match self.socket.read(buffer) {
-            Ok(0) => (self.has_ended, self.is_readable) = (true, false),
+            Ok(0) => {
+                (self.has_ended, self.is_readable) = (true, false);
+                // Without the client's word the end may be missing. That of a handshake, too.
+                self.is_over |= self.tls.as_ref().is_some_and(|tls| !tls.has_ended());
+            }
             Ok(read) => {
                 self.entry.active_ms.store(now_ms, Relaxed);
                 shared.counters.input.fetch_add(read as u64, Relaxed);
-                self.conversation.feed(&buffer[..read]);
+                match self.tls.is_some() {
+                    false => self.conversation.feed(&buffer[..read]),
+                    true => self.decrypt(shared, &buffer[..read]),
+                }
                 // A read that did not fill the buffer has emptied the socket; what comes later is
                 // an event of its own.
-                self.is_readable = read == buffer.len() || self.is_half_closed;
+                self.is_readable = (read == buffer.len() || self.is_half_closed) && !self.has_ended;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -100,15 +116,91 @@ impl Connection {
         }
     }
 
+    /// Takes what the socket of an encrypted connection has brought.
+    fn decrypt(&mut self, shared: &Shared, bytes: &[u8]) {
+        let Some(tls) = &mut self.tls else { return };
+        let conversation = &mut self.conversation;
+        match tls.receive(bytes, |said| conversation.feed(said)) {
+            Ok(()) => self.has_ended = tls.has_ended(),
+            Err(why) => {
+                shared.counters.tls_failures.fetch_add(1, Relaxed);
+                shared.failed_handshakes.note(&self.entry.address, &why);
+                self.is_over = true;
+                self.part();
+            }
+        }
+    }
+
+    /// Tells the client of an encrypted connection, if its socket takes it at once, that or why no
+    /// more is sent.
+    pub fn part(&mut self) {
+        if let Some(tls) = &mut self.tls
+            && !self.is_blocked
+        {
+            tls.close();
+            if let Ok(sent) = self.socket.write(tls.output()) {
+                tls.sent(sent);
+            }
+        }
+    }
+
+    /// Encrypts what may be sent next; behind the last of it, that no more is sent.
+    fn encrypt(&mut self) {
+        let ends = self.has_ended || self.conversation.is_closing();
+        let Some(tls) = &mut self.tls else { return };
+        if tls.is_handshaking() || !tls.output().is_empty() {
+            return;
+        }
+        if !self.conversation.output().is_empty() {
+            let sealed = tls.seal(self.conversation.output());
+            self.conversation.sent(sealed);
+        } else if ends && self.conversation.output_bytes() == 0 && self.conversation.is_idle() {
+            tls.close();
+        }
+    }
+
+    /// Bytes of replies, and of their encryption, that were not sent.
+    pub fn output_bytes(&self) -> usize {
+        self.conversation.output_bytes() + self.tls.as_ref().map_or(0, |tls| tls.output().len())
+    }
+
+    /// Whether the client has not shaken hands yet.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Disconnects a client that has not shaken hands in time.
+    pub fn end_slow_handshake(&mut self, shared: &Shared) {
+        let deadline = self.tls.as_ref().and_then(|tls| tls.deadline());
+        if !self.is_over && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            shared.counters.tls_failures.fetch_add(1, Relaxed);
+            shared.failed_handshakes.note(&self.entry.address, "its handshake takes too long");
+            self.is_over = true;
+        }
+    }
+
     /// Sends what may be sent.
     pub fn write(&mut self, shared: &Shared) {
-        while !self.is_blocked && !self.is_over && !self.conversation.output().is_empty() {
-            match self.socket.write(self.conversation.output()) {
+        loop {
+            if self.tls.is_some() {
+                self.encrypt();
+            }
+            let output = match &self.tls {
+                None => self.conversation.output(),
+                Some(tls) => tls.output(),
+            };
+            if self.is_blocked || self.is_over || output.is_empty() {
+                break;
+            }
+            match self.socket.write(output) {
                 Ok(sent) => {
                     // A client that reads is not idle.
                     self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);
                     shared.counters.output.fetch_add(sent as u64, Relaxed);
-                    self.conversation.sent(sent);
+                    match &mut self.tls {
+                        None => self.conversation.sent(sent),
+                        Some(tls) => tls.sent(sent),
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_blocked = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -116,13 +208,13 @@ impl Connection {
             }
         }
         self.entry.input.store(self.conversation.input_bytes() as u64, Relaxed);
-        self.entry.output.store(self.conversation.output_bytes() as u64, Relaxed);
+        self.entry.output.store(self.output_bytes() as u64, Relaxed);
         self.limit_output(shared);
     }
 
     /// Disconnects it if it leaves too much unread.
     fn limit_output(&mut self, shared: &Shared) {
-        let unread = (self.conversation.output_bytes() + self.entry.inbox.bytes()) as u64;
+        let unread = (self.output_bytes() + self.entry.inbox.bytes()) as u64;
         if unread == 0 {
             return self.high_since = None;
         }
@@ -143,13 +235,18 @@ impl Connection {
         let seconds = || shared.settings.output_limits.get(self.entry.listens()).seconds;
         let ends = self.high_since.map(|since| since + Duration::from_secs(seconds()));
         let own = self.conversation.deadline();
-        ends.into_iter().chain(own).min()
+        let handshake = self.tls.as_ref().and_then(|tls| tls.deadline());
+        ends.into_iter().chain(own).chain(handshake).min()
     }
 
     /// Whether nothing more is to be done for it.
     pub fn is_done(&self) -> bool {
         let is_ending = self.conversation.is_closing() || self.has_ended;
-        let is_said = self.conversation.output_bytes() == 0 && self.conversation.is_idle();
+        let is_said = match &self.tls {
+            // What would be said now has come too late.
+            Some(tls) if tls.is_closed() => tls.output().is_empty(),
+            _ => self.output_bytes() == 0 && self.conversation.is_idle(),
+        };
         is_ending && is_said || self.is_cut_off() && self.conversation.has_delivered()
     }
 

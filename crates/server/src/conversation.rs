@@ -123,6 +123,13 @@ impl Conversation {
         }
     }
 
+    /// Tells the client why it is not served.
+    pub fn refuse(&mut self, error: &str) {
+        Reply::new(self.replies.buffer(), false).error(error);
+        self.replies.seal_free();
+        self.client.is_closing = true;
+    }
+
     /// Takes bytes that the client has sent.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.client.is_closing {

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::conversation::{Next, Turn};
 use crate::executors::Executors;
 use crate::shared::{Shared, Stopping};
+use crate::tls::TlsStream;
 use crate::waker::LoopWaker;
 use hyades::{CommitQueue, Session, Ticket};
 use mio::net::TcpStream;
@@ -20,9 +21,21 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
+/// A connection that was accepted.
+pub struct Accepted {
+    /// Its socket.
+    pub socket: TcpStream,
+    /// The client's address, and the server's.
+    pub addresses: (String, String),
+    /// How it is encrypted.
+    pub tls: Option<Box<TlsStream>>,
+    /// Why the client is not served. It is told.
+    pub refusal: Option<&'static str>,
+}
+
 /// What other threads have for a loop.
 enum Message {
-    Accepted(TcpStream, (String, String)),
+    Accepted(Box<Accepted>),
     JobDone(u64, Box<JobReply>),
 }
 
@@ -40,10 +53,10 @@ impl Mailbox {
         self.waker.wake_by_ref();
     }
 
-    /// Gives the loop a connection, with its address and the server's.
-    pub fn accept(&self, socket: TcpStream, addresses: (String, String)) {
+    /// Gives the loop a connection.
+    pub fn accept(&self, accepted: Accepted) {
         self.connections.fetch_add(1, Relaxed);
-        self.send(Message::Accepted(socket, addresses));
+        self.send(Message::Accepted(Box::new(accepted)));
     }
 }
 
@@ -58,6 +71,9 @@ const ROOM: Duration = Duration::from_millis(1);
 
 /// A poll's timeout is a whole number of these.
 const ROUNDING: Duration = Duration::from_millis(1);
+
+/// Most handshakes that are served in a turn: each may take a millisecond to compute.
+const MOST_SHAKEN: usize = 4;
 
 /// After a failure of the log, or when it is asked to stop, a loop sends what is left for so long.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -104,6 +120,8 @@ pub struct EventLoop {
     /// Connections whose command stops waiting then.
     deadlines: BTreeSet<(Instant, u64)>,
     idlers: Idlers,
+    /// Handshakes that were served in this turn.
+    shaken: usize,
 }
 
 /// Keeps the deadline of a connection that was served.
@@ -149,6 +167,7 @@ impl EventLoop {
             waiting: Vec::new(),
             deadlines: BTreeSet::new(),
             idlers: Idlers::default(),
+            shaken: 0,
         })
     }
 
@@ -186,6 +205,7 @@ impl EventLoop {
             self.note(&events);
             self.end_idle();
             if !self.turn() {
+                self.connections.values_mut().for_each(Connection::part);
                 return;
             }
         }
@@ -207,7 +227,7 @@ impl EventLoop {
         let messages = std::mem::take(&mut *self.mailbox.messages.lock().expect("no panics"));
         for message in messages {
             match message {
-                Message::Accepted(socket, addresses) => self.accept(socket, addresses),
+                Message::Accepted(accepted) => self.accept(*accepted),
                 Message::JobDone(id, reply) => self.job_done(id, *reply),
             }
         }
@@ -282,7 +302,8 @@ impl EventLoop {
         }
     }
 
-    fn accept(&mut self, mut socket: TcpStream, addresses: (String, String)) {
+    fn accept(&mut self, accepted: Accepted) {
+        let Accepted { mut socket, addresses, tls, refusal } = accepted;
         let id = self.shared.clients.next_id();
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = Token(id as usize);
@@ -292,7 +313,10 @@ impl EventLoop {
         }
         let now = self.shared.clock.now_ms();
         let entry = ClientEntry::new(id, addresses, now, self.calls.clone());
-        let connection = Connection::new(&self.shared, socket, entry);
+        let mut connection = Connection::new(&self.shared, socket, tls, entry);
+        if let Some(text) = refusal {
+            connection.conversation.refuse(text);
+        }
         self.shared.clients.add(connection.entry.clone());
         self.connections.insert(id, connection);
         self.list(id);
@@ -309,6 +333,7 @@ impl EventLoop {
         }
         std::mem::take(&mut self.waiting).into_iter().for_each(|id| self.list(id));
         let now = self.shared.clock.now_ms();
+        self.shaken = 0;
         for _ in 0..self.listed.len() {
             let Some(id) = self.listed.pop_front() else { break };
             self.serve(id, now);
@@ -322,7 +347,8 @@ impl EventLoop {
         match self.ends {
             Some(ends) => {
                 let is_said = |of: &Connection| {
-                    of.conversation.output_bytes() == 0 && !of.conversation.is_waiting_for_job()
+                    (of.output_bytes() == 0 || of.is_handshaking())
+                        && !of.conversation.is_waiting_for_job()
                 };
                 let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
                     && self.connections.values().all(is_said);
@@ -360,6 +386,14 @@ impl EventLoop {
     fn serve(&mut self, id: u64, now: i64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_listed = false;
+        if connection.is_handshaking() {
+            connection.end_slow_handshake(&self.shared);
+            self.shaken += 1;
+            // The others are served between.
+            if self.shaken > MOST_SHAKEN && !connection.is_cut_off() {
+                return self.list(id);
+            }
+        }
         // Whatever it still has to run.
         if connection.is_cut_off() {
             // What it has published waits for the disk: it is delivered even so.
@@ -403,6 +437,7 @@ impl EventLoop {
     fn close(&mut self, id: u64) {
         if let Some(mut connection) = self.connections.remove(&id) {
             connection.deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
+            connection.part();
             let _ = self.poll.registry().deregister(&mut connection.socket);
             self.shared.clients.remove(id);
             self.mailbox.connections.fetch_sub(1, Relaxed);

@@ -29,6 +29,7 @@ mod data;
 mod event_loop;
 mod executors;
 mod glob;
+mod handshakes;
 mod histogram;
 mod http;
 mod inbox;
@@ -46,6 +47,11 @@ mod shared;
 mod signals;
 mod slow_log;
 mod systemd;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
+mod tls;
 mod waiting;
 mod waker;
 

@@ -1,7 +1,8 @@
 //! Accepts connections, and gives each to the loop that has the fewest.
 
-use crate::event_loop::Mailbox;
+use crate::event_loop::{Accepted, Mailbox};
 use crate::shared::{Shared, Stopping};
+use crate::tls::Encryption;
 use crate::waker::LoopWaker;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -17,11 +18,18 @@ const WAKER: Token = Token(usize::MAX);
 /// When the process has no file descriptor left, accepting is tried again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A socket that is listened to.
+struct ListeningSocket {
+    socket: TcpListener,
+    is_encrypted: bool,
+}
+
 /// The sockets that are listened to.
 pub struct Listener {
     shared: Arc<Shared>,
     poll: Poll,
-    sockets: Vec<TcpListener>,
+    sockets: Vec<ListeningSocket>,
+    encryption: Option<Encryption>,
     waker: Arc<LoopWaker>,
 }
 
@@ -38,47 +46,81 @@ fn bind(address: &str, port: u16) -> std::io::Result<TcpListener> {
     Err(last)
 }
 
+/// Binds all addresses of the settings at a port; returns the one that they got.
+fn bind_all(
+    shared: &Shared,
+    mut port: u16,
+    is_encrypted: bool,
+    sockets: &mut Vec<ListeningSocket>,
+) -> std::io::Result<u16> {
+    let before = sockets.len();
+    for address in shared.settings.bind() {
+        let (name, is_optional) = match address.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (&address[..], false),
+        };
+        match bind(name, port) {
+            Ok(socket) => {
+                // The other addresses get the port that the first one was given.
+                port = socket.local_addr()?.port();
+                sockets.push(ListeningSocket { socket, is_encrypted });
+            }
+            Err(_) if is_optional => {}
+            Err(error) => {
+                let text = format!("cannot listen at {name}:{port}: {error}");
+                return Err(std::io::Error::new(error.kind(), text));
+            }
+        }
+    }
+    match sockets.len() > before {
+        true => Ok(port),
+        false => Err(std::io::Error::other("bind names no address that can be listened at")),
+    }
+}
+
 impl Listener {
     /// Listens at the addresses of the settings.
     ///
     /// # Errors
-    /// One cannot be listened at; said with the address.
+    /// One cannot be listened at; said with the address. A file of TLS is not what it should be.
     pub fn bind(shared: &Arc<Shared>) -> std::io::Result<Listener> {
         let poll = Poll::new()?;
         let waker = LoopWaker::new(poll.registry(), WAKER)?;
-        let mut port = shared.settings.port();
+        let (tls, port) = (shared.settings.tls(), shared.settings.port());
+        let encryption = tls.as_ref().map(Encryption::new).transpose();
+        let encryption = encryption.map_err(std::io::Error::other)?;
         let mut sockets = Vec::new();
-        for address in shared.settings.bind() {
-            let (name, is_optional) = match address.strip_prefix('-') {
-                Some(name) => (name, true),
-                None => (&address[..], false),
-            };
-            match bind(name, port) {
-                Ok(mut socket) => {
-                    // The other addresses get the port that the first one was given.
-                    port = socket.local_addr()?.port();
-                    let token = Token(sockets.len());
-                    poll.registry().register(&mut socket, token, Interest::READABLE)?;
-                    sockets.push(socket);
-                }
-                Err(_) if is_optional => {}
-                Err(error) => {
-                    let text = format!("cannot listen at {name}:{port}: {error}");
-                    return Err(std::io::Error::new(error.kind(), text));
-                }
+        // With a port for TLS, port 0 means none, as in Redis.
+        let shown = match &tls {
+            Some(_) if port == 0 => 0,
+            Some(tls) if tls.port == port => {
+                let text =
+                    format!("port and tls-port are both {port}: set port to 0 for TLS alone");
+                return Err(std::io::Error::other(text));
             }
+            _ => bind_all(shared, port, false, &mut sockets)?,
+        };
+        if let Some(tls) = &tls {
+            bind_all(shared, tls.port, true, &mut sockets)?;
         }
-        if sockets.is_empty() {
-            return Err(std::io::Error::other("bind names no address that can be listened at"));
+        for (at, listening) in sockets.iter_mut().enumerate() {
+            poll.registry().register(&mut listening.socket, Token(at), Interest::READABLE)?;
         }
-        shared.port.store(u64::from(port), Relaxed);
+        let shown = tls.filter(|_| shown == 0).map_or(shown, |tls| tls.port);
+        shared.port.store(u64::from(shown), Relaxed);
         shared.add_waker(waker.as_waker());
-        Ok(Listener { shared: shared.clone(), poll, sockets, waker })
+        Ok(Listener { shared: shared.clone(), poll, sockets, encryption, waker })
     }
 
     /// The first address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.sockets[0].local_addr()
+        self.sockets[0].socket.local_addr()
+    }
+
+    /// The first address of encrypted connections.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        let listening = self.sockets.iter().find(|of| of.is_encrypted)?;
+        listening.socket.local_addr().ok()
     }
 
     /// Accepts until the server stops.
@@ -93,10 +135,12 @@ impl Listener {
                 _ => {}
             }
             self.waker.reset();
-            for socket in &self.sockets {
+            for listening in &self.sockets {
                 loop {
-                    match socket.accept() {
-                        Ok((stream, from)) => self.take(stream, from, loops),
+                    match listening.socket.accept() {
+                        Ok((stream, from)) => {
+                            self.take(stream, from, listening.is_encrypted, loops);
+                        }
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                         Err(error) if error.kind() == ErrorKind::Interrupted => {}
                         Err(_) => {
@@ -124,32 +168,57 @@ impl Listener {
         let _ = sockopt::set_tcp_keepcnt(stream, 3);
     }
 
-    fn take(&self, mut stream: TcpStream, from: SocketAddr, loops: &[Arc<Mailbox>]) {
+    /// Why a client is not served, whatever the number of the others.
+    fn refusal(&self, from: SocketAddr) -> Option<&'static str> {
         let shared = &self.shared;
-        let refusal = if shared.clients.len() >= shared.settings.max_clients() {
-            Some("-ERR max number of clients reached\r\n")
-        } else if shared.settings.is_protected()
+        let is_refused = shared.settings.is_protected()
             && shared.access.is_open()
-            && !from.ip().to_canonical().is_loopback()
-        {
-            Some(
-                "-DENIED Hyades is running in protected mode, since it has no password: it serves \
-                 this machine only. Set protected-mode to no to serve others\r\n",
-            )
-        } else {
-            None
+            && !from.ip().to_canonical().is_loopback();
+        is_refused.then_some(
+            "DENIED Hyades is running in protected mode, since it has no password: it serves this \
+             machine only. Set protected-mode to no to serve others",
+        )
+    }
+
+    fn take(
+        &self,
+        mut stream: TcpStream,
+        from: SocketAddr,
+        is_encrypted: bool,
+        loops: &[Arc<Mailbox>],
+    ) {
+        let shared = &self.shared;
+        let refusal = match shared.clients.len() >= shared.settings.max_clients() {
+            true => Some("ERR max number of clients reached"),
+            false => self.refusal(from),
         };
+        // An encrypted connection has to shake hands before it is told anything: that is not
+        // done for one too many.
+        let is_too_many = refusal.is_some_and(|text| text.starts_with("ERR"));
         if let Some(text) = refusal {
             shared.counters.rejected.fetch_add(1, Relaxed);
-            let _ = stream.write(text.as_bytes());
-            return;
+            if !is_encrypted {
+                let _ = stream.write(format!("-{text}\r\n").as_bytes());
+            }
+            if !is_encrypted || is_too_many {
+                return;
+            }
         }
-        shared.counters.connections.fetch_add(1, Relaxed);
+        let encryption = self.encryption.as_ref().filter(|_| is_encrypted);
+        let Ok(tls) = encryption.map(Encryption::stream).transpose() else { return };
+        if refusal.is_none() {
+            shared.counters.connections.fetch_add(1, Relaxed);
+        }
         let _ = stream.set_nodelay(true);
         self.keep_alive(&stream);
         let local = stream.local_addr().map(|local| local.to_string()).unwrap_or_default();
         let fewest = loops.iter().min_by_key(|mailbox| mailbox.connections.load(Relaxed));
         let fewest = fewest.expect("there is a loop");
-        fewest.accept(stream, (from.to_string(), local));
+        fewest.accept(Accepted {
+            socket: stream,
+            addresses: (from.to_string(), local),
+            tls: tls.map(Box::new),
+            refusal,
+        });
     }
 }

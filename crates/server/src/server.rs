@@ -38,6 +38,7 @@ impl std::error::Error for ServerError {}
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
     /// Event loops, listener and reaper, which use the database.
     threads: Vec<JoinHandle<()>>,
@@ -114,7 +115,7 @@ impl Server {
         let shared = Shared::new(settings);
         fit_clients(&shared.settings)?;
         let listener = Listener::bind(&shared)?;
-        let address = listener.address()?;
+        let (address, tls_address) = (listener.address()?, listener.tls_address());
         let http = HttpServer::bind(&shared)?;
         let metrics_address = http.as_ref().map(HttpServer::address).transpose()?;
         let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
@@ -149,12 +150,17 @@ impl Server {
                 Ok(()) => telling.ready(),
                 Err(error) => opening.stop(Stopping::Failed(error.to_string())),
             })?;
-        Ok(Server { shared, address, metrics_address, threads, opener, notifier })
+        Ok(Server { shared, address, tls_address, metrics_address, threads, opener, notifier })
     }
 
     /// The first address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The first address that it listens at for encrypted connections.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// The address of the metrics and of the status page, if `metrics-port` names one.
@@ -246,6 +252,7 @@ mod tests {
         let server = Server {
             shared: Shared::new(Settings::default()),
             address: ([127, 0, 0, 1], 1).into(),
+            tls_address: None,
             metrics_address: None,
             threads: Vec::new(),
             opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),

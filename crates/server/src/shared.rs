@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::handshakes::FailedHandshakes;
 use crate::histogram::TimeHistogram;
 use crate::monitors::Monitors;
 use crate::slow_log::SlowLog;
@@ -70,6 +71,8 @@ pub struct Counters {
     pub large: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
+    /// Connections closed since their encryption has failed.
+    pub tls_failures: AtomicU64,
     /// Times that an event loop woke up.
     pub turns: AtomicU64,
     /// Nanoseconds that transactions took from their commit to their acknowledgement.
@@ -95,6 +98,8 @@ pub struct Shared {
     pub acknowledged: TimeHistogram,
     /// Commands that took long.
     pub slow_log: SlowLog,
+    /// Clients whose encryption has failed.
+    pub failed_handshakes: FailedHandshakes,
     /// Error replies by their first word.
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Numbers of keys.
@@ -160,6 +165,7 @@ impl Shared {
             command_stats: CommandStats::default(),
             acknowledged: TimeHistogram::default(),
             slow_log: SlowLog::default(),
+            failed_handshakes: FailedHandshakes::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),
             waiting: Arc::default(),

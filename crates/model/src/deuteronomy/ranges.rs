@@ -495,9 +495,12 @@ pub fn cases() -> Vec<Case> {
             let parties = &[Inserts(3), Applies, Evicts, Scans(7), Inserts(5)];
             run(RangeRules { scan: ENDS_EARLY, keeps_last: false, ..BUILT }, parties)
         }),
-        Case::holds(ITEM, "a scan that ends early ends its note with its last key", 110_000, || {
-            run(RangeRules { scan: ENDS_EARLY, ..BUILT }, ALL)
-        }),
+        Case::holds(
+            ITEM,
+            "a scan that ends early ends its note with its last key",
+            110_000,
+            || run(RangeRules { scan: ENDS_EARLY, ..BUILT }, ALL),
+        ),
         Case::holds(ITEM, "note, index, data component; enter, put in front, look", 80_000, || {
             run(BUILT, ALL)
         }),

@@ -1,6 +1,7 @@
 //! CONFIG.
 
 use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
+use crate::config::Settings;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
@@ -36,10 +37,15 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         ("set", pairs) if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let changes = pairs.chunks(2).map(|pair| (text(pair[0]), text(pair[1])));
+            let changes: Vec<_> = changes.collect();
+            if let Some((name, _)) = changes.iter().find(|(name, _)| !Settings::knows(name)) {
+                let text = "ERR Unknown option or number of arguments for CONFIG SET";
+                return Err(format!("{text} - '{name}'").into());
+            }
             shared
                 .settings
-                .set(&changes.collect::<Vec<_>>())
-                .map_err(|error| Stop::from(format!("ERR CONFIG SET failed - {error}")))?;
+                .set(&changes)
+                .map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
             take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
             reply.ok();
         }
@@ -62,6 +68,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.errors,
                 &of.turns,
                 &of.acknowledged_nanos,
+                &of.tls_failures,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
             shared.command_stats.clear();

@@ -15,7 +15,7 @@ pub const REDIS_VERSION: &str = "7.2.0";
 /// How often the generations are read, if that meets conflicts.
 const ATTEMPTS: u32 = 8;
 
-const DEFAULT: [&str; 9] = [
+const DEFAULT: [&str; 12] = [
     "server",
     "clients",
     "memory",
@@ -23,6 +23,9 @@ const DEFAULT: [&str; 9] = [
     "stats",
     "replication",
     "cpu",
+    "modules",
+    "errorstats",
+    "cluster",
     "keyspace",
     "hyades",
 ];
@@ -39,8 +42,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         wanted.extend(DEFAULT.map(str::to_string));
     }
     if all {
-        let more = ["commandstats", "errorstats", "latencystats", "cluster", "modules"];
-        wanted.extend(more.map(str::to_string));
+        wanted.extend(["commandstats", "latencystats"].map(str::to_string));
     }
     let has = |name: &str| wanted.iter().any(|of| of == name);
     // Read before the sections are written, since it needs the loop's session.
@@ -267,6 +269,7 @@ fn keyspace(shared: &Shared, out: &mut String, live: &[u64]) {
 
 fn hyades(shared: &Shared, out: &mut String) {
     counter(out, "loop_wakeups", &shared.counters.turns);
+    counter(out, "tls_failures", &shared.counters.tls_failures);
     counter(out, "run_conflicts", &shared.counters.conflicts);
     counter(out, "runs_alone", &shared.counters.alone);
     counter(out, "runs_large", &shared.counters.large);

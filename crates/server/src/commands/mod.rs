@@ -40,6 +40,7 @@ mod watching;
 pub use command_docs::key_places;
 pub use unsupported::error as unsupported_error;
 
+use crate::access::catalogue;
 use crate::conversation::Client;
 use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
 use crate::monitors::MonitorLine;
@@ -177,14 +178,34 @@ fn wrong_arity(name: &str) -> Stop {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// The error of a container command, such as CLIENT, with an unknown subcommand.
+/// Subcommands that Redis takes with any number of arguments, and which look at it themselves.
+const ANY_ARITY: [&str; 10] = [
+    "acl|cat",
+    "acl|genpass",
+    "acl|log",
+    "client|list",
+    "command|docs",
+    "command|getkeysandflags",
+    "command|info",
+    "command|list",
+    "pubsub|channels",
+    "slowlog|get",
+];
+
+/// The error of a container command, such as CLIENT, with a subcommand that is unknown, or whose
+/// arguments are too many or too few.
 fn unknown_subcommand(command: &str, given: &[u8]) -> Stop {
+    let name = format!("{command}|{}", lower(given));
+    let is_known = catalogue::find(name.as_bytes()).is_some();
+    if is_known && !ANY_ARITY.contains(&&name[..]) {
+        return wrong_arity(&name);
+    }
     let given = String::from_utf8_lossy(&given[..given.len().min(128)]).into_owned();
-    let command = command.to_uppercase();
-    format!(
-        "ERR unknown subcommand or wrong number of arguments for '{given}'. Try {command} HELP."
-    )
-    .into()
+    let what = match is_known {
+        true => "unknown subcommand or wrong number of arguments for",
+        false => "unknown subcommand",
+    };
+    format!("ERR {what} '{given}'. Try {} HELP.", command.to_uppercase()).into()
 }
 
 /// Replies the lines of HELP.

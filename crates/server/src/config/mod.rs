@@ -4,10 +4,12 @@
 mod output_limits;
 mod parse;
 mod table;
+mod tls;
 
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use parse::{ConfigError, memory, replace};
 pub(crate) use table::MOST_DATABASES;
+pub use tls::{ClientCertificates, TlsSettings};
 
 use crate::access::Users;
 use crate::data::collections::PackedLimits;
@@ -155,7 +157,7 @@ impl Settings {
         };
         match setting.rule {
             Rule::Fixed if moment == Moment::Running => {
-                return Err(ConfigError(format!("{lower} can only be set when the server starts")));
+                return Err(ConfigError("can't set immutable config".to_string()));
             }
             Rule::Refused(why) if value != setting.default => {
                 return Err(ConfigError(format!("{lower} cannot be {text:?}: {why}")));
@@ -213,10 +215,18 @@ impl Settings {
                 *self.values.write().expect("no holder panics") = before;
                 *self.given.write().expect("no holder panics") = given;
                 self.refresh();
-                return Err(error);
+                return Err(match Settings::knows(name) {
+                    true => error.related_to(name),
+                    false => error,
+                });
             }
         }
         Ok(())
+    }
+
+    /// Whether there is a setting of this name.
+    pub(crate) fn knows(name: &str) -> bool {
+        place(&name.to_ascii_lowercase()).is_some()
     }
 
     /// Names and values of the settings that one of these patterns matches.
@@ -422,6 +432,10 @@ impl Value {
                     "classes (normal, replica, pubsub), each with a hard limit, a soft \
                                limit and seconds",
                 ),
+            },
+            Value::TlsProtocols => match tls::read_protocols(text) {
+                Some(versions) => Ok(versions),
+                None => wrong("TLSv1.2, TLSv1.3 or both (older versions are not secure)"),
             },
             Value::Text => Ok(text.to_string()),
         }

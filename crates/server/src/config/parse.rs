@@ -17,6 +17,13 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// Says which of several settings it is about.
+    pub(super) fn related_to(self, name: &str) -> ConfigError {
+        ConfigError(format!("(possibly related to argument '{name}') - {}", self.0))
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -19,6 +19,8 @@ pub enum Value {
     Events,
     /// What may wait for clients.
     OutputLimits,
+    /// Versions of TLS.
+    TlsProtocols,
     /// Any text.
     Text,
 }
@@ -61,6 +63,9 @@ pub const MOST_DATABASES: u32 = 1_024;
 
 /// Most entries of the slow log.
 const MOST_SLOW: i64 = 1 << 20;
+
+/// Why cipher suites cannot be chosen.
+const SUITES: &str = "the cipher suites are fixed: all that are offered are secure";
 
 /// A number of any size.
 const ANY: Value = Number(i64::MIN, i64::MAX);
@@ -246,22 +251,22 @@ pub const SETTINGS: &[Setting] = &[
     setting("tcp-backlog", "511", ANY, Stored),
     setting("tcp-keepalive", "300", Number(0, 32_767), Live),
     setting("timeout", "0", Number(0, i32::MAX as i64), Live),
-    setting("tls-auth-clients", "yes", YesNo, Stored),
-    setting("tls-ca-cert-dir", "", Text, Stored),
-    setting("tls-ca-cert-file", "", Text, Stored),
-    setting("tls-cert-file", "", Text, Stored),
-    setting("tls-ciphers", "", Text, Stored),
-    setting("tls-ciphersuites", "", Text, Stored),
+    setting("tls-auth-clients", "yes", OneOf(&["yes", "no", "optional"]), Fixed),
+    setting("tls-ca-cert-dir", "", Text, Refused("name one file with tls-ca-cert-file")),
+    setting("tls-ca-cert-file", "", Text, Fixed),
+    setting("tls-cert-file", "", Text, Fixed),
+    setting("tls-ciphers", "", Text, Refused(SUITES)),
+    setting("tls-ciphersuites", "", Text, Refused(SUITES)),
     setting("tls-client-cert-file", "", Text, Stored),
     setting("tls-client-key-file", "", Text, Stored),
     setting("tls-client-key-file-pass", "", Text, Stored),
     setting("tls-cluster", "no", YesNo, Stored),
     setting("tls-dh-params-file", "", Text, Stored),
-    setting("tls-key-file", "", Text, Stored),
-    setting("tls-key-file-pass", "", Text, Stored),
-    setting("tls-port", "0", ANY, Refused("TLS is not built yet")),
-    setting("tls-prefer-server-ciphers", "no", YesNo, Stored),
-    setting("tls-protocols", "", Text, Stored),
+    setting("tls-key-file", "", Text, Fixed),
+    setting("tls-key-file-pass", "", Text, Refused("keys with a passphrase are not read")),
+    setting("tls-port", "0", Number(0, 65_535), Fixed),
+    setting("tls-prefer-server-ciphers", "no", YesNo, Fixed),
+    setting("tls-protocols", "", Value::TlsProtocols, Fixed),
     setting("tls-replication", "no", YesNo, Stored),
     setting("tls-session-cache-size", "20480", ANY, Stored),
     setting("tls-session-cache-timeout", "300", ANY, Stored),

@@ -377,7 +377,7 @@ fn the_connection() {
             "CONFIG SET port 1",
             "-ERR CONFIG SET failed - port can only be set when the server starts",
         ),
-        ("CONFIG SET nope 1", "-ERR CONFIG SET failed - there is no setting \"nope\""),
+        ("CONFIG SET nope 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'nope'"),
         (
             "COMMAND INFO get",
             "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@string \

@@ -231,7 +231,7 @@ fn the_subcommands_of_acl() {
             ("ACL LOAD", "-ERR This Redis instance is not configured to use an ACL file."),
             ("ACL SAVE", "-ERR This Redis instance is not configured to use an ACL file."),
             ("ACL HELP x", "-ERR wrong number of arguments for 'acl|help' command"),
-            ("ACL NOSUCH", "-ERR unknown subcommand or wrong number of arguments for 'NOSUCH'"),
+            ("ACL NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try ACL HELP."),
             ("CLIENT KILL USER missing", "-ERR No such user 'missing'"),
         ],
     );

@@ -1,0 +1,72 @@
+//! The settings of TLS.
+
+use super::Settings;
+use std::path::PathBuf;
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Each client needs one that is valid.
+    Required,
+    /// A client may have none; one that it shows has to be valid.
+    Optional,
+    /// None is asked for.
+    NotAsked,
+}
+
+/// How connections are encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The port for them.
+    pub port: u16,
+    /// The server's certificate, and those between it and an authority's.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Certificates of the authorities that sign those of clients.
+    pub authorities: Option<PathBuf>,
+    /// Whether clients show certificates.
+    pub clients: ClientCertificates,
+    /// Whether version 1.2 is spoken.
+    pub version_1_2: bool,
+    /// Whether version 1.3 is spoken.
+    pub version_1_3: bool,
+    /// Whether the server chooses the cipher suite by its own order.
+    pub prefers_own_suites: bool,
+}
+
+/// Checks `tls-protocols`: names of versions; none means both.
+pub fn read_protocols(text: &str) -> Option<String> {
+    let words = text.split_whitespace().map(|word| match word.to_ascii_lowercase().as_str() {
+        "tlsv1.2" => Some("TLSv1.2"),
+        "tlsv1.3" => Some("TLSv1.3"),
+        _ => None,
+    });
+    Some(words.collect::<Option<Vec<_>>>()?.join(" "))
+}
+
+impl Settings {
+    /// How connections are encrypted, if a port is for them.
+    pub(crate) fn tls(&self) -> Option<TlsSettings> {
+        let port = self.number("tls-port") as u16;
+        if port == 0 {
+            return None;
+        }
+        let file = |name: &str| PathBuf::from(self.text(name));
+        let protocols = self.text("tls-protocols");
+        Some(TlsSettings {
+            port,
+            certificate: file("tls-cert-file"),
+            key: file("tls-key-file"),
+            authorities: Some(file("tls-ca-cert-file")).filter(|of| !of.as_os_str().is_empty()),
+            clients: match self.text("tls-auth-clients").as_str() {
+                "no" => ClientCertificates::NotAsked,
+                "optional" => ClientCertificates::Optional,
+                _ => ClientCertificates::Required,
+            },
+            version_1_2: protocols.is_empty() || protocols.contains("TLSv1.2"),
+            version_1_3: protocols.is_empty() || protocols.contains("TLSv1.3"),
+            prefers_own_suites: self.is_yes("tls-prefer-server-ciphers"),
+        })
+    }
+}
