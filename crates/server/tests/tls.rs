@@ -307,7 +307,7 @@ fn what_is_not_tls_is_closed() {
 fn a_handshake_that_stalls_is_ended() {
     let served = Served::new("--maxclients 4");
     let began = Instant::now();
-    let mut stalled = vec![served.raw(), served.raw()];
+    let mut stalled = [served.raw(), served.raw()];
     let mut hello = Vec::new();
     served.authority.client(None, BOTH).write_tls(&mut hello).unwrap();
     stalled[1].write_all(&hello[..hello.len() / 2]).unwrap();
