@@ -7,7 +7,8 @@
 # redis-py comes from its source distribution, by pip, with pytest into an environment in
 # target/redis-py-suite; nothing of it is kept in this repository. Tests of commands that are not
 # there are left out: scripts/redis-py-skip.txt names them, with a reason for each. For
-# `redis-server` none is left out. PROTOCOL=3 speaks RESP3. Needs python3, pip, redis-cli, and Linux.
+# `redis-server` none is left out. PROTOCOL=3 speaks RESP3. The port is 6379, unless PORT is set: some
+# of the tests connect to it whatever they are told. Needs python3, pip, redis-cli, and Linux.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -16,7 +17,7 @@ program=${1:-target/release/hyades}
 case $program in */*) program=$(realpath "$program") ;; esac
 skip=$PWD/scripts/redis-py-skip.txt
 place=$PWD/target/redis-py-suite
-port=${PORT:-16380}
+port=${PORT:-6379}
 protocol=${PROTOCOL:-2}
 version=5.2.1
 suite=$place/redis-$version
@@ -39,6 +40,10 @@ stop() {
 }
 trap stop EXIT INT TERM
 
+if redis-cli -p "$port" ping > "$place/ping.log" 2>&1; then
+    echo "another server uses port $port" >&2
+    exit 1
+fi
 case $program in
     *redis-server) "$program" --port "$port" --save '' --dir "$data" \
         --enable-debug-command yes \

@@ -30,6 +30,10 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
             let text = vec![b'a'; super::numbers::unsigned(length)?.min(1 << 20)];
             reply.integer(i64::from(glob::matches(pattern, &text, false)));
         }
+        ("error", [text]) => {
+            let text = String::from_utf8_lossy(text).replace(['\r', '\n'], " ");
+            return Err(text.into());
+        }
         ("protocol", [what]) => protocol(&lower(what), reply)?,
         (other, _) => return Err(format!("ERR DEBUG {other} is not built").into()),
     }

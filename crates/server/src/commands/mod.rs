@@ -179,7 +179,7 @@ fn wrong_arity(name: &str) -> Stop {
 }
 
 /// Subcommands that Redis takes with any number of arguments, and which look at it themselves.
-const ANY_ARITY: [&str; 10] = [
+const ANY_ARITY: [&str; 11] = [
     "acl|cat",
     "acl|genpass",
     "acl|log",
@@ -189,6 +189,7 @@ const ANY_ARITY: [&str; 10] = [
     "command|info",
     "command|list",
     "pubsub|channels",
+    "pubsub|shardchannels",
     "slowlog|get",
 ];
 

@@ -1,6 +1,6 @@
 //! Publish and subscribe.
 
-use super::{Done, Local, help, lower, unknown_subcommand, wrong_arity};
+use super::{Done, Local, help, lower, unknown_subcommand};
 use crate::channels::{Publication, Topic};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
@@ -133,7 +133,6 @@ pub fn pubsub(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         }
         ("numpat", []) => reply.count(channels.count_patterns()),
         ("help", []) => help(reply, HELP),
-        ("channels" | "shardchannels" | "numpat", _) => return Err(wrong_arity("pubsub")),
         _ => return Err(unknown_subcommand("pubsub", args[1])),
     }
     Ok::<(), Stop>(())

@@ -9,7 +9,9 @@ mod tls;
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use parse::{ConfigError, memory, replace};
 pub(crate) use table::MOST_DATABASES;
-pub use tls::{ClientCertificates, TlsSettings};
+#[cfg(feature = "tls")]
+pub use tls::ClientCertificates;
+pub use tls::TlsSettings;
 
 use crate::access::Users;
 use crate::data::collections::PackedLimits;

@@ -375,7 +375,15 @@ fn the_connection() {
         ("CONFIG GET maxcl*", "*2 $10 maxclients $1 5"),
         (
             "CONFIG SET port 1",
-            "-ERR CONFIG SET failed - port can only be set when the server starts",
+            "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable \
+            config",
+        ),
+        ("CONFIG REWRITE x", "-ERR wrong number of arguments for 'config|rewrite' command"),
+        ("CONFIG NOPE", "-ERR unknown subcommand 'NOPE'. Try CONFIG HELP."),
+        ("CLIENT KILL", "-ERR wrong number of arguments for 'client|kill' command"),
+        (
+            "SLOWLOG GET a b",
+            "-ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
         ),
         ("CONFIG SET nope 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'nope'"),
         (
