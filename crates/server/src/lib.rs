@@ -45,6 +45,9 @@ mod shared;
 mod signals;
 mod slow_log;
 mod systemd;
+#[cfg(feature = "torture")]
+#[doc(hidden)]
+pub mod torture;
 mod waiting;
 mod waker;
 
