@@ -17,7 +17,7 @@ fn signal(server: &Process, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-fn client(server: &Process) -> Client {
+fn connect_to(server: &Process) -> Client {
     Client::connect(&server.address)
 }
 
@@ -94,7 +94,7 @@ fn a_wrong_setting_is_one_sentence() {
 fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
-    let mut client = client(&server);
+    let mut client = connect_to(&server);
     assert_eq!(client.ask("SET a 1"), "+OK");
     assert_eq!(client.ask("SET b 2 PX 200"), "+OK");
     let pinged = hyades("ping --port", &[server.address.rsplit(':').next().unwrap()]);
@@ -113,9 +113,9 @@ fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     assert_eq!(client.ask("DBSIZE"), ":1");
     stop(server);
     let server = Process::start(dir.path());
-    assert_eq!(client(&server).ask("GET a"), "1");
-    assert_eq!(client(&server).ask("DBSIZE"), ":1");
-    let mut client = client(&server);
+    assert_eq!(connect_to(&server).ask("GET a"), "1");
+    assert_eq!(connect_to(&server).ask("DBSIZE"), ":1");
+    let mut client = connect_to(&server);
     client.send("SHUTDOWN\r\n").unwrap();
     assert!(client.reply().is_err());
 }
@@ -198,14 +198,14 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
         let mut server = Process::start(dir.path());
         let writers: Vec<_> = (0..=CLIENTS)
             .map(|name| {
-                let (client, first) = (client(&server), reached[name as usize]);
+                let (client, first) = (connect_to(&server), reached[name as usize]);
                 std::thread::spawn(move || match name {
                     CLIENTS => write_early_until_killed(client, name, first),
                     _ => write_until_killed(client, name, first),
                 })
             })
             .collect();
-        let client = client(&server);
+        let client = connect_to(&server);
         let reader = std::thread::spawn(move || read_until_killed(client, CLIENTS));
         std::thread::sleep(Duration::from_millis(100 + 37 * (round % 8)));
         server.child.kill().unwrap();
@@ -214,7 +214,7 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
             writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         let seen = reader.join().unwrap();
         let server = Process::start(dir.path());
-        let mut client = client(&server);
+        let mut client = connect_to(&server);
         for (name, journal) in journals.iter().enumerate() {
             let mut get = |side: &str| match client.ask(&format!("GET {side}{name}")).as_str() {
                 "$-1" => 0,

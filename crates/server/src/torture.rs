@@ -51,7 +51,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Opens a database in `dir` and a server of so many loops over it, with settings as they are
+    /// Opens a database in `dir` and a server of some loops over it, with settings as they are
     /// given on a command line.
     ///
     /// # Errors

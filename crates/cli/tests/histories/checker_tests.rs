@@ -37,7 +37,7 @@ where
 fn registers() {
     let ok = || text("OK");
     expect::<Register>(true, vec![at(0, 1, Set(1), ok()), at(2, 3, Get, text("1"))]);
-    // A stale read, and one of what nobody wrote.
+    // A stale read, and one of what was never written.
     expect::<Register>(false, vec![at(0, 1, Set(1), ok()), at(2, 3, Get, Reply::Null)]);
     expect::<Register>(false, vec![at(0, 1, Set(1), ok()), at(2, 3, Get, text("2"))]);
     // At the same time either is right, but not the older one after the newer one.

@@ -32,9 +32,9 @@ const SECOND_MS: i64 = 1_000;
 struct Executed {
     answer: Answer,
     transaction: Option<usize>,
-    /// Who is told of it may rely on it.
+    /// A client that is told of it may rely on it.
     is_reliable: bool,
-    /// Who is told of it may rely on all before it.
+    /// A client that is told of it may rely on all before it.
     is_barrier: bool,
 }
 

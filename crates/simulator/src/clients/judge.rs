@@ -6,7 +6,7 @@
 //! - what was recovered is the versions at which the cells end;
 //! - a transaction survives whole: if one of its versions is at or before its cell's end, all are;
 //! - what a survivor has read is at or before its cell's end;
-//! - the same holds for all that was told to who may rely on it, and that survives.
+//! - the same holds for all that a client was told that may rely on it.
 //!
 //! All but the first say that if one cell ends at or after some version, another one does so at
 //! some version. Such rules have a least solution, if any: all cells begin at the first version
@@ -14,7 +14,7 @@
 //! version that is as recovered, there is none. What a cell holds whose database was flushed, or
 //! whose collection was removed, is not seen, so any end will do.
 
-use super::model::{Body, CellName, Content, Model, Recovered, RecoveredState};
+use super::model::{Body, CellContent, CellName, Model, Recovered, RecoveredState};
 use std::collections::{BTreeMap, HashSet};
 
 /// The most combinations that are tried where it is not known which of several generations of a key
@@ -58,7 +58,7 @@ pub(crate) fn judge(
         };
         // The newest first: mostly it is that.
         for (version, (content, _)) in model.cells[cell].versions.iter().enumerate().rev() {
-            let Content::Generation(generation) = content else { unreachable!("it is one") };
+            let CellContent::Generation(generation) = content else { unreachable!("it is one") };
             match of_generation(model, (database as u32, *generation), keys, now_ms) {
                 Ok(own) => all.extend(own.into_iter().map(|mut choice: Choice| {
                     choice.push((cell, vec![version]));
@@ -132,20 +132,21 @@ fn of_generation(
             .collect();
     }
     match keys.keys().find(|key| !known.contains(key.as_str())) {
-        Some(key) => Err(format!("{key} is {:?}, and nobody wrote it", keys[key])),
+        Some(key) => Err(format!("{key} is {:?}, which was never written", keys[key])),
         None => Ok(all),
     }
 }
 
 /// The versions of a key, in words.
 fn shown(model: &Model, cell: usize) -> Vec<String> {
-    let show = |(content, _): &(Content, Option<usize>)| match content {
-        Content::Value { body: Body::Collection(kind, collection), expires } => {
+    let show = |(content, _): &(CellContent, Option<usize>)| match content {
+        CellContent::Value { body: Body::Collection(kind, collection), expires } => {
             let members = model.collections[*collection].iter();
             let all: Vec<String> = members
                 .map(|(member, cell)| {
                     let versions = &model.cells[*cell].versions;
-                    let of: Vec<&Content> = versions.iter().map(|(content, _)| content).collect();
+                    let of: Vec<&CellContent> =
+                        versions.iter().map(|(content, _)| content).collect();
                     format!("{member}: {of:?}")
                 })
                 .collect();
@@ -164,19 +165,22 @@ fn of_key(
     now_ms: i64,
 ) -> Vec<Choice> {
     let versions = &model.cells[cell].versions;
-    let those = |is_so: &dyn Fn(&Content) -> bool| -> Vec<usize> {
+    let those = |is_so: &dyn Fn(&CellContent) -> bool| -> Vec<usize> {
         (0..versions.len()).filter(|at| is_so(&versions[*at].0)).collect()
     };
     let one = |own: Vec<usize>| match own.is_empty() {
         true => Vec::new(),
         false => vec![vec![(cell, own)]],
     };
-    let is_value = |of: &Content, value: Body, until: Option<i64>| matches!(of, Content::Value { body, expires } if *body == value && *expires == until);
+    let is_value = |of: &CellContent, value: Body, until: Option<i64>| match of {
+        CellContent::Value { body, expires } => *body == value && *expires == until,
+        _ => false,
+    };
     let (kind, members, expires) = match found {
         None => {
             return one(those(&|content| match content {
-                Content::Absent => true,
-                Content::Value { expires, .. } => expires.is_some_and(|at| at <= now_ms),
+                CellContent::Absent => true,
+                CellContent::Value { expires, .. } => expires.is_some_and(|at| at <= now_ms),
                 _ => false,
             }));
         }
@@ -191,7 +195,7 @@ fn of_key(
     let mut collections: Vec<usize> = versions
         .iter()
         .filter_map(|(content, _)| match content {
-            Content::Value { body: Body::Collection(of, number), expires: until }
+            CellContent::Value { body: Body::Collection(of, number), expires: until }
                 if *of == kind && *until == expires =>
             {
                 Some(*number)
@@ -210,7 +214,7 @@ fn of_key(
         }
         let mut choice: Choice = vec![(cell, heads)];
         for (member, cell) in cells {
-            let value = Content::Member(members.get(member).cloned());
+            let value = CellContent::Member(members.get(member).cloned());
             let versions = &model.cells[*cell].versions;
             let ends = (0..versions.len()).filter(|at| versions[*at].0 == value).collect();
             choice.push((*cell, ends));
@@ -350,7 +354,7 @@ pub(crate) fn lost(model: &Model, ends: &[usize]) -> Vec<String> {
     for (cell, end) in model.cells.iter().zip(ends) {
         let CellName::Head { key, .. } = &cell.name else { continue };
         for (content, _) in &cell.versions[end + 1..] {
-            let Content::Value { body, .. } = content else { continue };
+            let CellContent::Value { body, .. } = content else { continue };
             all.extend(match body {
                 Body::Text(text) => Some(told(key, &Recovered::Text(text.clone()))),
                 Body::List(list) => Some(told(key, &Recovered::List(list.clone()))),
@@ -431,7 +435,7 @@ mod tests {
         let copied = model(&[&["SET a 1"], &["GET a", "SET b 1"]]);
         assert_eq!(wrong(&copied, [text("b", "1")]), Some(Wrong::Diverged));
         assert_eq!(wrong(&copied, [text("a", "1"), text("b", "1")]), None);
-        // Told of what depends on what nobody was told of.
+        // Told of what depends on what no client was told of.
         let depends = model(&[&["SET a 1"], &["GET a", "SET b 1!"]]);
         assert_eq!(wrong(&depends, [text("a", "1")]), Some(Wrong::Lost));
         assert_eq!(wrong(&depends, []), Some(Wrong::Lost));

@@ -120,7 +120,7 @@ impl<'l> ClientLife<'l> {
         replies.is_empty() && order.is_empty() && late.is_empty()
     }
 
-    /// Runs so many steps, or until the log fails.
+    /// Runs a number of steps, or until the log fails.
     pub fn run(&mut self, steps: usize) -> Goes {
         for _ in 0..steps {
             pass_time(&mut self.rng);
@@ -360,10 +360,5 @@ impl<'l> ClientLife<'l> {
             }
         }
         Goes::On
-    }
-
-    /// All that has run is on disk.
-    pub fn tell_all(&mut self) {
-        self.model.transactions.iter_mut().for_each(|of| of.is_told = true);
     }
 }

@@ -263,10 +263,7 @@ impl ServerCase {
         Some(stage)
     }
 
-    /// Runs clients until the life ends.
-    fn live(&mut self, stage: Stage, device: &SimulatedDevice) {
-        let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
-        self.note(name);
+    fn arm(&mut self, ending: ServerEnding, device: &SimulatedDevice) {
         match ending {
             ServerEnding::Stop => device.arm(SimulatedFault::Stop(self.rng.u64(0..60))),
             ServerEnding::WriteFails => device.arm(SimulatedFault::Write(self.rng.u64(0..30))),
@@ -277,6 +274,13 @@ impl ServerCase {
             }
             _ => {}
         }
+    }
+
+    /// Runs clients until the life ends.
+    fn live(&mut self, stage: Stage, device: &SimulatedDevice) {
+        let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
+        self.note(name);
+        self.arm(ending, device);
         let steps = self.rng.usize(0..1_500);
         let (seed, rng) = (self.rng.u64(..), self.rng.fork());
         let mut script = Script::new(seed, self.values);

@@ -39,7 +39,7 @@ pub(crate) enum Body {
 
 /// What a cell holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Content {
+pub(crate) enum CellContent {
     Generation(u32),
     Absent,
     Value {
@@ -58,11 +58,11 @@ pub(crate) enum CellName {
     Member { collection: usize, member: String },
 }
 
-/// A cell, with its versions and who wrote them. The first is what was recovered.
+/// A cell, with its versions and the transactions that wrote them. The first is what was recovered.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionedCell {
     pub name: CellName,
-    pub versions: Vec<(Content, Option<usize>)>,
+    pub versions: Vec<(CellContent, Option<usize>)>,
 }
 
 /// A transaction that was executed.
@@ -75,7 +75,7 @@ pub(crate) struct ClientTransaction {
     /// Cells with the versions that it has read, and has written.
     pub reads: BTreeMap<usize, usize>,
     pub writes: BTreeMap<usize, usize>,
-    /// Somebody was told of it who may rely on it.
+    /// A client was told of it that may rely on it.
     pub is_told: bool,
 }
 
@@ -130,13 +130,14 @@ impl Model {
                         let collection = model.new_collection();
                         for (member, value) in members {
                             let cell = model.member_cell(collection, member);
-                            model.cells[cell].versions[0].0 = Content::Member(Some(value.clone()));
+                            model.cells[cell].versions[0].0 =
+                                CellContent::Member(Some(value.clone()));
                         }
                         Body::Collection(*kind, collection)
                     }
                 };
                 let cell = model.cell(CellName::Head { database, generation, key: key.clone() });
-                model.cells[cell].versions[0].0 = Content::Value { body, expires: *expires };
+                model.cells[cell].versions[0].0 = CellContent::Value { body, expires: *expires };
             }
         }
         model.now = ClientTransaction::default();
@@ -150,10 +151,10 @@ impl Model {
         let first = match &name {
             CellName::Database(_) => {
                 self.generations += 1;
-                Content::Generation(self.generations)
+                CellContent::Generation(self.generations)
             }
-            CellName::Head { .. } => Content::Absent,
-            CellName::Member { .. } => Content::Member(None),
+            CellName::Head { .. } => CellContent::Absent,
+            CellName::Member { .. } => CellContent::Member(None),
         };
         let cell = self.cells.len();
         self.cells.push(VersionedCell { name: name.clone(), versions: vec![(first, None)] });
@@ -175,7 +176,7 @@ impl Model {
         self.collections.len() - 1
     }
 
-    fn newest(&self, cell: usize) -> &Content {
+    fn newest(&self, cell: usize) -> &CellContent {
         &self.cells[cell].versions.last().expect("a cell has a version").0
     }
 
@@ -186,7 +187,7 @@ impl Model {
         }
     }
 
-    fn write(&mut self, cell: usize, content: Content) {
+    fn write(&mut self, cell: usize, content: CellContent) {
         let own = self.transactions.len();
         let versions = &mut self.cells[cell].versions;
         match self.now.writes.get(&cell) {
@@ -210,7 +211,7 @@ impl Model {
         let cell = self.cell(CellName::Database(database));
         self.read(cell);
         match self.newest(cell) {
-            Content::Generation(generation) => *generation,
+            CellContent::Generation(generation) => *generation,
             _ => unreachable!("a database has a generation"),
         }
     }
@@ -220,7 +221,7 @@ impl Model {
         self.generation(database);
         let cell = self.cell(CellName::Database(database));
         self.generations += 1;
-        self.write(cell, Content::Generation(self.generations));
+        self.write(cell, CellContent::Generation(self.generations));
         for ((of, _), changes) in &mut self.changes {
             if *of == database {
                 changes.perhaps += 1;
@@ -238,7 +239,7 @@ impl Model {
         let cell = self.head_cell(database, key);
         self.read(cell);
         match self.newest(cell) {
-            Content::Value { body, expires } if expires.is_none_or(|at| at > now_ms) => {
+            CellContent::Value { body, expires } if expires.is_none_or(|at| at > now_ms) => {
                 Some((body.clone(), *expires))
             }
             _ => None,
@@ -248,7 +249,7 @@ impl Model {
     /// Whether a key has an expiry, past or not.
     pub fn expires(&mut self, database: u32, key: &str) -> bool {
         let cell = self.head_cell(database, key);
-        matches!(self.newest(cell), Content::Value { expires: Some(_), .. })
+        matches!(self.newest(cell), CellContent::Value { expires: Some(_), .. })
     }
 
     /// Sets the value of a key, or removes it.
@@ -256,8 +257,8 @@ impl Model {
         let cell = self.head_cell(database, key);
         self.read(cell);
         let content = match value {
-            Some((body, expires)) => Content::Value { body, expires },
-            None => Content::Absent,
+            Some((body, expires)) => CellContent::Value { body, expires },
+            None => CellContent::Absent,
         };
         self.changed(database, key, true);
         self.write(cell, content);
@@ -306,7 +307,7 @@ impl Model {
         let cell = self.member_cell(collection, member);
         self.read(cell);
         match self.newest(cell) {
-            Content::Member(value) => value.clone(),
+            CellContent::Member(value) => value.clone(),
             _ => unreachable!("it is a member"),
         }
     }
@@ -323,19 +324,19 @@ impl Model {
         self.read(cell);
         let is_removed = value.is_none();
         self.changed(database, key, true);
-        self.write(cell, Content::Member(value));
+        self.write(cell, CellContent::Member(value));
         if is_removed && self.peek(collection).is_empty() {
             self.members(collection);
             self.set_head(database, key, None);
         }
     }
 
-    /// The members of a collection, read by nobody.
+    /// The members of a collection; that is no read.
     pub fn peek(&self, collection: usize) -> BTreeMap<String, String> {
         let members = self.collections[collection].iter();
         members
             .filter_map(|(member, cell)| match self.newest(*cell) {
-                Content::Member(Some(value)) => Some((member.clone(), value.clone())),
+                CellContent::Member(Some(value)) => Some((member.clone(), value.clone())),
                 _ => None,
             })
             .collect()
@@ -356,7 +357,10 @@ impl Model {
         let (score, member) = members.iter().map(|(m, score)| rank(m, score)).min()?;
         let bound = (score, member.clone());
         for (other, cell) in self.collections[collection].clone() {
-            let was_lower = |content: &Content| matches!(content, Content::Member(Some(s)) if rank(&other, s) < bound);
+            let was_lower = |content: &CellContent| match content {
+                CellContent::Member(Some(score)) => rank(&other, score) < bound,
+                _ => false,
+            };
             let versions = &self.cells[cell].versions;
             let Some(last) = versions.iter().rposition(|(content, _)| was_lower(content)) else {
                 continue;

@@ -20,7 +20,7 @@ pub(crate) enum Answer {
 pub(crate) enum Expected {
     /// This one.
     Same(Answer),
-    /// An array of these, in any order, in groups of so many that belong together.
+    /// An array of these, in any order, in groups of this number that belong together.
     AnyOrder(Vec<Answer>, usize),
     /// An error that begins so.
     Error(&'static str),

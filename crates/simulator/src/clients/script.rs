@@ -163,7 +163,7 @@ impl Script {
             15..18 => format!("PEXPIRETIME {key}"),
             18..22 => format!("RENAME {key} {other}"),
             22 => "FLUSHDB".to_string(),
-            // A value of another type, where nobody waits for elements.
+            // A value of another type, where no client waits for elements.
             _ => {
                 let kind = ['h', 'e'][self.rng.usize(0..2)];
                 let key = self.key(kind);
