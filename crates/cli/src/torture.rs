@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::Args;
+use hyades_simulator::clients::torture_clients;
 use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler, Torture};
 use std::path::PathBuf;
 
@@ -31,6 +32,10 @@ pub struct TortureOptions {
     /// [default: all but none, in turn; a run of a few seconds reaches only the first ones]
     #[arg(long)]
     protocol: Option<Protocol>,
+    /// What is tortured: the engine, by transactions, or the server, by clients that speak "resp",
+    /// under its default protocol
+    #[arg(long, value_name = "PROTOCOL", conflicts_with_all = ["protocol", "scheduler", "again"])]
+    clients: Option<Clients>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -45,6 +50,14 @@ pub struct TortureOptions {
     /// --features mutations, any rule of docs/reliability.md
     #[arg(long, value_name = "RULE")]
     mutation: Option<String>,
+}
+
+words! {
+    /// Whom the server is tortured by.
+    Clients ("clients") {
+        /// Clients of Redis's protocol.
+        Resp = "resp",
+    }
 }
 
 words! {
@@ -85,8 +98,18 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
         protocol: options.protocol.map(Protocol::protocol),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
-    eprintln!("torture with seed {}, scheduler {}", settings.seed, options.scheduler.word());
-    let result = torture::torture(&settings, |line| eprintln!("{line}"));
+    let say = |line: &str| eprintln!("{line}");
+    let result = match options.clients {
+        Some(clients) => {
+            say(&format!("torture by clients of {}, with seed {}", clients.word(), settings.seed));
+            torture_clients(&settings, say)
+        }
+        None => {
+            let scheduler = options.scheduler.word();
+            say(&format!("torture with seed {}, scheduler {scheduler}", settings.seed));
+            torture::torture(&settings, say)
+        }
+    };
     let found = result.map_err(Failure::doing("a failing history could not be kept"))?;
     print(options, &found)?;
     Ok(found.report.is_sound())
@@ -110,6 +133,7 @@ fn print(options: &TortureOptions, found: &Torture) -> Result<(), Failure> {
     println!("partial            {}", report.partial);
     println!("resurrected        {}", report.resurrected);
     println!("diverged           {}", report.diverged);
+    println!("out of order       {}", report.out_of_order);
     println!("refused wrongly    {}", report.refused_wrongly);
     println!("late               {}", report.late);
     println!("hung               {}", report.hung);

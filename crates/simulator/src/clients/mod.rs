@@ -174,9 +174,9 @@ impl ServerCase {
             .recovery_threads(1);
         let packed = self.packed.as_str();
         let mut settings = Vec::new();
-        for kind in ["hash-max-listpack-entries", "set-max-listpack-entries"]
+        for kind in ["hash-max-listpack-entries", "set-max-intset-entries"]
             .into_iter()
-            .chain(["zset-max-listpack-entries", "list-max-listpack-size"])
+            .chain(["zset-max-intset-entries", "list-max-listpack-size"])
         {
             settings.extend([format!("--{kind}"), packed.to_string()]);
         }
