@@ -53,7 +53,7 @@ pub struct TortureOptions {
 }
 
 words! {
-    /// Whom the server is tortured by.
+    /// The clients that torture the server.
     Clients ("clients") {
         /// Clients of Redis's protocol.
         Resp = "resp",
