@@ -45,6 +45,8 @@ struct WatchedName {
     changes: Changes,
     /// It may go by itself.
     expires: bool,
+    /// It does not exist. If it does not again, then it is as it was.
+    is_absent: bool,
 }
 
 /// A client.
@@ -170,7 +172,7 @@ impl TortureClient {
             return Err(Fault::Order(format!("{answer:?} is a reply to nothing")));
         };
         let (mut mode, mut is_barrier, mut then) = (self.mode, false, Then::Nothing);
-        let mut is_transaction = true;
+        let (mut is_transaction, mut queued) = (true, String::new());
         let at = Circumstances { database: self.database, now_ms };
         let is_misconf = answer.is_error("MISCONF");
         let expected = match (request[0].as_str(), self.multi.is_some()) {
@@ -179,7 +181,11 @@ impl TortureClient {
                 is_transaction = false;
                 Expected::Any
             }
-            ("EXEC", true) => self.exec(model, at, &answer, &mut mode)?,
+            ("EXEC", true) => {
+                let all = self.multi.iter().flatten().map(|words| words.join(" "));
+                queued = format!(" of {}", all.collect::<Vec<_>>().join("; "));
+                self.exec(model, at, &answer, &mut mode)?
+            }
             ("DISCARD", true) => {
                 (self.multi, is_transaction) = (None, false);
                 self.watched.clear();
@@ -216,7 +222,8 @@ impl TortureClient {
             let text = request.join(" ");
             return Err(Fault::Reply(format!("{text} replied {answer:?}, not {expected:?}")));
         }
-        let text = request.join(" ");
+        let database = self.database;
+        let text = format!("{database}> {}{queued}", request.join(" "));
         let transaction = is_transaction.then(|| model.end(self.number, number, text));
         let is_reliable = match mode {
             Mode::Acknowledged => true,
@@ -268,11 +275,11 @@ impl TortureClient {
 
     fn watch(&mut self, model: &mut Model, at: Circumstances, keys: &[String]) {
         for key in keys {
-            model.head(at.database, key, at.now_ms);
+            let is_absent = model.head(at.database, key, at.now_ms).is_none();
             let expires = model.expires(at.database, key);
             let (database, key) = (at.database, key.clone());
             let changes = model.changes.entry((database, key.clone())).or_default();
-            self.watched.push(WatchedName { database, key, changes: *changes, expires });
+            self.watched.push(WatchedName { database, key, changes: *changes, expires, is_absent });
         }
     }
 
@@ -285,15 +292,22 @@ impl TortureClient {
     ) -> Result<Expected, Fault> {
         let queued = self.multi.take().expect("it was found");
         let watched = std::mem::take(&mut self.watched);
-        let (mut may_fail, mut may_run) = (false, true);
+        let (mut may_fail, mut changed, mut first) = (false, Vec::new(), None);
         for of in &watched {
             let now = model.changes[&(of.database, of.key.clone())];
+            if !may_fail && now.surely != of.changes.surely {
+                first = Some(of);
+            }
             may_fail |= now.perhaps != of.changes.perhaps || of.expires;
             may_fail |= model.expires(of.database, &of.key);
-            may_run &= now.surely == of.changes.surely;
+            let is_absent = model.peek_head(of.database, &of.key, at.now_ms).is_none();
+            if now.surely != of.changes.surely && !(of.is_absent && is_absent) {
+                changed.push(format!("{} in database {}", of.key, of.database));
+            }
         }
         if *answer == Answer::Array(None) {
-            for of in &watched {
+            // The keys behind the first one that has changed are not looked at.
+            if let Some(of) = first {
                 model.head(of.database, &of.key, at.now_ms);
             }
             return match may_fail {
@@ -301,8 +315,9 @@ impl TortureClient {
                 false => Err(Fault::Reply("EXEC failed, and nothing has changed".to_string())),
             };
         }
-        if !may_run {
-            return Err(Fault::Reply("EXEC ran, and what was watched has changed".to_string()));
+        if !changed.is_empty() {
+            let changed = changed.join(", ");
+            return Err(Fault::Reply(format!("EXEC ran, and {changed} had changed since WATCH")));
         }
         let mut all = Vec::new();
         let mut database = at.database;

@@ -263,10 +263,15 @@ fn lists(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
         ["LMOVE", from, to, one, other] | ["BLMOVE", from, to, one, other, "0"] => {
             (|| {
                 // It is not taken if it cannot be put anywhere.
-                at.list(model, from)?;
+                let (_, expires) = at.list(model, from)?;
                 at.list(model, to)?;
                 let Some(element) = at.pop(model, from, one)? else { return Ok(maybe(None)) };
                 at.push(model, to, other, &[&element])?;
+                if from == to {
+                    // Its only element left it for a moment, and took the expiry along.
+                    let (list, _) = at.list(model, to)?;
+                    at.set_list(model, to, list, expires);
+                }
                 Ok(maybe(Some(element)))
             })()
         }
@@ -343,9 +348,9 @@ fn sets(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
             Expected::AnyOrder(members.into_keys().map(Answer::text).collect(), 1)
         }),
         ["SMOVE", from, to, member] => (|| {
-            let of = at.collection(model, from, kind)?;
+            let Some(of) = at.collection(model, from, kind)? else { return Ok(integer(0)) };
             at.collection(model, to, kind)?;
-            if of.and_then(|of| model.member(of, member)).is_none() {
+            if model.member(of, member).is_none() {
                 return Ok(integer(0));
             }
             if from != to {

@@ -176,7 +176,7 @@ impl ServerCase {
         let mut settings = Vec::new();
         for kind in ["hash-max-listpack-entries", "set-max-intset-entries"]
             .into_iter()
-            .chain(["zset-max-intset-entries", "list-max-listpack-size"])
+            .chain(["zset-max-listpack-entries", "list-max-listpack-size"])
         {
             settings.extend([format!("--{kind}"), packed.to_string()]);
         }

@@ -238,6 +238,17 @@ impl Model {
     pub fn head(&mut self, database: u32, key: &str, now_ms: i64) -> Option<(Body, Option<i64>)> {
         let cell = self.head_cell(database, key);
         self.read(cell);
+        self.peek_head(database, key, now_ms)
+    }
+
+    /// The same, as no read of the key.
+    pub fn peek_head(
+        &mut self,
+        database: u32,
+        key: &str,
+        now_ms: i64,
+    ) -> Option<(Body, Option<i64>)> {
+        let cell = self.head_cell(database, key);
         match self.newest(cell) {
             CellContent::Value { body, expires } if expires.is_none_or(|at| at > now_ms) => {
                 Some((body.clone(), *expires))
