@@ -262,8 +262,11 @@ fn lists(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
         ["LRANGE", key, "0", "-1"] => at.list(model, key).map(|(list, _)| same(texts(list))),
         ["LMOVE", from, to, one, other] | ["BLMOVE", from, to, one, other, "0"] => {
             (|| {
+                let (before, expires) = at.list(model, from)?;
+                if before.is_empty() {
+                    return Ok(maybe(None));
+                }
                 // It is not taken if it cannot be put anywhere.
-                let (_, expires) = at.list(model, from)?;
                 at.list(model, to)?;
                 let Some(element) = at.pop(model, from, one)? else { return Ok(maybe(None)) };
                 at.push(model, to, other, &[&element])?;
