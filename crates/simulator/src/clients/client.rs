@@ -4,7 +4,7 @@ use super::commands::{self, Circumstances};
 use super::model::{Body, Changes, Model};
 use super::reply::{Answer, Expected};
 use super::script::{OWN_NUMBER, Words};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// When a client is told of its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(crate) struct TortureClient {
     early: Vec<(u64, i64)>,
     /// CLIENT UNBLOCK was sent to it.
     pub is_unblocked: bool,
+    /// What it met, and how often.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// What a reply shows to be wrong.
@@ -108,6 +110,7 @@ impl TortureClient {
             unsure: Vec::new(),
             early: Vec::new(),
             is_unblocked: false,
+            counts: BTreeMap::new(),
         }
     }
 
@@ -140,7 +143,7 @@ impl TortureClient {
         now_ms: i64,
     ) -> Result<Vec<Then>, Fault> {
         let is_overdue = self.early.iter().any(|(_, since)| now_ms - since >= SECOND_MS);
-        let (mut all_early, mut then) = (true, Vec::new());
+        let (mut all_early, mut then) = (!replies.is_empty(), Vec::new());
         while let Some((answer, length)) = Answer::parse(replies) {
             replies = &replies[length..];
             then.push(self.execute(model, answer, now_ms, is_overdue)?);
@@ -203,12 +206,8 @@ impl TortureClient {
             ("BLPOP" | "BRPOP" | "BLMOVE" | "BZPOPMIN", _)
                 if answer.is_null() || answer.is_error("UNBLOCKED") =>
             {
-                if !std::mem::take(&mut self.is_unblocked) {
-                    let text = request.join(" ");
-                    return Err(Fault::Reply(format!("{text} replied {answer:?} unasked")));
-                }
                 is_transaction = false;
-                Expected::Any
+                self.end_waiting(&request, &answer)?
             }
             _ => match self.local(&request, &answer, &mut is_barrier, &mut then) {
                 Some(expected) => {
@@ -232,6 +231,16 @@ impl TortureClient {
         };
         self.executed.push_back(Executed { answer, transaction, is_reliable, is_barrier });
         Ok(then)
+    }
+
+    /// A command that waited has no element: CLIENT UNBLOCK was sent.
+    fn end_waiting(&mut self, request: &Words, answer: &Answer) -> Result<Expected, Fault> {
+        if !std::mem::take(&mut self.is_unblocked) {
+            let text = request.join(" ");
+            return Err(Fault::Reply(format!("{text} replied {answer:?} unasked")));
+        }
+        *self.counts.entry("clients: waited, and were unblocked").or_default() += 1;
+        Ok(Expected::Any)
     }
 
     /// A command on the connection or the server, if it is one: what it replies.
@@ -306,6 +315,7 @@ impl TortureClient {
             }
         }
         if *answer == Answer::Array(None) {
+            *self.counts.entry("clients: EXEC failed by WATCH").or_default() += 1;
             // The keys behind the first one that has changed are not looked at.
             if let Some(of) = first {
                 model.head(of.database, &of.key, at.now_ms);
@@ -362,9 +372,15 @@ impl TortureClient {
             if executed.is_barrier {
                 self.unsure.drain(..).for_each(|transaction| model.tell(transaction));
             }
+            if executed.is_barrier {
+                *self.counts.entry("clients: told that all before is on disk").or_default() += 1;
+            }
             match executed.transaction {
                 Some(transaction) if executed.is_reliable => model.tell(transaction),
-                Some(transaction) => self.unsure.push(transaction),
+                Some(transaction) => {
+                    *self.counts.entry("clients: told early").or_default() += 1;
+                    self.unsure.push(transaction);
+                }
                 None => {}
             }
         }

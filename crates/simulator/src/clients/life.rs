@@ -35,17 +35,22 @@ pub(crate) struct Complaints {
     pub late: Vec<String>,
 }
 
+/// What was met, and how often.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
 /// A life.
 pub(crate) struct ClientLife<'l> {
     pub stage: Stage,
     pub model: &'l mut Model,
-    pub complaints: Complaints,
-    pub checkpoints: CheckpointCounts,
+    complaints: Complaints,
+    checkpoints: CheckpointCounts,
     rng: Rng,
     script: &'l mut Script,
     loops: usize,
     clients: Vec<TortureClient>,
     listeners: Vec<Listener>,
+    /// What the clients met, and how often.
+    counts: Counts,
     /// For each stream, one in this many opportunities to write is used.
     lazy: Vec<u32>,
     takes_checkpoints: bool,
@@ -86,6 +91,7 @@ impl<'l> ClientLife<'l> {
             loops,
             clients: Vec::new(),
             listeners: Vec::new(),
+            counts: BTreeMap::new(),
             lazy,
             takes_checkpoints,
         };
@@ -172,6 +178,17 @@ impl<'l> ClientLife<'l> {
         }
     }
 
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// What a client met.
+    fn add_counts(&mut self, at: usize) {
+        for (what, times) in std::mem::take(&mut self.clients[at].counts) {
+            *self.counts.entry(what).or_default() += times;
+        }
+    }
+
     /// A client sends some requests, perhaps in two parts.
     fn ask(&mut self, at: usize) {
         let client = &mut self.clients[at];
@@ -198,8 +215,13 @@ impl<'l> ClientLife<'l> {
         if !self.stage.has_work(number) {
             return Goes::On;
         }
+        let has_waited = self.stage.is_blocked(number);
         let turn = self.stage.run(number);
+        if has_waited && !turn.replies.is_empty() {
+            self.count("clients: waited, and went on");
+        }
         if turn.is_out_of_room {
+            self.count("the log had no room");
             self.write_all();
         }
         let ran = self.clients[at].ran(self.model, &turn.replies, &turn.marks, now_ms());
@@ -274,6 +296,7 @@ impl<'l> ClientLife<'l> {
     }
 
     fn hear(&mut self, at: usize, message: &str) {
+        self.count("messages heard");
         let (client, number) = message.split_once(':').expect("it names its sender");
         let client: usize = client.parse().expect("it is a number");
         let number: u64 = number.parse().expect("it is a number");
@@ -293,6 +316,8 @@ impl<'l> ClientLife<'l> {
         if self.rng.u32(0..3) == 0 {
             // What it might have been told before.
             self.send(at);
+            self.add_counts(at);
+            self.count("clients: gone, and others came");
             self.stage.disconnect(self.clients[at].number);
             self.clients[at] = self.connect();
             return;
@@ -321,6 +346,13 @@ impl<'l> ClientLife<'l> {
             }
         }
         Goes::On
+    }
+
+    /// What all have met.
+    pub fn into_parts(mut self) -> (Stage, Complaints, CheckpointCounts, Counts) {
+        (0..self.clients.len()).for_each(|at| self.add_counts(at));
+        let ClientLife { stage, complaints, checkpoints, counts, .. } = self;
+        (stage, complaints, checkpoints, counts)
     }
 
     /// Runs all that was asked for, and has all be told. What is not told then, is late.

@@ -305,9 +305,12 @@ impl ServerCase {
         if is_quiet && goes == Goes::LogFailed {
             self.outcome.refused_wrongly.push("the log failed on a healthy disk".to_string());
         }
-        let ClientLife { stage, complaints, checkpoints, .. } = life;
+        let (stage, complaints, checkpoints, counts) = life.into_parts();
         *self.outcome.faults.entry("checkpoints taken between turns").or_default() +=
             checkpoints.number;
+        for (what, times) in counts {
+            *self.outcome.faults.entry(what).or_default() += times;
+        }
         let told = model.transactions.iter().filter(|of| of.is_told).count();
         self.outcome.acknowledged += told as u64;
         self.outcome.crashes += 1;
@@ -316,7 +319,7 @@ impl ServerCase {
             ServerEnding::Close | ServerEnding::Quiet => {
                 // All was told, or may be: it is on disk.
                 model.transactions.iter_mut().for_each(|of| of.is_told = true);
-                self.outcome.verdict.diverged.extend(complaints.late.first().cloned());
+                self.outcome.late.extend(complaints.late);
                 drop(stage);
                 self.disk.power_cut(self.rng.u64(..));
             }
