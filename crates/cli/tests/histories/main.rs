@@ -224,7 +224,8 @@ fn run(seed: u64, kills: usize) -> Seen {
     let lists = (episode.counts[3].load(SeqCst) / TRANSACTIONS_ON_LISTS + 1) * LISTS;
     let mut ops: Vec<Op> = (0..lists).map(|key| Op::List { key, saw: Vec::new() }).collect();
     let invoked = episode.now();
-    fill_in(&mut ops, caller.ask(&block(&ops)).unwrap());
+    let replies = caller.ask(&block(&ops)).unwrap();
+    fill_in(&mut ops, replies);
     let end = End::Acknowledged(episode.now());
     seen.transactions.push(Observed { life: 0, session: usize::MAX, invoked, end, ops });
     for (key, calls) in &mut seen.calls {
