@@ -4,7 +4,7 @@ use super::commands::{self, Circumstances};
 use super::model::{Body, Changes, Model};
 use super::reply::{Answer, Expected};
 use super::script::{OWN_NUMBER, Words};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// When a client is told of its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ const SECOND_MS: i64 = 1_000;
 struct Executed {
     answer: Answer,
     transaction: Option<usize>,
+    mode: Mode,
     /// A client that is told of it may rely on it.
     is_reliable: bool,
     /// A client that is told of it may rely on all before it.
@@ -67,7 +68,9 @@ pub(crate) struct TortureClient {
     watched: Vec<WatchedName>,
     /// Its transactions that it could not rely on when it was told.
     unsure: Vec<usize>,
-    /// Marks of early replies whose transactions are not on disk, with their times.
+    /// Marks of transactions that are not on disk.
+    marks: BTreeSet<u64>,
+    /// Those whose replies are surely early, with their times.
     early: Vec<(u64, i64)>,
     /// CLIENT UNBLOCK was sent to it.
     pub is_unblocked: bool,
@@ -108,6 +111,7 @@ impl TortureClient {
             multi: None,
             watched: Vec::new(),
             unsure: Vec::new(),
+            marks: BTreeSet::new(),
             early: Vec::new(),
             is_unblocked: false,
             counts: BTreeMap::new(),
@@ -143,16 +147,19 @@ impl TortureClient {
         now_ms: i64,
     ) -> Result<Vec<Then>, Fault> {
         let is_overdue = self.early.iter().any(|(_, since)| now_ms - since >= SECOND_MS);
+        // Under `1s` they are, if nothing before them waits.
         let (mut all_early, mut then) = (!replies.is_empty(), Vec::new());
+        let is_first = self.marks.is_empty();
         while let Some((answer, length)) = Answer::parse(replies) {
             replies = &replies[length..];
             then.push(self.execute(model, answer, now_ms, is_overdue)?);
-            let is_sure = self.executed.back().is_some_and(|last| last.is_reliable);
-            all_early &= !is_sure && self.mode != Mode::Acknowledged;
+            let mode = self.executed.back().map_or(self.mode, |last| last.mode);
+            all_early &= mode == Mode::Free || mode == Mode::Second && is_first;
         }
         if !replies.is_empty() {
             return Err(Fault::Order("a reply was written in part".to_string()));
         }
+        self.marks.extend(marks);
         if all_early {
             self.early.extend(marks.iter().map(|mark| (*mark, now_ms)));
         }
@@ -161,6 +168,7 @@ impl TortureClient {
 
     /// A mark was acknowledged.
     pub fn acknowledged(&mut self, mark: u64) {
+        self.marks.remove(&mark);
         self.early.retain(|(early, _)| *early != mark);
     }
 
@@ -222,14 +230,15 @@ impl TortureClient {
             return Err(Fault::Reply(format!("{text} replied {answer:?}, not {expected:?}")));
         }
         let database = self.database;
-        let text = format!("{database}> {}{queued}", request.join(" "));
+        let overdue = if is_overdue { ", overdue" } else { "" };
+        let text = format!("{database}, {mode:?}{overdue}> {}{queued}", request.join(" "));
         let transaction = is_transaction.then(|| model.end(self.number, number, text));
         let is_reliable = match mode {
             Mode::Acknowledged => true,
             Mode::Second => is_overdue,
             Mode::Free => false,
         };
-        self.executed.push_back(Executed { answer, transaction, is_reliable, is_barrier });
+        self.executed.push_back(Executed { answer, transaction, mode, is_reliable, is_barrier });
         Ok(then)
     }
 
