@@ -224,12 +224,6 @@ impl Conversation {
         self.replies.ready()
     }
 
-    /// All replies that were not sent.
-    #[cfg(feature = "torture")]
-    pub fn written(&self) -> &[u8] {
-        self.replies.written()
-    }
-
     /// A number of bytes of [`Conversation::output`] was sent.
     pub fn sent(&mut self, bytes: usize) {
         self.replies.consume(bytes);

@@ -11,10 +11,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts one over the database in `dir`, on a port of its choice, and waits until it is ready.
+    /// Starts one over the database in `dir`, on a port of its choice, with two loops, and
+    /// waits until it is ready.
     pub fn start(dir: &Path) -> Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hyades"))
-            .args(["serve", "--port", "0", "--dir"])
+            .args(["serve", "--loops", "2", "--port", "0", "--dir"])
             .arg(dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
