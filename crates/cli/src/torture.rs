@@ -54,7 +54,7 @@ pub struct TortureOptions {
 
 words! {
     /// The clients that torture the server.
-    Clients ("clients") {
+    Clients ("kind of client") {
         /// Clients of Redis's protocol.
         Resp = "resp",
     }
