@@ -137,9 +137,9 @@ mod tests {
         let bytes = b"*3\r\n$1\r\na\r\n:-2\r\n*-1\r\n+OK\r\n";
         let (answer, length) = Answer::parse(bytes).unwrap();
         let parts = vec![Answer::text("a"), Answer::Integer(-2), Answer::Array(None)];
-        assert_eq!((answer.clone(), length), (Answer::Array(Some(parts.clone())), 22));
-        assert_eq!(Answer::parse(&bytes[22..]), Some((Answer::ok(), 5)));
-        for end in 0..22 {
+        assert_eq!((answer.clone(), length), (Answer::Array(Some(parts.clone())), 21));
+        assert_eq!(Answer::parse(&bytes[21..]), Some((Answer::ok(), 5)));
+        for end in 0..21 {
             assert_eq!(Answer::parse(&bytes[..end]), None, "{end}");
         }
         let turned: Vec<Answer> = parts.iter().rev().cloned().collect();
