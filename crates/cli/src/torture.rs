@@ -7,6 +7,7 @@ use crate::words::words;
 use clap::Args;
 use hyades_deuteronomy::torture::{self as lives, DataStore, LifeOptions};
 use hyades_simulator::Report;
+use hyades_simulator::clients::torture_clients;
 use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,10 @@ pub struct TortureOptions {
     /// [default: all but none, in turn; a run of a few seconds reaches only the first ones]
     #[arg(long)]
     protocol: Option<Protocol>,
+    /// What is tortured: the engine, by transactions, or the server, by clients that speak "resp",
+    /// under its default protocol
+    #[arg(long, value_name = "PROTOCOL", conflicts_with_all = ["protocol", "scheduler", "again"])]
+    clients: Option<Clients>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -56,6 +61,14 @@ pub struct TortureOptions {
     /// --features mutations, any rule of docs/reliability.md
     #[arg(long, value_name = "RULE")]
     mutation: Option<String>,
+}
+
+words! {
+    /// The clients that torture the server.
+    Clients ("kind of client") {
+        /// Clients of Redis's protocol.
+        Resp = "resp",
+    }
 }
 
 words! {
@@ -105,8 +118,18 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
         protocol: options.protocol.map(Protocol::protocol),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
-    eprintln!("torture with seed {}, scheduler {}", settings.seed, scheduler.word());
-    let result = torture::torture(&settings, |line| eprintln!("{line}"));
+    let say = |line: &str| eprintln!("{line}");
+    let result = match options.clients {
+        Some(clients) => {
+            say(&format!("torture by clients of {}, with seed {}", clients.word(), settings.seed));
+            torture_clients(&settings, say)
+        }
+        None => {
+            let scheduler = scheduler.word();
+            say(&format!("torture with seed {}, scheduler {scheduler}", settings.seed));
+            torture::torture(&settings, say)
+        }
+    };
     let found = result.map_err(Failure::doing("a failing history could not be kept"))?;
     for (fault, times) in &found.faults {
         eprintln!("{times:>10}  {fault}");
@@ -121,6 +144,7 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
         ("--scheduler", options.scheduler.is_some()),
         ("--protocol", options.protocol.is_some()),
         ("--again", options.again.is_some()),
+        ("--clients", options.clients.is_some()),
         ("--mutation lying-fsync", options.mutation.as_deref() == Some(LYING_FSYNC)),
     ];
     if let Some((name, _)) = of_engine.into_iter().find(|(_, is_set)| *is_set) {
@@ -196,6 +220,7 @@ fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Resu
     println!("partial            {}", report.partial);
     println!("resurrected        {}", report.resurrected);
     println!("diverged           {}", report.diverged);
+    println!("out of order       {}", report.out_of_order);
     println!("refused wrongly    {}", report.refused_wrongly);
     println!("late               {}", report.late);
     println!("hung               {}", report.hung);

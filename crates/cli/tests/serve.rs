@@ -2,68 +2,41 @@
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
+#[path = "common/process.rs"]
+mod process;
 
 use common::{code, hyades, stderr, stdout};
+use process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-struct Process {
-    child: Child,
-    address: String,
+fn signal(server: &Process, signal: Signal) {
+    let pid = Pid::from_raw(server.child.id() as i32).unwrap();
+    kill_process(pid, signal).unwrap();
 }
 
-impl Process {
-    fn start(dir: &Path) -> Process {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hyades"))
-            .args(["serve", "--loops", "2", "--streams", "4", "--port", "0", "--dir"])
-            .arg(dir)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.strip_prefix("ready on ").expect("it is ready").trim().to_string();
-        Process { child, address }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id() as i32).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(&self.address)
-    }
-
-    /// Stops it, and checks that it ends in good order.
-    fn stop(mut self) {
-        self.signal(Signal::TERM);
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-    }
-
-    /// How often its threads have slept, in all.
-    fn sleeps(&self) -> u64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let of = |status: String| {
-            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-        };
-        tasks
-            .map(|task| of(std::fs::read_to_string(task.unwrap().path().join("status")).unwrap()))
-            .sum()
-    }
+fn connect_to(server: &Process) -> Client {
+    Client::connect(&server.address)
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Stops it, and checks that it ends in good order.
+fn stop(mut server: Process) {
+    signal(&server, Signal::TERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+/// How often its threads have slept, in all.
+fn sleeps(server: &Process) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let of = |status: String| {
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    tasks
+        .map(|task| of(std::fs::read_to_string(task.unwrap().path().join("status")).unwrap()))
+        .sum()
 }
 
 struct Client(BufReader<TcpStream>);
@@ -121,7 +94,7 @@ fn a_wrong_setting_is_one_sentence() {
 fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
-    let mut client = server.client();
+    let mut client = connect_to(&server);
     assert_eq!(client.ask("SET a 1"), "+OK");
     assert_eq!(client.ask("SET b 2 PX 200"), "+OK");
     let pinged = hyades("ping --port", &[server.address.rsplit(':').next().unwrap()]);
@@ -130,19 +103,19 @@ fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     std::thread::sleep(Duration::from_millis(700));
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let before = server.sleeps();
+        let before = sleeps(&server);
         std::thread::sleep(Duration::from_secs(1));
-        if server.sleeps() == before {
+        if sleeps(&server) == before {
             break;
         }
         assert!(Instant::now() < deadline, "an idle server wakes up");
     }
     assert_eq!(client.ask("DBSIZE"), ":1");
-    server.stop();
+    stop(server);
     let server = Process::start(dir.path());
-    assert_eq!(server.client().ask("GET a"), "1");
-    assert_eq!(server.client().ask("DBSIZE"), ":1");
-    let mut client = server.client();
+    assert_eq!(connect_to(&server).ask("GET a"), "1");
+    assert_eq!(connect_to(&server).ask("DBSIZE"), ":1");
+    let mut client = connect_to(&server);
     client.send("SHUTDOWN\r\n").unwrap();
     assert!(client.reply().is_err());
 }
@@ -225,14 +198,14 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
         let mut server = Process::start(dir.path());
         let writers: Vec<_> = (0..=CLIENTS)
             .map(|name| {
-                let (client, first) = (server.client(), reached[name as usize]);
+                let (client, first) = (connect_to(&server), reached[name as usize]);
                 std::thread::spawn(move || match name {
                     CLIENTS => write_early_until_killed(client, name, first),
                     _ => write_until_killed(client, name, first),
                 })
             })
             .collect();
-        let client = server.client();
+        let client = connect_to(&server);
         let reader = std::thread::spawn(move || read_until_killed(client, CLIENTS));
         std::thread::sleep(Duration::from_millis(100 + 37 * (round % 8)));
         server.child.kill().unwrap();
@@ -241,7 +214,7 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
             writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         let seen = reader.join().unwrap();
         let server = Process::start(dir.path());
-        let mut client = server.client();
+        let mut client = connect_to(&server);
         for (name, journal) in journals.iter().enumerate() {
             let mut get = |side: &str| match client.ask(&format!("GET {side}{name}")).as_str() {
                 "$-1" => 0,
@@ -259,6 +232,6 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
         let left = reached[CLIENTS as usize];
         assert!(left >= seen, "{seen} was read and {left} is there");
         assert!(journals.iter().any(|journal| journal.answered > 0), "something was written");
-        server.stop();
+        stop(server);
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{code, hyades, stderr, stdout};
 use serde_json::Value;
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "seed",
     "histories",
     "crashes",
@@ -15,6 +15,7 @@ const COLUMNS: [&str; 12] = [
     "partial",
     "resurrected",
     "diverged",
+    "out_of_order",
     "refused_wrongly",
     "late",
     "hung",
@@ -23,7 +24,16 @@ const COLUMNS: [&str; 12] = [
 
 #[test]
 fn the_report_is_one_object_with_all_its_keys_and_no_fault() {
-    let output = hyades("torture --seconds 2 --seed 5 --json", &[]);
+    report_has_no_fault("torture --seconds 2 --seed 5 --json");
+}
+
+#[test]
+fn clients_of_the_server_are_told_the_truth() {
+    report_has_no_fault("torture --clients resp --seconds 2 --seed 5 --json");
+}
+
+fn report_has_no_fault(words: &str) {
+    let output = hyades(words, &[]);
     assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();

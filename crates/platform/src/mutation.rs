@@ -183,6 +183,14 @@ mutations! {
     RefuseAborts "refuse-aborts",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
+    /// The server replies before a transaction is acknowledged.
+    ReplyBeforeAdmitted "reply-before-admitted",
+    /// The server delivers messages before what their sender did before is acknowledged.
+    PublishEarly "publish-early",
+    /// The server replies at once to what only reads, whether that is durable or not.
+    ReadWithoutNeeds "read-without-needs",
+    /// A command that waits for an element runs twice when there is one.
+    PopTwice "pop-twice",
     /// A transaction component reads past the version of an older transaction that has not ended.
     ReadPastUnfinished "read-past-unfinished",
     /// A transaction component notes only reads of the newest version.
@@ -232,6 +240,12 @@ impl Mutation {
     pub fn is_of_checkpoints(self) -> bool {
         let of_checkpoints = Mutation::TruncateBeforeManifest as u8..=Mutation::AdoptedUnread as u8;
         of_checkpoints.contains(&(self as u8))
+    }
+
+    /// Whether it is a rule of the server, which has its own torture.
+    pub fn is_of_server(self) -> bool {
+        let of_server = Mutation::ReplyBeforeAdmitted as u8..=Mutation::PopTwice as u8;
+        of_server.contains(&(self as u8))
     }
 
     /// Whether it is a rule of the transaction component, which has its own torture.

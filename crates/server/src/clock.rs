@@ -1,7 +1,9 @@
 //! The time by which keys expire: the wall clock, which for this purpose never goes back.
 
+use hyades_platform::clock::wall_ms;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use hyades_platform::clock::wall_us;
 
 /// A clock that all threads share.
 #[derive(Debug, Default)]
@@ -11,13 +13,7 @@ impl Clock {
     /// Milliseconds since 1970, never less than any call before returned: a client that saw a key
     /// expire does not see it again when the clock is set back.
     pub fn now_ms(&self) -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = since.as_millis() as i64;
+        let now = wall_ms() as i64;
         self.0.fetch_max(now, Relaxed).max(now)
     }
-}
-
-/// Microseconds since 1970, as they are.
-pub fn wall_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }

@@ -27,6 +27,7 @@ use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
 use blocking::Blocked;
 use hyades::{Session, Ticket};
+use hyades_platform::mutation::{self, Mutation};
 use observing::Unfinished;
 use publishing::Outbox;
 use std::sync::Arc;
@@ -336,6 +337,7 @@ impl Conversation {
             unreachable!("a run is collected only if there is a session")
         };
         let from = self.replies.buffer().len();
+        let wrote = self.run.writes();
         let (run, replies) = (&mut self.run, &mut self.replies);
         let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
         let (mut done, mut tries) = (execute(), 1);
@@ -360,8 +362,9 @@ impl Conversation {
             self.client.watched.extend(watched);
         }
         if let Some((ticket, replies)) = self.run.take_ticket() {
+            let is_told_at_once = mutation::is(Mutation::ReadWithoutNeeds) && !wrote;
             // What it depends on may be on disk already.
-            if ticket.is_acknowledged().unwrap_or(false) {
+            if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
                 self.replies.seal_free();
             } else {
                 turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));

@@ -52,6 +52,9 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "tls_off.rs"]
 mod tls;
+#[cfg(feature = "torture")]
+#[doc(hidden)]
+pub mod torture;
 mod waiting;
 mod waker;
 

@@ -48,7 +48,11 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
 ///
 /// # Errors
 /// A value has a head that this version does not know: later it would pass for a torn view.
-fn count_keys(shared: &Shared, database: &Database, tables: Tables) -> Result<(), Error> {
+pub(crate) fn count_keys(
+    shared: &Shared,
+    database: &Database,
+    tables: Tables,
+) -> Result<(), Error> {
     let (snapshot, mut unknown) = (database.open_snapshot(), None);
     snapshot.for_each(tables.keys, Columns::of(&[0, 2]), |row| {
         let Some(head) = Head::from_word(row.get(HEAD)) else {

@@ -96,7 +96,7 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
 }
 
 /// Removes what there is to remove. Returns when there is more.
-fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
+pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
     let tables = opened.tables;
     let now = shared.clock.now_ms();
     let snapshot = opened.database.open_snapshot();

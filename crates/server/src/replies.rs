@@ -189,6 +189,12 @@ impl Replies {
         &self.bytes[self.sent..(end - self.begin) as usize]
     }
 
+    /// All that was written and not sent.
+    #[cfg(feature = "torture")]
+    pub fn written(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
     /// A number of bytes of [`Replies::ready`] was sent.
     pub fn consume(&mut self, sent: usize) {
         self.sent += sent;

@@ -86,6 +86,11 @@ impl RunQueue {
         self.requests.is_empty() || self.writes || !command.writes()
     }
 
+    /// Whether a command of it may write.
+    pub fn writes(&self) -> bool {
+        self.writes || self.exec.is_some()
+    }
+
     /// Adds a request.
     pub fn push(&mut self, request: Request) {
         self.writes |= request.place().is_some_and(|at| table::all()[at].writes());

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub faults: BTreeMap<&'static str, u64>,
     /// Violations found in recovered states.
     pub verdict: Verdict,
+    /// Replies and messages that were sent before others that they follow.
+    pub out_of_order: Vec<String>,
     /// Openings, checkpoints and shutdowns that failed although nothing was damaged.
     pub refused_wrongly: Vec<String>,
     /// Transactions that did not end, or were not answered, in time.
@@ -45,7 +47,8 @@ impl Outcome {
     /// Whether no violation was found.
     pub fn is_sound(&self) -> bool {
         let in_time = self.late.is_empty() && self.hung.is_none();
-        self.verdict.is_sound() && self.refused_wrongly.is_empty() && in_time
+        let in_order = self.out_of_order.is_empty();
+        self.verdict.is_sound() && in_order && self.refused_wrongly.is_empty() && in_time
     }
 
     /// All violations, one sentence each.
@@ -53,7 +56,8 @@ impl Outcome {
         let refused = self.refused_wrongly.iter().map(|s| format!("refused wrongly: {s}"));
         let late = self.late.iter().map(|s| format!("late: {s}"));
         let hung = self.hung.iter().map(|how| format!("hung: {how}"));
-        self.verdict.sentences().chain(refused).chain(late).chain(hung).collect()
+        let order = self.out_of_order.iter().map(|s| format!("out of order: {s}"));
+        self.verdict.sentences().chain(order).chain(refused).chain(late).chain(hung).collect()
     }
 }
 

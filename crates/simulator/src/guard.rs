@@ -15,7 +15,8 @@ pub fn run(plan: &Plan, hangs_after: Duration) -> Outcome {
     run_guarded(hangs_after, move || case::run(&own))
 }
 
-fn run_guarded(
+/// Runs a history of any kind on a thread of its own.
+pub(crate) fn run_guarded(
     hangs_after: Duration,
     history: impl FnOnce() -> Outcome + Send + 'static,
 ) -> Outcome {

@@ -12,6 +12,7 @@
 
 pub mod case;
 mod checkpoints;
+pub mod clients;
 mod database;
 mod examine;
 mod guard;

@@ -1,5 +1,6 @@
 //! The result of a torture run.
 
+use crate::case::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// Sums over all histories. Every column from `lost` to `hung` must be 0.
@@ -24,6 +25,9 @@ pub struct Report {
     /// States that no replay of a dependency-closed set of the history yields, recoveries of the
     /// same disk that differ, damage that was not noticed, and panics.
     pub diverged: u64,
+    /// Replies and messages that were sent before others that they follow.
+    #[serde(default)]
+    pub out_of_order: u64,
     /// Openings of undamaged databases that were refused.
     pub refused_wrongly: u64,
     /// Transactions that did not end, or were not answered, in time.
@@ -37,9 +41,25 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds a history.
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        self.histories += 1;
+        self.crashes += outcome.crashes;
+        self.acknowledged += outcome.acknowledged;
+        self.lost += outcome.verdict.lost.len() as u64;
+        self.partial += outcome.verdict.partial.len() as u64;
+        self.resurrected += outcome.verdict.resurrected.len() as u64;
+        self.diverged += outcome.verdict.diverged.len() as u64;
+        self.out_of_order += outcome.out_of_order.len() as u64;
+        self.refused_wrongly += outcome.refused_wrongly.len() as u64;
+        self.late += outcome.late.len() as u64;
+        self.hung += u64::from(outcome.hung.is_some());
+    }
+
     /// Whether every column of faults is 0.
     pub fn is_sound(&self) -> bool {
         let histories = [self.lost, self.partial, self.resurrected, self.diverged];
-        histories == [0; 4] && [self.refused_wrongly, self.late, self.hung] == [0; 3]
+        histories == [0; 4]
+            && [self.out_of_order, self.refused_wrongly, self.late, self.hung] == [0; 4]
     }
 }

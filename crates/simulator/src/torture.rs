@@ -111,9 +111,7 @@ fn torture_plans(
         }
         let plan = plan(n);
         let outcome = guard::run(&plan, options.hangs_after);
-        report.histories += 1;
-        report.crashes += outcome.crashes;
-        report.acknowledged += outcome.acknowledged;
+        report.add(&outcome);
         for (fault, times) in &outcome.faults {
             *faults.entry((*fault).to_string()).or_default() += times;
         }
@@ -123,13 +121,6 @@ fn torture_plans(
         if outcome.is_sound() {
             continue;
         }
-        report.lost += outcome.verdict.lost.len() as u64;
-        report.partial += outcome.verdict.partial.len() as u64;
-        report.resurrected += outcome.verdict.resurrected.len() as u64;
-        report.diverged += outcome.verdict.diverged.len() as u64;
-        report.refused_wrongly += outcome.refused_wrongly.len() as u64;
-        report.late += outcome.late.len() as u64;
-        report.hung += u64::from(outcome.hung.is_some());
         say(&format!("seed {} fails: {}", plan.seed, outcome.sentences().join("; ")));
         let (plan, outcome) = shrink(plan, outcome, options, &mut say);
         let place = options.keep.join(format!("hyades-torture-{}", plan.seed));

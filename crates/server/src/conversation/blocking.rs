@@ -8,6 +8,7 @@ use crate::resp::reply::Reply;
 use crate::runs::Request;
 use crate::shared::Shared;
 use crate::waiting::Places;
+use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -81,6 +82,9 @@ impl Conversation {
         if unblock.is_none() && blocked.places.take_call() {
             self.run.is_silent = blocked.is_silent;
             self.run.push(blocked.request.clone());
+            if mutation::is(Mutation::PopTwice) {
+                self.run.push(blocked.request.clone());
+            }
             return true;
         }
         let (is_array, is_silent) = (blocked.is_array, blocked.is_silent);

@@ -5,6 +5,7 @@
 
 use super::Conversation;
 use crate::shared::Shared;
+use hyades_platform::mutation::{self, Mutation};
 
 /// When the replies of a transaction are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Conversation {
     pub(super) fn seal_transaction(&mut self, shared: &Shared, replies: usize) -> u64 {
         let now_ms = shared.clock.now_ms();
         let is_early = match self.exec_durability.unwrap_or(self.client.durability) {
-            Durability::Acknowledged => false,
+            Durability::Acknowledged => mutation::is(Mutation::ReplyBeforeAdmitted),
             Durability::Second => self.replies.early_for_ms(now_ms) < SECOND_MS,
             Durability::Free => true,
         };

@@ -15,6 +15,12 @@ pub(super) struct Unfinished {
 }
 
 impl Conversation {
+    /// All replies that were not sent.
+    #[cfg(feature = "torture")]
+    pub fn written(&self) -> &[u8] {
+        self.replies.written()
+    }
+
     /// The command goes on elsewhere.
     pub(super) fn begin_unfinished(&mut self, request: Request, time: Duration) {
         let request = request.into_owned(&self.input);

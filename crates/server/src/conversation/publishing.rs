@@ -6,6 +6,7 @@ use crate::data::keyspace::Events;
 use crate::monitors::{MonitorLine, Monitors};
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
+use hyades_platform::mutation::{self, Mutation};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ impl Conversation {
         if self.outbox.messages.is_empty() {
             return;
         }
-        let waiting = self.replies.first_waiting();
+        let is_early = mutation::is(Mutation::PublishEarly);
+        let waiting = self.replies.first_waiting().filter(|_| !is_early);
         while let Some((_, outgoing)) =
             self.outbox.messages.pop_front_if(|(mark, ..)| waiting.is_none_or(|of| of > *mark))
         {

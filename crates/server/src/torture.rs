@@ -1,0 +1,202 @@
+//! Conversations without sockets and threads: many clients of a few loops, which run when they are
+//! told to, on a log that is written when it is told to, in the time of the calling thread. It
+//! exists for `hyades torture --clients resp`.
+
+use crate::clients::{Calls, ClientEntry};
+use crate::config::Settings;
+use crate::conversation::{Conversation, Next, Turn};
+use crate::data::Tables;
+use crate::data::collections::remove_garbage;
+use crate::shared::{Opened, Shared};
+use crate::{opening, reaper};
+use hyades::{Builder, CommitQueue, Database, Error, Session, Ticket};
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// What an event loop has.
+struct StageLoop {
+    session: Session,
+    queue: CommitQueue<(usize, u64)>,
+}
+
+/// A client, until it disconnects.
+struct StageClient {
+    conversation: Conversation,
+    entry: Arc<ClientEntry>,
+    /// Its loop.
+    on: usize,
+    /// Bytes that were sent to it.
+    taken: usize,
+    /// Bytes that were written, as far as they were reported.
+    reported: usize,
+}
+
+/// What a turn of a client has left.
+#[derive(Debug, Default)]
+pub struct StageTurn {
+    /// The replies of what has run, whether they may be sent or not.
+    pub replies: Vec<u8>,
+    /// Marks of transactions that are not acknowledged; see [`Stage::drain`].
+    pub marks: Vec<u64>,
+    /// The log has no room.
+    pub is_out_of_room: bool,
+}
+
+/// A server without sockets and threads.
+pub struct Stage {
+    shared: Arc<Shared>,
+    loops: Vec<StageLoop>,
+    clients: Vec<Option<StageClient>>,
+}
+
+impl Stage {
+    /// Opens a database in `dir` and a server of some loops over it, with settings as they are
+    /// given on a command line.
+    ///
+    /// # Errors
+    /// Those of opening a database.
+    ///
+    /// # Panics
+    /// A setting is wrong.
+    pub fn open(
+        mut builder: Builder,
+        dir: &Path,
+        loops: usize,
+        settings: &[&str],
+    ) -> Result<Stage, Error> {
+        let settings = Settings::from_arguments(settings).expect("the settings are right");
+        let shared = Shared::new(settings);
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir)?;
+        opening::count_keys(&shared, &database, tables)?;
+        let open = |_| {
+            let (session, queue) = (database.session()?, database.commit_queue());
+            Ok(StageLoop { session, queue })
+        };
+        let loops = (0..loops).map(open).collect::<Result<_, Error>>()?;
+        assert!(shared.opened.set(Opened { database, tables }).is_ok(), "it is new");
+        Ok(Stage { shared, loops, clients: Vec::new() })
+    }
+
+    fn opened(&self) -> &Opened {
+        self.shared.opened.get().expect("it was opened")
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.opened().database
+    }
+
+    /// Connects a client to a loop. Returns its number here.
+    pub fn connect(&mut self, on: usize) -> usize {
+        let id = self.shared.clients.next_id();
+        let addresses = (format!("127.0.0.1:{id}"), "127.0.0.1:6379".to_string());
+        let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
+        let entry = Arc::new(entry);
+        self.shared.clients.add(entry.clone());
+        let conversation = Conversation::new(&self.shared.access, entry.clone());
+        let client = StageClient { conversation, entry, on, taken: 0, reported: 0 };
+        self.clients.push(Some(client));
+        self.clients.len() - 1
+    }
+
+    /// Disconnects a client.
+    pub fn disconnect(&mut self, number: usize) {
+        if let Some(client) = self.clients[number].take() {
+            self.shared.clients.remove(client.entry.id);
+        }
+    }
+
+    fn client(&mut self, number: usize) -> &mut StageClient {
+        self.clients[number].as_mut().expect("it is connected")
+    }
+
+    /// What CLIENT ID says to it.
+    pub fn id(&mut self, number: usize) -> u64 {
+        self.client(number).entry.id
+    }
+
+    /// It sends bytes.
+    pub fn feed(&mut self, number: usize, bytes: &[u8]) {
+        self.client(number).conversation.feed(bytes);
+    }
+
+    /// Whether there is something to run for it.
+    pub fn has_work(&mut self, number: usize) -> bool {
+        let conversation = &self.client(number).conversation;
+        conversation.has_work() && !conversation.is_full()
+    }
+
+    /// Whether it waits for an element.
+    pub fn is_blocked(&mut self, number: usize) -> bool {
+        self.client(number).conversation.is_blocked()
+    }
+
+    /// Its turn of its loop.
+    pub fn run(&mut self, number: usize) -> StageTurn {
+        let client = self.clients[number].as_mut().expect("it is connected");
+        let StageLoop { session, queue } = &mut self.loops[client.on];
+        session.turn();
+        let mut parked: Vec<(Ticket, u64)> = Vec::new();
+        let conversation = &mut client.conversation;
+        let mut turn = Turn { shared: &self.shared, session: Some(session), parked: &mut parked };
+        let next = conversation.run(&mut turn);
+        if let Some(job) = conversation.take_job() {
+            let reply = job.run(&self.shared, conversation.is_resp3());
+            parked.extend(conversation.job_done(&self.shared, reply));
+        }
+        let marks = parked.iter().map(|(_, mark)| *mark).collect();
+        for (ticket, mark) in parked {
+            queue.push(ticket, (number, mark));
+        }
+        let written = conversation.written();
+        let end = client.taken + written.len();
+        let replies = written[client.reported - client.taken..].to_vec();
+        client.reported = end;
+        StageTurn { replies, marks, is_out_of_room: next == Next::NoRoom }
+    }
+
+    /// What may be sent to it, which is sent.
+    pub fn output(&mut self, number: usize) -> Vec<u8> {
+        let client = self.client(number);
+        let output = client.conversation.output().to_vec();
+        client.conversation.sent(output.len());
+        client.taken += output.len();
+        output
+    }
+
+    /// Frees the replies of a loop's transactions that are acknowledged: those of the clients and
+    /// marks returned.
+    ///
+    /// # Errors
+    /// The log has failed: what is parked becomes errors, see [`Stage::output`], and nothing more
+    /// may be run.
+    pub fn drain(&mut self, of: usize) -> Result<Vec<(usize, u64)>, Error> {
+        let (clients, mut freed) = (&mut self.clients, Vec::new());
+        let result = self.loops[of].queue.drain(|(number, mark)| {
+            if let Some(client) = &mut clients[number] {
+                client.conversation.acknowledged(mark);
+                freed.push((number, mark));
+            }
+        });
+        if let Err(error) = result {
+            self.clients.iter_mut().flatten().for_each(|client| client.conversation.fail());
+            return Err(error);
+        }
+        Ok(freed)
+    }
+
+    /// Removes keys that have expired, or some blocks of collections that are no value any more.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn reap(&mut self, garbage: bool) -> Result<(), Error> {
+        let Opened { database, tables } = self.opened();
+        if garbage {
+            remove_garbage(&mut database.session()?, *tables).map(drop)
+        } else {
+            reaper::reap(&self.shared, self.opened()).map(drop)
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! Whether what was recovered is what a crash may leave.
+//!
+//! A crash ends each cell at one of its versions. A transaction survives if each of its versions
+//! is at or before its cell's end. The ends are right if
+//!
+//! - what was recovered is the versions at which the cells end;
+//! - a transaction survives whole: if one of its versions is at or before its cell's end, all are;
+//! - what a survivor has read is at or before its cell's end;
+//! - the same holds for all that a client was told that may rely on it.
+//!
+//! All but the first say that if one cell ends at or after some version, another one does so at
+//! some version. Such rules have a least solution, if any: all cells begin at the first version
+//! that is as recovered, and are raised as far as the rules demand. If that is beyond the last
+//! version that is as recovered, there is none. What a cell holds whose database was flushed, or
+//! whose collection was removed, is not seen, so any end will do.
+
+use super::model::{Body, CellContent, CellName, Model, Recovered, RecoveredState};
+use std::collections::{BTreeMap, HashSet};
+
+/// The most combinations that are tried where it is not known which of several generations of a key
+/// was recovered.
+const MOST_TRIED: usize = 4_096;
+
+/// What is wrong with a recovered state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wrong {
+    Resurrected,
+    Diverged,
+    Partial,
+    Lost,
+}
+
+/// For each cell, the versions at which it may end. `None`: at any.
+type Allowed = Vec<Option<Vec<usize>>>;
+
+/// What may be true of a key: where these cells may end.
+type Choice = Vec<(usize, Vec<usize>)>;
+
+/// Judges what was recovered at a time. `lost` is what earlier crashes have taken, see [`lost`].
+///
+/// # Errors
+/// What is wrong, in a sentence.
+pub(crate) fn judge(
+    model: &Model,
+    state: &RecoveredState,
+    now_ms: i64,
+    lost: &HashSet<String>,
+) -> Result<Vec<usize>, (Wrong, String)> {
+    let mut choices: Vec<Vec<Choice>> = Vec::new();
+    for (database, keys) in state.iter().enumerate() {
+        let (mut all, mut why) = (Vec::new(), None);
+        let name = CellName::Database(database as u32);
+        let Some(cell) = model.cells.iter().position(|cell| cell.name == name) else {
+            if keys.is_empty() {
+                continue;
+            }
+            return Err((Wrong::Diverged, format!("database {database} was never used")));
+        };
+        // The newest first: mostly it is that.
+        for (version, (content, _)) in model.cells[cell].versions.iter().enumerate().rev() {
+            let CellContent::Generation(generation) = content else { unreachable!("it is one") };
+            match of_generation(model, (database as u32, *generation), keys, now_ms) {
+                Ok(own) => all.extend(own.into_iter().map(|mut choice: Choice| {
+                    choice.push((cell, vec![version]));
+                    choice
+                })),
+                Err(sentence) => {
+                    why.get_or_insert(sentence);
+                }
+            }
+        }
+        if all.is_empty() {
+            let why = why.expect("there is a generation");
+            let was_lost = keys.iter().any(|(key, value)| {
+                why.starts_with(&format!("{key} ")) && lost.contains(&told(key, &value.0))
+            });
+            let wrong = if was_lost { Wrong::Resurrected } else { Wrong::Diverged };
+            return Err((wrong, format!("database {database}: {why}")));
+        }
+        choices.push(all);
+    }
+    let mut worst = None;
+    let combinations: usize = choices.iter().map(Vec::len).product();
+    for number in 0..combinations.min(MOST_TRIED) {
+        let mut allowed: Allowed = vec![None; model.cells.len()];
+        let mut rest = number;
+        for all in &choices {
+            for (cell, versions) in &all[rest % all.len()] {
+                allowed[*cell] = Some(versions.clone());
+            }
+            rest /= all.len();
+        }
+        match solve(model, &allowed) {
+            Ok(ends) => return Ok(ends),
+            Err(wrong) => worst = worst.max(Some(wrong)),
+        }
+    }
+    Err(worst.unwrap_or_else(|| (Wrong::Diverged, "no combination was tried".to_string())))
+}
+
+/// What may be true of a generation of a database, of all its keys together.
+fn of_generation(
+    model: &Model,
+    (database, generation): (u32, u32),
+    keys: &BTreeMap<String, (Recovered, Option<i64>)>,
+    now_ms: i64,
+) -> Result<Vec<Choice>, String> {
+    let mut known: HashSet<&str> = HashSet::new();
+    let mut all: Vec<Choice> = vec![Vec::new()];
+    for (cell, versioned) in model.cells.iter().enumerate() {
+        let CellName::Head { database: of, generation: in_generation, key } = &versioned.name
+        else {
+            continue;
+        };
+        if (*of, *in_generation) != (database, generation) {
+            continue;
+        }
+        known.insert(key);
+        let own = of_key(model, cell, keys.get(key), now_ms);
+        if own.is_empty() {
+            return Err(format!(
+                "{key} is {:?}, and was never so; it was {:?}",
+                keys.get(key),
+                shown(model, cell)
+            ));
+        }
+        let is_large = all.len() * own.len() > MOST_TRIED;
+        let own = if is_large { &own[..1] } else { &own[..] };
+        all = all
+            .iter()
+            .flat_map(|before| own.iter().map(|own| [&before[..], &own[..]].concat()))
+            .collect();
+    }
+    match keys.keys().find(|key| !known.contains(key.as_str())) {
+        Some(key) => Err(format!("{key} is {:?}, which was never written", keys[key])),
+        None => Ok(all),
+    }
+}
+
+/// The versions of a key, in words.
+fn shown(model: &Model, cell: usize) -> Vec<String> {
+    let show = |(content, _): &(CellContent, Option<usize>)| match content {
+        CellContent::Value { body: Body::Collection(kind, collection), expires } => {
+            let members = model.collections[*collection].iter();
+            let all: Vec<String> = members
+                .map(|(member, cell)| {
+                    let versions = &model.cells[*cell].versions;
+                    let of: Vec<&CellContent> =
+                        versions.iter().map(|(content, _)| content).collect();
+                    format!("{member}: {of:?}")
+                })
+                .collect();
+            format!("{kind:?} {expires:?} {all:?}")
+        }
+        other => format!("{other:?}"),
+    };
+    model.cells[cell].versions.iter().map(show).collect()
+}
+
+/// What may be true of a key, by its generations: absent ones are one.
+fn of_key(
+    model: &Model,
+    cell: usize,
+    found: Option<&(Recovered, Option<i64>)>,
+    now_ms: i64,
+) -> Vec<Choice> {
+    let versions = &model.cells[cell].versions;
+    let those = |is_so: &dyn Fn(&CellContent) -> bool| -> Vec<usize> {
+        (0..versions.len()).filter(|at| is_so(&versions[*at].0)).collect()
+    };
+    let one = |own: Vec<usize>| match own.is_empty() {
+        true => Vec::new(),
+        false => vec![vec![(cell, own)]],
+    };
+    let is_value = |of: &CellContent, value: Body, until: Option<i64>| match of {
+        CellContent::Value { body, expires } => *body == value && *expires == until,
+        _ => false,
+    };
+    let (kind, members, expires) = match found {
+        None => {
+            return one(those(&|content| match content {
+                CellContent::Absent => true,
+                CellContent::Value { expires, .. } => expires.is_some_and(|at| at <= now_ms),
+                _ => false,
+            }));
+        }
+        Some((Recovered::Text(text), expires)) => {
+            return one(those(&|of| is_value(of, Body::Text(text.clone()), *expires)));
+        }
+        Some((Recovered::List(list), expires)) => {
+            return one(those(&|of| is_value(of, Body::List(list.clone()), *expires)));
+        }
+        Some((Recovered::Collection(kind, members), expires)) => (*kind, members, *expires),
+    };
+    let mut collections: Vec<usize> = versions
+        .iter()
+        .filter_map(|(content, _)| match content {
+            CellContent::Value { body: Body::Collection(of, number), expires: until }
+                if *of == kind && *until == expires =>
+            {
+                Some(*number)
+            }
+            _ => None,
+        })
+        .collect();
+    collections.sort_by(|a, b| b.cmp(a));
+    collections.dedup();
+    let mut choices = Vec::new();
+    for collection in collections {
+        let heads = those(&|of| is_value(of, Body::Collection(kind, collection), expires));
+        let cells = &model.collections[collection];
+        if members.keys().any(|member| !cells.contains_key(member)) {
+            continue;
+        }
+        let mut choice: Choice = vec![(cell, heads)];
+        for (member, cell) in cells {
+            let value = CellContent::Member(members.get(member).cloned());
+            let versions = &model.cells[*cell].versions;
+            let ends = (0..versions.len()).filter(|at| versions[*at].0 == value).collect();
+            choice.push((*cell, ends));
+        }
+        if choice.iter().all(|(_, ends)| !ends.is_empty()) {
+            choices.push(choice);
+        }
+    }
+    choices
+}
+
+/// Why a cell is raised.
+#[derive(Clone, Copy)]
+enum Because {
+    IsTold(usize),
+    Survives(usize),
+    WasRead(usize),
+}
+
+struct Solver<'m> {
+    model: &'m Model,
+    allowed: &'m Allowed,
+    ends: Vec<usize>,
+    /// Transactions that survive and were not looked at.
+    todo: Vec<usize>,
+    survives: Vec<bool>,
+    is_told: bool,
+}
+
+fn solve(model: &Model, allowed: &Allowed) -> Result<Vec<usize>, (Wrong, String)> {
+    let mut solver = Solver {
+        model,
+        allowed,
+        ends: vec![0; model.cells.len()],
+        todo: Vec::new(),
+        survives: vec![false; model.transactions.len()],
+        is_told: false,
+    };
+    for cell in 0..model.cells.len() {
+        solver.raise(cell, 0, Because::IsTold(0))?;
+    }
+    solver.settle()?;
+    // From here on, what cannot be is lost.
+    solver.is_told = true;
+    for (number, transaction) in model.transactions.iter().enumerate() {
+        if transaction.is_told {
+            for (cell, version) in transaction.reads.iter().chain(&transaction.writes) {
+                solver.raise(*cell, *version, Because::IsTold(number))?;
+            }
+            solver.settle()?;
+        }
+    }
+    Ok(solver.ends)
+}
+
+impl Solver<'_> {
+    /// Has a cell end at or after a version.
+    fn raise(&mut self, cell: usize, to: usize, why: Because) -> Result<(), (Wrong, String)> {
+        let end = self.ends[cell].max(to);
+        let end = match &self.allowed[cell] {
+            None => Some(end),
+            Some(all) => all.iter().copied().find(|at| *at >= end),
+        };
+        let Some(end) = end else { return Err(self.fail(cell, to, why)) };
+        let before = std::mem::replace(&mut self.ends[cell], end);
+        for (_, writer) in &self.model.cells[cell].versions[before + 1..=end.max(before)] {
+            let writer = writer.expect("only the first has none");
+            if !std::mem::replace(&mut self.survives[writer], true) {
+                self.todo.push(writer);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), (Wrong, String)> {
+        while let Some(number) = self.todo.pop() {
+            let transaction = &self.model.transactions[number];
+            for (cell, version) in &transaction.writes {
+                self.raise(*cell, *version, Because::Survives(number))?;
+            }
+            for (cell, version) in &transaction.reads {
+                self.raise(*cell, *version, Because::WasRead(number))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&self, cell: usize, to: usize, why: Because) -> (Wrong, String) {
+        let VersionOf { name, contents } = self.version_of(cell);
+        let ends = self.allowed[cell].as_ref().and_then(|all| all.last()).copied();
+        let describe = |number: usize| {
+            let of = &self.model.transactions[number];
+            format!("transaction {number} of client {}, {:?},", of.client, of.text)
+        };
+        let (wrong, what) = match why {
+            Because::IsTold(number) => (Wrong::Lost, format!("{} was told", describe(number))),
+            Because::Survives(number) => {
+                (Wrong::Partial, format!("{} is there in part", describe(number)))
+            }
+            Because::WasRead(number) => (
+                Wrong::Diverged,
+                format!("{} is there, and what it has read is not", describe(number)),
+            ),
+        };
+        let wrong = if self.is_told { Wrong::Lost } else { wrong };
+        let sentence = format!(
+            "{what}: {name} of version {to} at least; what was recovered is version {ends:?} at \
+             most of {contents}"
+        );
+        (wrong, sentence)
+    }
+
+    fn version_of(&self, cell: usize) -> VersionOf {
+        let cell = &self.model.cells[cell];
+        let all: Vec<String> = cell
+            .versions
+            .iter()
+            .map(|(content, writer)| format!("{content:?} by {writer:?}"))
+            .collect();
+        VersionOf { name: format!("{:?}", cell.name), contents: all.join(", ") }
+    }
+}
+
+struct VersionOf {
+    name: String,
+    contents: String,
+}
+
+/// A value of a key, in words that no other value has: all are written once.
+fn told(key: &str, value: &Recovered) -> String {
+    format!("{key} {value:?}")
+}
+
+/// What a crash has taken: the values of keys behind their ends.
+pub(crate) fn lost(model: &Model, ends: &[usize]) -> Vec<String> {
+    let mut all = Vec::new();
+    for (cell, end) in model.cells.iter().zip(ends) {
+        let CellName::Head { key, .. } = &cell.name else { continue };
+        for (content, _) in &cell.versions[end + 1..] {
+            let CellContent::Value { body, .. } = content else { continue };
+            all.extend(match body {
+                Body::Text(text) => Some(told(key, &Recovered::Text(text.clone()))),
+                Body::List(list) => Some(told(key, &Recovered::List(list.clone()))),
+                Body::Collection(..) => None,
+            });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::commands::{Circumstances, apply};
+    use super::*;
+
+    const AT: Circumstances = Circumstances { database: 0, now_ms: 1_000 };
+
+    /// Runs transactions, of commands in words; those that end with "!" are told.
+    fn model(transactions: &[&[&str]]) -> Model {
+        let mut model = Model::new(&vec![BTreeMap::new(); 2]);
+        for commands in transactions {
+            let text = commands.join("; ");
+            for command in *commands {
+                let words = command.trim_end_matches('!').split(' ').map(str::to_string);
+                apply(&mut model, AT, &words.collect::<Vec<_>>());
+            }
+            let number = model.end(0, 0, text.clone());
+            if text.ends_with('!') {
+                model.tell(number);
+            }
+        }
+        model
+    }
+
+    fn text(key: &str, value: &str) -> (String, (Recovered, Option<i64>)) {
+        (key.into(), (Recovered::Text(value.into()), None))
+    }
+
+    fn wrong(
+        model: &Model,
+        keys: impl IntoIterator<Item = (String, (Recovered, Option<i64>))>,
+    ) -> Option<Wrong> {
+        let state = vec![keys.into_iter().collect(), BTreeMap::new()];
+        judge(model, &state, 2_000, &HashSet::new()).err().map(|(wrong, _)| wrong)
+    }
+
+    #[test]
+    fn what_a_crash_may_leave_is_accepted_and_nothing_else() {
+        let plain = model(&[&["SET a 1"], &["SET b 1"], &["SET a 2"]]);
+        let values = [None, Some("1"), Some("2"), Some("3")];
+        for (at, a) in values.into_iter().enumerate() {
+            for b in [None, Some("1")] {
+                let keys = [a.map(|a| text("a", a)), b.map(|b| text("b", b))];
+                let found = wrong(&plain, keys.into_iter().flatten());
+                assert_eq!(found, (at == 3).then_some(Wrong::Diverged), "{a:?} {b:?}");
+            }
+        }
+        let told = model(&[&["SET a 1"], &["SET b 1!"], &["SET a 2"]]);
+        assert_eq!(wrong(&told, []), Some(Wrong::Lost));
+        assert_eq!(wrong(&told, [text("b", "1")]), None);
+        // A read tells of what it has seen.
+        let read = model(&[&["SET a 1"], &["GET a!"], &["DEL a"], &["SET a 3"]]);
+        assert_eq!(wrong(&read, [text("a", "1")]), None);
+        assert_eq!(wrong(&read, [text("a", "3")]), None);
+        // It may be that DEL survived.
+        assert_eq!(wrong(&read, []), None);
+        let absent = model(&[&["SET a 1!"], &["DEL a"], &["EXISTS a!"]]);
+        assert_eq!(wrong(&absent, [text("a", "1")]), Some(Wrong::Lost));
+    }
+
+    #[test]
+    fn transactions_are_whole_and_follow_what_they_have_read() {
+        let both = model(&[&["SET a 1", "SET b 1"], &["SET b 2"]]);
+        assert_eq!(wrong(&both, [text("a", "1")]), Some(Wrong::Partial));
+        assert_eq!(wrong(&both, [text("b", "2")]), Some(Wrong::Partial));
+        assert_eq!(wrong(&both, [text("a", "1"), text("b", "2")]), None);
+        assert_eq!(wrong(&both, []), None);
+        let copied = model(&[&["SET a 1"], &["GET a", "SET b 1"]]);
+        assert_eq!(wrong(&copied, [text("b", "1")]), Some(Wrong::Diverged));
+        assert_eq!(wrong(&copied, [text("a", "1"), text("b", "1")]), None);
+        // Told of what depends on what no client was told of.
+        let depends = model(&[&["SET a 1"], &["GET a", "SET b 1!"]]);
+        assert_eq!(wrong(&depends, [text("a", "1")]), Some(Wrong::Lost));
+        assert_eq!(wrong(&depends, []), Some(Wrong::Lost));
+    }
+
+    fn hash(pairs: &[(&str, &str)]) -> (String, (Recovered, Option<i64>)) {
+        let members = pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+        ("h".into(), (Recovered::Collection(CollectionKind::Hash, members), None))
+    }
+
+    use super::super::model::CollectionKind;
+
+    #[test]
+    fn members_are_lost_one_by_one_and_generations_at_once() {
+        let one = model(&[&["HSET h a 1"], &["HSET h b 2"], &["HSET h c 3"]]);
+        assert_eq!(wrong(&one, [hash(&[("a", "1"), ("c", "3")])]), None);
+        // It was created with `a`.
+        assert_eq!(wrong(&one, [hash(&[("c", "3")])]), Some(Wrong::Partial));
+        let again = model(&[&["HSET h a 1"], &["HSET h b 2"], &["DEL h"], &["HSET h a 3!"]]);
+        assert_eq!(wrong(&again, [hash(&[("a", "3")])]), None);
+        assert_eq!(wrong(&again, [hash(&[("a", "3"), ("b", "2")])]), Some(Wrong::Diverged));
+        assert_eq!(wrong(&again, [hash(&[("a", "1")])]), Some(Wrong::Lost));
+        let flushed = model(&[&["SET a 1"], &["FLUSHDB"], &["SET b 1"]]);
+        assert_eq!(wrong(&flushed, [text("a", "1"), text("b", "1")]), Some(Wrong::Diverged));
+        for keys in [vec![], vec![text("a", "1")], vec![text("b", "1")]] {
+            assert_eq!(wrong(&flushed, keys), None);
+        }
+    }
+
+    #[test]
+    fn what_has_expired_is_gone_and_what_was_lost_does_not_come_back() {
+        let expiring = model(&[&["SET a 1 PXAT 1500"], &["SET b 1 PXAT 2500"]]);
+        assert_eq!(wrong(&expiring, []), None);
+        let until = |key: &str, at| {
+            let (key, (value, _)) = text(key, "1");
+            (key, (value, Some(at)))
+        };
+        assert_eq!(wrong(&expiring, [until("b", 2_500)]), None);
+        assert_eq!(wrong(&expiring, [until("b", 2_501)]), Some(Wrong::Diverged));
+        assert_eq!(wrong(&expiring, [until("a", 1_500)]), None);
+        let before = model(&[&["SET a 1"]]);
+        let gone = judge(&before, &vec![BTreeMap::new(); 2], 0, &HashSet::new()).unwrap();
+        let lost: HashSet<String> = lost(&before, &gone).into_iter().collect();
+        let state = vec![BTreeMap::from([text("a", "1")]), BTreeMap::new()];
+        let after = model(&[&["SET a 2"]]);
+        let found = judge(&after, &state, 0, &lost).err().map(|(wrong, _)| wrong);
+        assert_eq!(found, Some(Wrong::Resurrected));
+    }
+}

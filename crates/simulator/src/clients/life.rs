@@ -1,0 +1,396 @@
+//! A life of a server without sockets and threads: clients ask, a turn is run here and a stream
+//! written there, in an order that follows from the seed, until a crash.
+
+use super::client::{Fault, Then, TortureClient};
+use super::model::{ClientTransaction, Model};
+use super::reply::{Answer, encode};
+use super::script::{CHANNEL, Script};
+use crate::checkpoints::CheckpointCounts;
+use fastrand::Rng;
+use hyades_platform::clock;
+use hyades_server::torture::Stage;
+use std::collections::BTreeMap;
+
+/// A client that hears messages.
+struct Listener {
+    number: usize,
+    bytes: Vec<u8>,
+    /// The last message of each sender.
+    last: BTreeMap<usize, u64>,
+}
+
+/// How a life goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goes {
+    On,
+    /// The log has failed.
+    LogFailed,
+}
+
+/// What went wrong, whatever will be recovered.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    pub replies: Vec<String>,
+    pub order: Vec<String>,
+    pub late: Vec<String>,
+}
+
+/// What was met, and how often.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+/// A life.
+pub(crate) struct ClientLife<'l> {
+    pub stage: Stage,
+    pub model: &'l mut Model,
+    complaints: Complaints,
+    checkpoints: CheckpointCounts,
+    rng: Rng,
+    script: &'l mut Script,
+    loops: usize,
+    clients: Vec<TortureClient>,
+    listeners: Vec<Listener>,
+    /// What the clients met, and how often.
+    counts: Counts,
+    /// For each stream, one in this many opportunities to write is used.
+    lazy: Vec<u32>,
+    takes_checkpoints: bool,
+}
+
+/// Most requests of a client that were sent and have not run.
+const MOST_ASKED: usize = 24;
+
+/// The time of this thread.
+pub(crate) fn now_ms() -> i64 {
+    clock::wall_ms() as i64
+}
+
+fn pass_time(rng: &mut Rng) {
+    let longest = if rng.u32(0..60) == 0 { 1_500_000_000 } else { 2_000_000 };
+    clock::simulate(Some(clock::monotonic_ns() + rng.u64(1..longest)));
+}
+
+impl<'l> ClientLife<'l> {
+    /// A life that begins.
+    pub fn new(
+        stage: Stage,
+        model: &'l mut Model,
+        script: &'l mut Script,
+        loops: usize,
+        mut rng: Rng,
+    ) -> ClientLife<'l> {
+        let streams = stage.database().log().map_or(0, |log| log.streams());
+        let lazy = (0..streams).map(|_| [1, 2, 8, 40][rng.usize(0..4)]).collect();
+        let takes_checkpoints = rng.bool();
+        let mut life = ClientLife {
+            stage,
+            model,
+            complaints: Complaints::default(),
+            checkpoints: CheckpointCounts::default(),
+            rng,
+            script,
+            loops,
+            clients: Vec::new(),
+            listeners: Vec::new(),
+            counts: BTreeMap::new(),
+            lazy,
+            takes_checkpoints,
+        };
+        for _ in 0..life.rng.usize(1..8) {
+            let client = life.connect();
+            life.clients.push(client);
+        }
+        for _ in 0..2 {
+            let number = life.stage.connect(life.rng.usize(0..loops));
+            let mut bytes = Vec::new();
+            encode(&["SUBSCRIBE".to_string(), CHANNEL.to_string()], &mut bytes);
+            life.stage.feed(number, &bytes);
+            life.stage.run(number);
+            life.listeners.push(Listener { number, bytes: Vec::new(), last: BTreeMap::new() });
+        }
+        life
+    }
+
+    fn connect(&mut self) -> TortureClient {
+        TortureClient::new(self.stage.connect(self.rng.usize(0..self.loops)))
+    }
+
+    fn complain(&mut self, fault: Fault) {
+        let (is_order, text) = fault.into_parts();
+        let all = if is_order { &mut self.complaints.order } else { &mut self.complaints.replies };
+        all.push(text);
+    }
+
+    /// Whether nothing was wrong so far.
+    pub fn is_sound(&self) -> bool {
+        let Complaints { replies, order, late } = &self.complaints;
+        replies.is_empty() && order.is_empty() && late.is_empty()
+    }
+
+    /// Runs a number of steps, or until the log fails.
+    pub fn run(&mut self, steps: usize) -> Goes {
+        for _ in 0..steps {
+            pass_time(&mut self.rng);
+            if self.step() == Goes::LogFailed {
+                return Goes::LogFailed;
+            }
+            if !self.is_sound() {
+                break;
+            }
+        }
+        Goes::On
+    }
+
+    fn step(&mut self) -> Goes {
+        let at = self.rng.usize(0..self.clients.len());
+        match self.rng.u32(0..64) {
+            0..20 => self.ask(at),
+            20..40 => return self.turn(at),
+            40..50 => {
+                let stream = self.rng.usize(0..self.lazy.len());
+                if self.rng.u32(0..self.lazy[stream]) == 0 {
+                    self.write_log(stream);
+                }
+            }
+            50..55 => {
+                let of = self.rng.usize(0..self.loops);
+                return self.drain(of);
+            }
+            55..60 => {
+                self.send(at);
+            }
+            60..62 => self.listen(),
+            62 => self.seldom(at),
+            _ => return self.house_keeping(),
+        }
+        Goes::On
+    }
+
+    fn write_log(&mut self, stream: usize) {
+        if let Some(log) = self.stage.database().log() {
+            log.step(stream);
+        }
+    }
+
+    /// Writes all that is in the log.
+    pub fn write_all(&mut self) {
+        if let Some(log) = self.stage.database().log() {
+            while (0..log.streams()).any(|stream| log.step(stream)) {}
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// What a client met.
+    fn add_counts(&mut self, at: usize) {
+        for (what, times) in std::mem::take(&mut self.clients[at].counts) {
+            *self.counts.entry(what).or_default() += times;
+        }
+    }
+
+    /// A client sends some requests, perhaps in two parts.
+    fn ask(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        if client.asked.len() >= MOST_ASKED {
+            return;
+        }
+        while client.planned.len() < 4 {
+            client.plan(self.script.scene(now_ms()));
+        }
+        let mut bytes = Vec::new();
+        for _ in 0..self.rng.usize(1..6).min(client.planned.len()) {
+            let request = client.planned.pop_front().expect("it was counted");
+            encode(&request.1, &mut bytes);
+            client.asked.push_back(request);
+        }
+        let cut = self.rng.usize(0..bytes.len());
+        self.stage.feed(client.number, &bytes[..cut]);
+        self.stage.feed(client.number, &bytes[cut..]);
+    }
+
+    /// A turn of a client on its loop.
+    fn turn(&mut self, at: usize) -> Goes {
+        let number = self.clients[at].number;
+        if !self.stage.has_work(number) {
+            return Goes::On;
+        }
+        let has_waited = self.stage.is_blocked(number);
+        let turn = self.stage.run(number);
+        if has_waited && !turn.replies.is_empty() {
+            self.count("clients: waited, and went on");
+        }
+        if turn.is_out_of_room {
+            self.count("the log had no room");
+            self.write_all();
+        }
+        let ran = self.clients[at].ran(self.model, &turn.replies, &turn.marks, now_ms());
+        match ran {
+            Err(fault) => self.complain(fault),
+            Ok(all) => {
+                for then in all {
+                    match then {
+                        Then::Nothing => {}
+                        Then::LogFailed => return Goes::LogFailed,
+                        Then::Unblocked(id) => self.unblocked(id),
+                    }
+                }
+            }
+        }
+        Goes::On
+    }
+
+    fn unblocked(&mut self, id: u64) {
+        for at in 0..self.clients.len() {
+            if self.stage.id(self.clients[at].number) == id {
+                self.clients[at].is_unblocked = true;
+            }
+        }
+    }
+
+    /// A loop frees replies.
+    fn drain(&mut self, of: usize) -> Goes {
+        match self.stage.drain(of) {
+            Err(_) => Goes::LogFailed,
+            Ok(freed) => {
+                for (number, mark) in freed {
+                    if let Some(client) = self.clients.iter_mut().find(|of| of.number == number) {
+                        client.acknowledged(mark);
+                    }
+                }
+                Goes::On
+            }
+        }
+    }
+
+    /// A client is sent what may be.
+    fn send(&mut self, at: usize) {
+        let bytes = self.stage.output(self.clients[at].number);
+        let heard = self.clients[at].hear(self.model, &bytes);
+        if let Err(fault) = heard {
+            self.complain(fault);
+        }
+    }
+
+    /// All are sent what may be.
+    pub fn send_all(&mut self) {
+        (0..self.clients.len()).for_each(|at| self.send(at));
+        self.listen();
+    }
+
+    /// Messages tell that all is on disk that their sender did before.
+    fn listen(&mut self) {
+        for at in 0..self.listeners.len() {
+            let number = self.listeners[at].number;
+            self.stage.run(number);
+            let bytes = self.stage.output(number);
+            self.listeners[at].bytes.extend_from_slice(&bytes);
+            while let Some((answer, length)) = Answer::parse(&self.listeners[at].bytes) {
+                self.listeners[at].bytes.drain(..length);
+                let texts = answer.texts();
+                if texts.first().is_some_and(|kind| kind == "message") {
+                    self.hear(at, &texts[2]);
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize, message: &str) {
+        self.count("messages heard");
+        let (client, number) = message.split_once(':').expect("it names its sender");
+        let client: usize = client.parse().expect("it is a number");
+        let number: u64 = number.parse().expect("it is a number");
+        let last = self.listeners[at].last.insert(client, number);
+        if last.is_some_and(|last| last > number) {
+            let text = format!("message {number} of client {client} came after {last:?}");
+            self.complaints.order.push(text);
+        }
+        let is_before = |of: &ClientTransaction| of.client == client && of.number <= number;
+        for transaction in self.model.transactions.iter_mut().filter(|of| is_before(of)) {
+            transaction.is_told = true;
+        }
+    }
+
+    /// A client goes and another one comes, or one ends the waiting of another.
+    fn seldom(&mut self, at: usize) {
+        if self.rng.u32(0..3) == 0 {
+            // What it might have been told before.
+            self.send(at);
+            self.add_counts(at);
+            self.count("clients: gone, and others came");
+            self.stage.disconnect(self.clients[at].number);
+            self.clients[at] = self.connect();
+            return;
+        }
+        let other = self.rng.usize(0..self.clients.len());
+        let id = self.stage.id(self.clients[other].number);
+        let how = ["TIMEOUT", "ERROR"][self.rng.usize(0..2)];
+        let request = format!("CLIENT UNBLOCK {id} {how}");
+        let is_planning = self.clients[at].planned.is_empty();
+        if is_planning && other != at {
+            self.clients[at].plan(vec![request.split(' ').map(str::to_string).collect()]);
+        }
+    }
+
+    /// Removes what has expired, or is garbage; or takes a checkpoint.
+    fn house_keeping(&mut self) -> Goes {
+        match self.rng.u32(0..8) {
+            0 if self.takes_checkpoints => self.checkpoints.take_stepped(self.stage.database()),
+            0..3 => {}
+            kind => {
+                // It would wait for room.
+                self.write_all();
+                if self.stage.reap(kind < 6).is_err() {
+                    return Goes::LogFailed;
+                }
+            }
+        }
+        Goes::On
+    }
+
+    /// What all have met.
+    pub fn into_parts(mut self) -> (Stage, Complaints, CheckpointCounts, Counts) {
+        (0..self.clients.len()).for_each(|at| self.add_counts(at));
+        let ClientLife { stage, complaints, checkpoints, counts, .. } = self;
+        (stage, complaints, checkpoints, counts)
+    }
+
+    /// Runs all that was asked for, and has all be told. What is not told then, is late.
+    pub fn settle(&mut self) -> Goes {
+        loop {
+            let mut has_run = false;
+            for at in 0..self.clients.len() {
+                if self.stage.has_work(self.clients[at].number) {
+                    has_run = true;
+                    if self.turn(at) == Goes::LogFailed {
+                        return Goes::LogFailed;
+                    }
+                }
+            }
+            self.write_all();
+            for of in 0..self.loops {
+                if self.drain(of) == Goes::LogFailed {
+                    return Goes::LogFailed;
+                }
+            }
+            self.send_all();
+            if !self.is_sound() {
+                return Goes::On;
+            }
+            if !has_run {
+                break;
+            }
+        }
+        for client in &self.clients {
+            if !client.is_told_all() {
+                let text = format!("client {} does not get its replies", client.number);
+                self.complaints.late.push(text);
+            }
+            if let Some(request) = client.could_go_on(self.model, now_ms()) {
+                let text = format!("client {} waits, and could go on: {request}", client.number);
+                self.complaints.late.push(text);
+            }
+        }
+        Goes::On
+    }
+}
