@@ -3,12 +3,10 @@
 //! One key, which has no version at first, and a scan of a range that it lies in. The scan notes
 //! its range, takes the keys of the index, then those of the data component, and reads by the rule
 //! for single keys what was in the index. One that ends early, with this key as its last row, ends
-//! its note there. A writer has its key in the index before its version is
-//! in the table, and looks for noted scans afterwards. One promise: a scan that commits has
-//! returned the newest committed version below its timestamp, or none if there is none.
-//!
-//! Left out: weak memory, bounds and limits. As in the code, a key enters and leaves under the
-//! latch of its bucket; a scan takes the keys of the index without it.
+//! its note there. A writer has its key in the index before its version is in the table, and looks
+//! for noted scans afterwards. One promise: a scan that commits has returned the newest committed
+//! version below its timestamp, or none if there is none. Left out: weak memory, bounds, limits. As
+//! in the code, keys enter and leave under the latch of their bucket; a scan takes them without it.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

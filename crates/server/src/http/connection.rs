@@ -14,7 +14,7 @@ const MOST_DRAINED: usize = 256 << 10;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum HttpStage {
     /// It reads a request.
     Reading,
     /// It sends an answer.
@@ -43,7 +43,7 @@ pub struct HttpConnection {
     pub socket: TcpStream,
     /// When it ends at the latest.
     pub ends: Instant,
-    stage: Stage,
+    stage: HttpStage,
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
@@ -75,7 +75,7 @@ impl HttpConnection {
         HttpConnection {
             socket,
             ends: Instant::now() + LONGEST,
-            stage: Stage::Reading,
+            stage: HttpStage::Reading,
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
@@ -85,23 +85,23 @@ impl HttpConnection {
 
     /// Reads and writes as far as the socket allows now.
     pub fn advance(&mut self) -> NextStep {
-        if self.stage == Stage::Reading
+        if self.stage == HttpStage::Reading
             && let Some(request) = self.read()
         {
             return NextStep::Answer(request);
         }
-        if self.stage == Stage::Writing {
+        if self.stage == HttpStage::Writing {
             self.write();
         }
-        if self.stage == Stage::Draining {
+        if self.stage == HttpStage::Draining {
             self.drain();
         }
-        if self.stage == Stage::Over { NextStep::Close } else { NextStep::Event }
+        if self.stage == HttpStage::Over { NextStep::Close } else { NextStep::Event }
     }
 
     /// Has the answer sent, after which the connection ends.
     pub fn answer(&mut self, output: Vec<u8>) {
-        (self.output, self.stage) = (output, Stage::Writing);
+        (self.output, self.stage) = (output, HttpStage::Writing);
     }
 
     fn refuse(&mut self, refusal: Refusal) {
@@ -112,12 +112,12 @@ impl HttpConnection {
     fn read(&mut self) -> Option<PageRequest> {
         let mut buffer = [0; MOST_HEAD_BYTES];
         // Once the buffer is full, the request is whole or too large.
-        while self.stage == Stage::Reading {
+        while self.stage == HttpStage::Reading {
             let room = MOST_HEAD_BYTES - self.input.len();
             debug_assert!(room > 0, "a head that fills the buffer is refused");
             match moved(self.socket.read(&mut buffer[..room])) {
                 Moved::Later => break,
-                Moved::Ended if self.input.is_empty() => self.stage = Stage::Over,
+                Moved::Ended if self.input.is_empty() => self.stage = HttpStage::Over,
                 Moved::Ended => self.refuse(request::CUT_OFF),
                 Moved::Bytes(read) => {
                     self.input.extend_from_slice(&buffer[..read]);
@@ -136,26 +136,26 @@ impl HttpConnection {
         while self.sent < self.output.len() {
             match moved(self.socket.write(&self.output[self.sent..])) {
                 Moved::Later => return,
-                Moved::Ended => return self.stage = Stage::Over,
+                Moved::Ended => return self.stage = HttpStage::Over,
                 Moved::Bytes(sent) => self.sent += sent,
             }
         }
         self.stage = match self.socket.shutdown(Shutdown::Write) {
-            Ok(()) => Stage::Draining,
-            Err(_) => Stage::Over,
+            Ok(()) => HttpStage::Draining,
+            Err(_) => HttpStage::Over,
         };
     }
 
     fn drain(&mut self) {
         let mut buffer = [0; MOST_HEAD_BYTES];
-        while self.stage == Stage::Draining {
+        while self.stage == HttpStage::Draining {
             match moved(self.socket.read(&mut buffer)) {
                 Moved::Later => return,
-                Moved::Ended => self.stage = Stage::Over,
+                Moved::Ended => self.stage = HttpStage::Over,
                 Moved::Bytes(read) => {
                     self.drained += read;
                     if self.drained > MOST_DRAINED {
-                        self.stage = Stage::Over;
+                        self.stage = HttpStage::Over;
                     }
                 }
             }
@@ -165,10 +165,10 @@ impl HttpConnection {
     /// Its time is over. Says so if a request has begun to arrive; a browser also opens connections
     /// that it may need later.
     pub fn expire(&mut self) {
-        if self.stage == Stage::Reading && !self.input.is_empty() {
+        if self.stage == HttpStage::Reading && !self.input.is_empty() {
             self.refuse(request::TOO_SLOW);
             self.write();
         }
-        self.stage = Stage::Over;
+        self.stage = HttpStage::Over;
     }
 }

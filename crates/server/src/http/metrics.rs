@@ -97,6 +97,13 @@ pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
     ),
     ("expired_keys", Counter, "hyades_expired_keys_total", "keys", "Expired keys removed"),
     (
+        "tls_failures",
+        Counter,
+        "hyades_tls_failures_total",
+        "connections",
+        "Connections closed since their encryption has failed",
+    ),
+    (
         "rdb_changes_since_last_save",
         Counter,
         "hyades_changes_total",
