@@ -229,3 +229,43 @@ impl Preparer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_spread_over_its_time() {
+        let hurry = Hurry::default();
+        let mut pauses = Pauses::new(&hurry, Duration::from_millis(40), 1 << 20);
+        let began = Instant::now();
+        assert!((0..4).all(|_| pauses.after(1 << 18)));
+        assert!(began.elapsed() >= Duration::from_millis(40), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_pause_has_a_longest_time() {
+        let hurry = Hurry::default();
+        let mut pauses = Pauses::new(&hurry, Duration::from_secs(3_600), 1 << 18);
+        let began = Instant::now();
+        assert!(pauses.after(1 << 18));
+        let took = began.elapsed();
+        assert!((LONGEST_PAUSE..Duration::from_secs(60)).contains(&took), "{took:?}");
+    }
+
+    #[test]
+    fn what_hurries_ends_a_pause_and_all_that_follow() {
+        let hurry = Hurry::default();
+        std::thread::scope(|scope| {
+            let pausing = scope.spawn(|| hurry.pause(Duration::from_secs(3_600)));
+            let reason = hurry.begin();
+            assert!(!pausing.join().unwrap());
+            assert!(!hurry.pause(Duration::from_secs(3_600)));
+            let other = hurry.begin();
+            drop(reason);
+            assert!(!hurry.pause(Duration::from_secs(3_600)), "there is one left");
+            drop(other);
+            assert!(hurry.pause(Duration::from_millis(1)));
+        });
+    }
+}
