@@ -22,19 +22,26 @@ pub enum At {
     End,
 }
 
+/// Stops a scan.
+struct Stop {
+    at: At,
+    reached: Sender<()>,
+    go_on: Receiver<()>,
+}
+
 /// The data component in memory; the next scan says that it is there, and waits.
 pub struct Between {
     data: MemoryData,
-    stop: Mutex<Option<(At, Sender<()>, Receiver<()>)>>,
+    stop: Mutex<Option<Stop>>,
 }
 
 impl Between {
     fn meet(&self, at: At) {
         let mut stop = self.stop.lock().unwrap();
-        if let Some((_, reached, go_on)) = stop.take_if(|(wanted, ..)| *wanted == at) {
+        if let Some(met) = stop.take_if(|stop| stop.at == at) {
             drop(stop);
-            reached.send(()).unwrap();
-            go_on.recv_timeout(Duration::from_secs(20)).unwrap();
+            met.reached.send(()).unwrap();
+            met.go_on.recv_timeout(Duration::from_secs(20)).unwrap();
         }
     }
 }
@@ -93,7 +100,7 @@ fn open(dir: &Path) -> (Database, Arc<Between>) {
 /// with the keys `k`.
 fn rows_of_scan(database: &Database, data: &Between, at: At, act: impl FnOnce()) -> usize {
     let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
-    *data.stop.lock().unwrap() = Some((at, reached, goes_on));
+    *data.stop.lock().unwrap() = Some(Stop { at, reached, go_on: goes_on });
     std::thread::scope(|scope| {
         let scanning = scope.spawn(|| {
             let mut session = database.session().unwrap();
