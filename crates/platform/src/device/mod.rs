@@ -57,9 +57,9 @@ pub trait Device: Send + Sync + Debug {
     /// are not synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
     /// Like [`create`](Self::create), for a file that is not needed soon: writes and syncs it in
-    /// pieces and calls `pause` with the bytes of a piece after each, so that others get the device
-    /// in between. Once `pause` returns false the file is needed: the rest is written at once. A
-    /// device for which that makes no difference creates the file at once.
+    /// pieces and calls `pause` with the bytes of a piece before the next one, so that others get
+    /// the device meanwhile. Once `pause` returns false the file is needed: the rest is written at
+    /// once. A device for which that makes no difference creates the file at once.
     fn create_in_pieces(
         &self,
         path: &Path,
