@@ -10,6 +10,7 @@ mod blocking;
 mod client;
 mod durability;
 mod observing;
+mod pausing;
 mod publishing;
 mod transactions;
 
@@ -20,6 +21,7 @@ use crate::access::Access;
 use crate::clients::ClientEntry;
 use crate::commands::table::{self, Run};
 use crate::commands::{Job, JobReply};
+use crate::pause::PausedClient;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
@@ -31,6 +33,7 @@ use hyades_platform::mutation::{self, Mutation};
 use observing::Unfinished;
 use publishing::Outbox;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// What a conversation is given to run commands.
@@ -51,8 +54,9 @@ pub enum Next {
     Wait,
     /// It has more to run: call again after other connections had their turn.
     Again,
-    /// The log has no room: call again once a transaction has been acknowledged.
-    NoRoom,
+    /// The log has no room, a transaction that an executor runs is in its way, or clients are
+    /// paused: call again after a while.
+    Pause,
 }
 
 /// A conversation.
@@ -75,6 +79,8 @@ pub struct Conversation {
     blocked: Option<Blocked>,
     /// Until when an attempt to log in waits, which is stashed, with all behind it.
     held: Option<Instant>,
+    /// The request that was set aside waits for the end of CLIENT PAUSE.
+    paused: Option<PausedClient>,
     replies: Replies,
     /// Messages that it publishes.
     outbox: Outbox,
@@ -115,6 +121,7 @@ impl Conversation {
             exec_durability: None,
             blocked: None,
             held: None,
+            paused: None,
             replies: Replies::default(),
             outbox: Outbox::default(),
             job: None,
@@ -309,6 +316,7 @@ impl Conversation {
                     return if self.client.is_closing { Next::Wait } else { Next::Again };
                 }
                 match self.collect(turn, left) {
+                    0 if self.paused.is_some() => return Next::Pause,
                     0 => {
                         self.end_broken(turn.shared);
                         return Next::Wait;
@@ -325,8 +333,12 @@ impl Conversation {
                 Execution::Patience => {
                     self.job = Some(self.run.take_job(&self.client, &self.input))
                 }
+                // What an executor runs may take long: this would only fail again until it ends.
+                Execution::Conflict if turn.shared.patient.load(Relaxed) > 0 => {
+                    return Next::Pause;
+                }
                 Execution::Conflict | Execution::Marked => return Next::Again,
-                Execution::NoRoom => return Next::NoRoom,
+                Execution::NoRoom => return Next::Pause,
             }
         }
         Next::Wait
@@ -389,6 +401,10 @@ impl Conversation {
                     None => return taken,
                 },
             };
+            if self.is_paused(turn, &request) {
+                self.stash = Some(request);
+                return taken;
+            }
             let place = request.place();
             let is_data = place.is_some_and(|at| matches!(table::all()[at].run, Run::Data(_)))
                 && request.has_arity()
@@ -488,24 +504,6 @@ impl Conversation {
         }
         if self.run.is_empty() {
             self.compact();
-        }
-    }
-
-    /// Ends a reply that depends on nothing, unless the client does not want it. A client that
-    /// wants no replies gets messages.
-    fn seal_local(&mut self, from: usize, is_message: bool) {
-        if self.client.silence != Silence::None && !is_message {
-            self.replies.buffer().truncate(from);
-        }
-        if self.client.silence == Silence::This {
-            self.client.silence = Silence::None;
-        }
-        let waits = std::mem::take(&mut self.client.waits_for_disk);
-        if self.replies.buffer().len() > from {
-            match waits {
-                true => self.replies.seal_behind(),
-                false => self.replies.seal_free(),
-            }
         }
     }
 }

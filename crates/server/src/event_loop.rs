@@ -65,9 +65,12 @@ const WAKER: Token = Token(0);
 /// Most bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The log has room again when any thread's records are written, not only this one's: it is looked
-/// for at this interval.
-const ROOM: Duration = Duration::from_millis(1);
+/// The log has room again when any thread's records are written, not only this one's, and what an
+/// executor runs ends on another thread: both are looked for at this interval.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The same while clients are paused: there may be many.
+const LONG_PAUSE: Duration = Duration::from_millis(20);
 
 /// A poll's timeout is a whole number of these.
 const ROUNDING: Duration = Duration::from_millis(1);
@@ -115,8 +118,8 @@ pub struct EventLoop {
     buffer: Vec<u8>,
     /// Until when it sends what is left.
     ends: Option<Instant>,
-    /// Connections whose run waits for room in the log.
-    waiting: Vec<u64>,
+    /// Connections whose run goes on after a pause.
+    pausing: Vec<u64>,
     /// Connections whose command stops waiting then.
     deadlines: BTreeSet<(Instant, u64)>,
     idlers: Idlers,
@@ -164,7 +167,7 @@ impl EventLoop {
             parked: Vec::new(),
             buffer: vec![0; READ_BYTES],
             ends: None,
-            waiting: Vec::new(),
+            pausing: Vec::new(),
             deadlines: BTreeSet::new(),
             idlers: Idlers::default(),
             shaken: 0,
@@ -185,7 +188,7 @@ impl EventLoop {
             let timeout = match (sleeps, self.ends) {
                 (false, _) => Some(Duration::ZERO),
                 (true, Some(ends)) => Some(until(&ends)),
-                (true, None) if !self.waiting.is_empty() => Some(ROOM),
+                (true, None) if !self.pausing.is_empty() => Some(self.pause()),
                 // A poll counts whole milliseconds: not one that ends just before.
                 (true, None) => {
                     let first = self.deadlines.first().map(|(first, _)| *first);
@@ -208,6 +211,15 @@ impl EventLoop {
                 self.connections.values_mut().for_each(Connection::part);
                 return;
             }
+        }
+    }
+
+    /// The time until it looks again for what goes on after a pause.
+    fn pause(&self) -> Duration {
+        match self.shared.pause.running() {
+            // Its end wakes the loop, unless its time has come.
+            Some((_, end)) => end.saturating_duration_since(Instant::now()).min(LONG_PAUSE),
+            None => PAUSE,
         }
     }
 
@@ -331,7 +343,7 @@ impl EventLoop {
         if let Some(session) = &mut self.session {
             session.turn();
         }
-        std::mem::take(&mut self.waiting).into_iter().for_each(|id| self.list(id));
+        std::mem::take(&mut self.pausing).into_iter().for_each(|id| self.list(id));
         let now = self.shared.clock.now_ms();
         self.shaken = 0;
         for _ in 0..self.listed.len() {
@@ -428,7 +440,7 @@ impl EventLoop {
         }
         match next {
             Next::Again => self.list(id),
-            Next::NoRoom => self.waiting.push(id),
+            Next::Pause => self.pausing.push(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
         }

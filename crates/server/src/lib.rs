@@ -36,6 +36,7 @@ mod inbox;
 mod listener;
 mod monitors;
 mod opening;
+mod pause;
 mod rdb;
 mod reaper;
 mod redaction;

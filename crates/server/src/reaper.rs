@@ -27,6 +27,9 @@ const BATCH: usize = 128;
 const PAUSE: u32 = 19;
 const SHORTEST_PAUSE_MS: i64 = 100;
 
+/// The longest that it waits until it looks again for the end of CLIENT PAUSE.
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
+
 type Found = Vec<(u64, Vec<u8>)>;
 
 /// Generations of keys.
@@ -58,6 +61,13 @@ pub fn run(shared: &Shared) {
         let began = Instant::now();
         let reaped = match what {
             Reaping::Garbage => collect(shared, opened),
+            Reaping::Keys if let Some((_, end)) = shared.pause.running() => {
+                // What others see of its writes waits, too. An end by command is found soon.
+                let left = end.saturating_duration_since(began).min(LONGEST_DELAY);
+                shared.reap_no_earlier_than(shared.clock.now_ms() + left.as_millis() as i64 + 1);
+                shared.reap_no_later_than(0);
+                Ok(())
+            }
             Reaping::Keys => reap(shared, opened).map(|next| {
                 let pause = (began.elapsed() * PAUSE).as_millis() as i64;
                 shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(SHORTEST_PAUSE_MS));

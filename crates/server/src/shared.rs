@@ -12,6 +12,7 @@ use crate::data::keyspace::Effects;
 use crate::handshakes::FailedHandshakes;
 use crate::histogram::TimeHistogram;
 use crate::monitors::Monitors;
+use crate::pause::Pause;
 use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
 use hyades::{Database, Progress};
@@ -106,6 +107,8 @@ pub struct Shared {
     pub counts: KeyCounts,
     /// Publish and subscribe.
     pub channels: Arc<Channels>,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
     /// Clients that monitor.
     pub monitors: Arc<Monitors>,
     /// Clients that wait for an element.
@@ -168,6 +171,7 @@ impl Shared {
             failed_handshakes: FailedHandshakes::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),
+            pause: Pause::default(),
             waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),

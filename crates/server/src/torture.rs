@@ -39,8 +39,8 @@ pub struct StageTurn {
     pub replies: Vec<u8>,
     /// Marks of transactions that are not acknowledged; see [`Stage::drain`].
     pub marks: Vec<u64>,
-    /// The log has no room.
-    pub is_out_of_room: bool,
+    /// It goes on after a pause: the log has no room.
+    pub is_paused: bool,
 }
 
 /// A server without sockets and threads.
@@ -154,7 +154,7 @@ impl Stage {
         let end = client.taken + written.len();
         let replies = written[client.reported - client.taken..].to_vec();
         client.reported = end;
-        StageTurn { replies, marks, is_out_of_room: next == Next::NoRoom }
+        StageTurn { replies, marks, is_paused: next == Next::Pause }
     }
 
     /// What may be sent to it, which is sent.

@@ -4,9 +4,11 @@ use super::{Done, Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
 use crate::clients::{ClientEntry, Unblock};
 use crate::conversation::Silence;
 use crate::data::keyspace::Stop;
+use crate::pause::PauseMode;
 use crate::resp::reply::Reply;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -92,8 +94,17 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         ("no-evict" | "no-touch", [_]) => return Err(SYNTAX.into()),
         ("getredir", []) => reply.integer(-1),
         ("unblock", [id, how @ ..]) => unblock(local, id, how, reply)?,
-        ("unpause", []) => reply.ok(),
-        ("pause", _) => return Err("ERR CLIENT PAUSE is not built yet".into()),
+        ("unpause", []) => {
+            local.shared.pause.end();
+            local.shared.wake_all();
+            reply.ok();
+        }
+        ("pause", [time]) => pause(local, time, PauseMode::All, reply)?,
+        ("pause", [time, mode]) if is(mode, "ALL") => pause(local, time, PauseMode::All, reply)?,
+        ("pause", [time, mode]) if is(mode, "WRITE") => {
+            pause(local, time, PauseMode::Write, reply)?;
+        }
+        ("pause", [_, _]) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
         ("tracking" | "caching" | "trackinginfo", _) => {
             let text = "ERR client-side caching is not built: read the keys again, or keep \
                         them with a time of expiry";
@@ -102,6 +113,15 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         ("help", []) => help(reply, HELP),
         _ => return Err(unknown_subcommand("client", args[1])),
     }
+    Ok(())
+}
+
+fn pause(local: &Local<'_>, time: &[u8], mode: PauseMode, reply: &mut Reply<'_>) -> Done {
+    let wrong = |_| Stop::from("ERR timeout is not an integer or out of range");
+    let time = integer(time).map_err(wrong)?;
+    let time = u64::try_from(time).map_err(|_| Stop::from("ERR timeout is negative"))?;
+    local.shared.pause.begin(mode, Duration::from_millis(time));
+    reply.ok();
     Ok(())
 }
 

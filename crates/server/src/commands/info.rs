@@ -120,7 +120,8 @@ fn server(shared: &Shared, out: &mut String) {
 fn clients(shared: &Shared, out: &mut String) {
     line(out, "connected_clients", shared.clients.len());
     line(out, "maxclients", shared.settings.max_clients());
-    line(out, "blocked_clients", shared.waiting.clients());
+    let blocked = shared.waiting.clients() as u64 + shared.pause.clients();
+    line(out, "blocked_clients", blocked);
     line(out, "tracking_clients", 0);
 }
 

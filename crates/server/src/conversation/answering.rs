@@ -59,6 +59,14 @@ impl Conversation {
         };
         let resp3 = self.client.is_resp3;
         if let Some(text) = error {
+            let is_exec = command.is_some_and(|of| of.name == "exec");
+            let text = match text.strip_prefix("ERR ") {
+                Some(cause) if is_exec && !has_arity => {
+                    self.drop_transaction();
+                    format!("EXECABORT Transaction discarded because of: {cause}")
+                }
+                _ => text,
+            };
             if let Some(multi) = &mut self.client.multi {
                 multi.is_refused = true;
             }

@@ -3,7 +3,7 @@
 //! Whatever a client chooses, its transactions are in the log in their order, and another client
 //! that sees what they wrote is told so only when that is durable, unless it chose likewise.
 
-use super::Conversation;
+use super::{Conversation, Silence};
 use crate::shared::Shared;
 use hyades_platform::mutation::{self, Mutation};
 
@@ -53,6 +53,24 @@ impl Conversation {
         match is_early {
             true => self.replies.seal_early(replies, now_ms),
             false => self.replies.seal_parked(replies),
+        }
+    }
+
+    /// Ends a reply that depends on nothing, unless the client does not want it. A client that
+    /// wants no replies gets messages.
+    pub(super) fn seal_local(&mut self, from: usize, is_message: bool) {
+        if self.client.silence != Silence::None && !is_message {
+            self.replies.buffer().truncate(from);
+        }
+        if self.client.silence == Silence::This {
+            self.client.silence = Silence::None;
+        }
+        let waits = std::mem::take(&mut self.client.waits_for_disk);
+        if self.replies.buffer().len() > from {
+            match waits {
+                true => self.replies.seal_behind(),
+                false => self.replies.seal_free(),
+            }
         }
     }
 }

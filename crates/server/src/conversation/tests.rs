@@ -11,6 +11,7 @@ mod limits;
 mod monitoring;
 mod multi;
 mod observing;
+mod pausing;
 mod publishing;
 mod watching;
 mod watching_large;
@@ -79,7 +80,7 @@ impl House {
                 if let Some((ticket, mark)) = conversation.job_done(&self.shared, reply) {
                     self.queue.push(ticket, (number, mark));
                 }
-            } else if next == Next::Wait {
+            } else if next == Next::Wait || conversation.paused.is_some() {
                 return;
             }
         }

@@ -101,6 +101,13 @@ impl Conversation {
         Ok(true)
     }
 
+    /// Drops what MULTI has queued, and what WATCH has seen.
+    pub(super) fn drop_transaction(&mut self) {
+        self.client.multi = None;
+        self.client.entry.queued.store(-1, Relaxed);
+        self.client.watched.clear();
+    }
+
     /// Ends what MULTI has begun.
     fn end_multi(&mut self, turn: &Turn<'_>, name: &str) -> Result<bool, Cow<'static, str>> {
         let multi = self.client.multi.take().expect("it was found");

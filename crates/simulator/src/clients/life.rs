@@ -220,7 +220,7 @@ impl<'l> ClientLife<'l> {
         if has_waited && !turn.replies.is_empty() {
             self.count("clients: waited, and went on");
         }
-        if turn.is_out_of_room {
+        if turn.is_paused {
             self.count("the log had no room");
             self.write_all();
         }

@@ -29,6 +29,15 @@ fn replies_stand_in_the_order_of_the_commands() {
         ("CLIENT SETNAME me", "+QUEUED"),
         ("DISCARD", "+OK"),
         ("CLIENT GETNAME", "$-1"),
+        ("MULTI", "+OK"),
+        ("SET a 3", "+QUEUED"),
+        (
+            "EXEC now",
+            "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' \
+             command",
+        ),
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("GET a", "$1 2"),
     ]);
 }
 
