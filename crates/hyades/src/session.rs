@@ -135,7 +135,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(shared.engine.protocol.txn_stamp());
-        let stream = writer.as_ref().map_or(0, Writer::first_stream);
+        let first = if shared.keeps_streams { Writer::own_stream } else { Writer::first_stream };
+        let stream = writer.as_ref().map_or(0, first);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         let active = C::add_session(&shared.engine)?;
         Ok(EngineSession {
@@ -187,6 +188,10 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             false => Err(Abort::Conflict),
         };
         self.arena.reset();
+        if let (Some(writer), Some((_, stream, end))) = (&self.writer, answer.position) {
+            // If writers do that.
+            writer.flush(stream, end);
+        }
         if self.tally.attempt().is_multiple_of(HOUSEKEEPING_INTERVAL) {
             self.housekeep();
         }
@@ -365,6 +370,10 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     #[cold]
     fn look_for_stream(&mut self, backlog: u64) {
         let Some(writer) = &mut self.writer else { return };
+        if self.shared.keeps_streams {
+            writer.wait_for_room(self.stream);
+            return;
+        }
         let is_full = backlog >= writer.room();
         if is_full && mutation::is(Mutation::WaitInFullStream) {
             writer.wait_for_room(self.stream);

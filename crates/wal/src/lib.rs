@@ -47,9 +47,11 @@ mod chunk;
 pub mod compress;
 mod error;
 mod flusher;
+mod flushing;
 mod format;
 mod frame;
 mod frontier;
+mod group;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;

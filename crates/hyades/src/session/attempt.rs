@@ -19,6 +19,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let streams = 0..log.streams();
         let log_has_room = match P::PARTITIONED {
             true => streams.into_iter().all(has_room),
+            false if self.shared.keeps_streams => has_room(self.stream),
             false => has_room(self.stream) || streams.into_iter().any(has_room),
         };
         // A log that has failed makes the attempt fail, which does not wait either.
@@ -57,7 +58,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let Some(writer) = &self.writer else { return };
         let is_idle = |writer: &Writer, stream| writer.backlog(stream) == 0;
         let streams = self.log.as_ref().map_or(0, |log| log.streams());
-        if P::PARTITIONED || is_idle(writer, self.stream) {
+        let keeps = P::PARTITIONED || self.shared.keeps_streams;
+        if keeps || is_idle(writer, self.stream) {
             return;
         }
         let mut others = (1..streams).map(|step| (self.stream + step) % streams);
