@@ -256,10 +256,13 @@ fn log_with_parts(dir: &Path, protocol: hyades::Protocol) {
     let db = builder.open(dir).unwrap();
     let long = vec![7; 3000];
     let written = db.transact(|tx| {
-        (0..16i64).try_for_each(|id| tx.put(rows, &[id.into(), Value::Bytes(&long)]))
+        for id in 0..16i64 {
+            tx.put(rows, &[id.into(), Value::Bytes(&long)])?;
+        }
+        Ok(())
     });
     written.unwrap();
-    let changed = db.transact(|tx| tx.put(rows, &[1i64.into(), Value::Bytes(&[1])]));
+    let changed = db.transact(|tx| Ok(tx.put(rows, &[1i64.into(), Value::Bytes(&[1])])?));
     changed.unwrap();
     db.close().unwrap();
 }

@@ -9,9 +9,9 @@ mod parts;
 mod shares;
 
 pub use self::liveness::Liveness;
+pub(crate) use self::liveness::is_live;
 pub use self::parts::{InspectedPart, ListedPredecessor};
 pub use self::shares::{Share, ShareOf};
-pub(crate) use self::liveness::is_live;
 pub use crate::calendar::time;
 use crate::checkpoint::verify;
 use crate::config::{Builder, Concurrency, Protocol};

@@ -5,6 +5,7 @@ mod attempt;
 mod poisoning;
 pub(crate) mod shared;
 mod snapshots;
+mod streams;
 
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
@@ -33,7 +34,7 @@ use hyades_platform::clock;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::{Choice, Log, Writer};
+use hyades_wal::{Log, Writer};
 use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
 use std::marker::PhantomData;
@@ -362,32 +363,6 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         match log.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),
             None => Ok(()),
-        }
-    }
-
-    /// Chooses the stream for what comes next: another one if the session has been at its own for
-    /// long enough, if that has no room, or if its device is slow.
-    #[cold]
-    fn look_for_stream(&mut self, backlog: u64) {
-        let Some(writer) = &mut self.writer else { return };
-        if self.shared.keeps_streams {
-            writer.wait_for_room(self.stream);
-            return;
-        }
-        let is_full = backlog >= writer.room();
-        if is_full && mutation::is(Mutation::WaitInFullStream) {
-            writer.wait_for_room(self.stream);
-        }
-        let leaves = is_full || self.streak_bytes >= self.longest_streak;
-        if !leaves && !writer.may_be_slow(self.stream) {
-            return;
-        }
-        let Choice { stream, is_slow } = writer.choose_stream(self.stream, !leaves);
-        if leaves || stream != self.stream {
-            // A slow stream gets one record: after that another one may have room.
-            self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
-            self.stream = stream;
-            self.stream_was_idle = writer.backlog(stream) == 0;
         }
     }
 

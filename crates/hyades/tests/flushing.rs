@@ -1,5 +1,6 @@
-//! Sessions that keep to a stream, sessions that flush their own records, and group commit by count.
-//! Promise: each does as it says, under every protocol, and what was acknowledged is recovered.
+//! Sessions that keep to a stream, sessions that flush their own records, and group commit by
+//! count. Promise: each does as it says, under every protocol, and what was acknowledged is
+//! recovered.
 #![allow(missing_docs)]
 
 use hyades::{Abort, Concurrency, Database, Error, Protocol, Schema, Session, Table, Ticket, Type};

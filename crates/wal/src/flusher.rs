@@ -367,7 +367,8 @@ impl Flusher {
             if fits > 0 {
                 return Ok(durable + fits as u64);
             }
-            if offset == header && self.current.segment.length >= self.shared.options.segment_bytes {
+            if offset == header && self.current.segment.length >= self.shared.options.segment_bytes
+            {
                 // Cannot happen: a payload is at most a quarter of a segment.
                 return Err(Error::Invalid("a frame is larger than a segment".into()));
             }
@@ -419,7 +420,9 @@ impl Flusher {
         let header = if offset == 0 { self.segment_header(from) } else { Vec::new() };
         let first = offset as usize + header.len();
         debug_assert!(
-            first >= format::header_bytes(block) && first.is_multiple_of(block) && offset.is_multiple_of(block as u64),
+            first >= format::header_bytes(block)
+                && first.is_multiple_of(block)
+                && offset.is_multiple_of(block as u64),
             "a batch at byte {first} would be written over a durable block"
         );
         debug_assert!(to - from <= MAX_BATCH, "a batch of {} bytes", to - from);

@@ -51,9 +51,9 @@ mod flushing;
 mod format;
 mod frame;
 mod frontier;
-mod group;
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod handle;
 mod lane;
 mod log;

@@ -1,5 +1,5 @@
-//! Writers that flush what they have written, and blocks of a cache line. Promise: what a writer has
-//! flushed is durable; what nobody flushes becomes durable when a thread waits for it.
+//! Writers that flush what they have written, and blocks of a cache line. Promise: what a writer
+//! has flushed is durable; what nobody flushes becomes durable when a thread waits for it.
 #![allow(missing_docs)]
 
 mod common;

@@ -2,7 +2,7 @@
 
 use super::Trouble;
 use super::dump::vector;
-use super::records::{Counted, LogRecords, StreamRecords, ends_of};
+use super::records::{CountedRecord, LogRecords, StreamRecords, ends_of};
 use crate::failure::Failure;
 use hyades::inspect::{Share, ShareOf};
 use hyades_deuteronomy::{LoggedTransaction, Operation, PROTOCOL, RecordReader};
@@ -73,7 +73,7 @@ impl StreamRecords for ComponentStream {
         &mut self,
         frame: &Frame<'_>,
         share: &mut dyn FnMut(Share<'_>),
-    ) -> Result<Option<Counted>, Failure> {
+    ) -> Result<Option<CountedRecord>, Failure> {
         let Some(record) = self.records.read(frame)? else { return Ok(None) };
         let (mut puts, mut deletes) = ((0, 0), (0, 0));
         for Operation { key, value, .. } in &record.operations {
@@ -86,7 +86,7 @@ impl StreamRecords for ComponentStream {
             share(Share { of: ShareOf::Table(name), count, bytes });
         }
         let live = is_live(self.ends.as_deref(), &record);
-        Ok(Some(Counted { live, counts: true, ..Counted::default() }))
+        Ok(Some(CountedRecord { live, counts: true, ..CountedRecord::default() }))
     }
 
     fn check(&mut self, frame: &Frame<'_>) -> Result<bool, String> {

@@ -2,7 +2,7 @@
 
 use super::Trouble;
 use super::dump::vector;
-use super::records::{Counted, LogRecords, StreamRecords};
+use super::records::{CountedRecord, LogRecords, StreamRecords};
 use crate::failure::Failure;
 use hyades::TransactionId;
 use hyades::inspect::{
@@ -64,10 +64,10 @@ impl StreamRecords for InspectedStream<'_> {
         &mut self,
         frame: &Frame<'_>,
         share: &mut dyn FnMut(Share<'_>),
-    ) -> Result<Option<Counted>, Failure> {
+    ) -> Result<Option<CountedRecord>, Failure> {
         let Some(record) = self.inspect.read(frame)? else { return Ok(None) };
         record.shares()?.into_iter().for_each(share);
-        Ok(Some(Counted {
+        Ok(Some(CountedRecord {
             command: record.is_command(),
             live: Self::is_live(self.liveness, &record),
             counts: record.counts(),

@@ -21,7 +21,7 @@ pub trait StreamRecords {
         &mut self,
         frame: &Frame<'_>,
         share: &mut dyn FnMut(Share<'_>),
-    ) -> Result<Option<Counted>, Failure>;
+    ) -> Result<Option<CountedRecord>, Failure>;
 
     /// Decodes all of a frame; whether it counts as a transaction.
     fn check(&mut self, frame: &Frame<'_>) -> Result<bool, String>;
@@ -44,7 +44,7 @@ pub trait LogRecords: Sync {
 
 /// A transaction's record.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct CountedRecord {
     pub command: bool,
     pub live: bool,
     /// Whether the transaction is counted by this record: exactly one of several is.

@@ -123,9 +123,8 @@ fn walk(
     let mut depths = Depths::new(&starts, !vectors && !incarnation.data_only);
     let ends = ends_of(all_ends, incarnation);
     let mark = |reader: &StreamReader| {
-        let is_same = |end: &&ReaderEnd| {
-            (end.incarnation, end.stream) == (incarnation.number, reader.stream)
-        };
+        let is_same =
+            |end: &&ReaderEnd| (end.incarnation, end.stream) == (incarnation.number, reader.stream);
         all_ends.iter().find(is_same).map_or(0, |end| end.mark)
     };
     let begin = |reader: StreamReader| Walk {
@@ -144,8 +143,7 @@ fn walk(
     };
     let mut walks: Vec<Walk<'_>> = readers.into_iter().map(begin).collect();
     let mut tally = FrameTally::default();
-    let passed =
-        depths.pass_all(|lane| walks[lane].next(&mut tally)).map_err(Trouble::Failure)?;
+    let passed = depths.pass_all(|lane| walks[lane].next(&mut tally)).map_err(Trouble::Failure)?;
     if !passed {
         return Err(Trouble::Failure(Failure::Failed(format!(
             "records of incarnation {} wait for each other in a cycle: its vectors are wrong",

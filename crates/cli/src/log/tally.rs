@@ -1,6 +1,6 @@
 //! What the frames of an incarnation are about: by kind, procedure and table.
 
-use super::records::Counted;
+use super::records::CountedRecord;
 use crate::units::{bytes, exact};
 use hyades::inspect::{Share, ShareOf};
 use hyades_wal::{Frame, FrameKind};
@@ -92,10 +92,10 @@ impl FrameTally {
     }
 
     /// Counts a frame, and what it says of a transaction.
-    pub fn frame(&mut self, frame: &Frame<'_>, record: Option<&Counted>) {
+    pub fn frame(&mut self, frame: &Frame<'_>, record: Option<&CountedRecord>) {
         let kinds = &mut self.kinds;
         let amount = match (frame.kind, record) {
-            (FrameKind::Record, Some(Counted { command: true, .. })) => &mut kinds.command,
+            (FrameKind::Record, Some(CountedRecord { command: true, .. })) => &mut kinds.command,
             (FrameKind::Record, Some(_)) => &mut kinds.data,
             (FrameKind::Record, None) => &mut kinds.covered,
             (FrameKind::Part, _) => &mut kinds.part,

@@ -43,9 +43,7 @@ impl StreamInspector<'_> {
         let broken = || self.decoder.broken(frame, "a part of a transaction");
         let (first, rest) = frame.payload.split_first_chunk::<8>().ok_or_else(broken)?;
         let mut part = InspectedPart { first: u64::from_le_bytes(*first), row: None };
-        if self.shape.rows != RowFrames::None
-            && rest.first() == Some(&(flag::BEGIN | flag::END))
-        {
+        if self.shape.rows != RowFrames::None && rest.first() == Some(&(flag::BEGIN | flag::END)) {
             part.row = Some(self.row_of(&frame.payload[FRAME_HEAD..]).ok_or_else(broken)?);
         }
         Ok(Some(part))

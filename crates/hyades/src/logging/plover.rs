@@ -176,7 +176,12 @@ pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option
     let first = take(stamp, 1)?[0];
     let written = take_varint(stamp)?;
     let known = first < 2 && written != 0 && written.checked_shr(streams as u32).unwrap_or(0) == 0;
-    known.then_some(NumberStamp { number, has_read: None, counts: first == 1, written: Some(written) })
+    known.then_some(NumberStamp {
+        number,
+        has_read: None,
+        counts: first == 1,
+        written: Some(written),
+    })
 }
 
 #[cfg(test)]

@@ -85,9 +85,8 @@ pub(crate) fn replay<S: Stamp>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
-    let source = |reader: LaneReader| {
-        (reader.stream, RecordSource::Log(StreamCursor::new(reader, shape)))
-    };
+    let source =
+        |reader: LaneReader| (reader.stream, RecordSource::Log(StreamCursor::new(reader, shape)));
     let sources = readers.into_iter().map(source).collect();
     replay_from(replay, sources, graph, (shape, whole), threads)
 }

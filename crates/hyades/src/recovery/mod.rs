@@ -12,9 +12,9 @@ mod arrived;
 pub(crate) mod catalogue;
 pub(crate) mod command;
 mod cursor;
-mod degrading;
 pub(crate) mod dataflow;
 pub(crate) mod decode;
+mod degrading;
 pub(crate) mod finish;
 mod former;
 mod former_changes;
@@ -221,9 +221,7 @@ impl<S: Stamp> Recovery<'_, S> {
             }
             (true, _, _, _) => dataflow::replay(replay, lanes, shape, !plan.salvage, plan.threads),
             // The paper's order, though versions would do.
-            (false, true, true, Replay::Pools) => {
-                pools::replay(replay, lanes, shape, plan.threads)
-            }
+            (false, true, true, Replay::Pools) => pools::replay(replay, lanes, shape, plan.threads),
             // Row versions decide, in any order of replay.
             (false, true, _, _) => last_writer_wins::replay(replay, lanes, shape, plan.threads),
             // Vectors order the records.

@@ -1,8 +1,8 @@
 //! The basic parallel recovery of Taurus 2016 (section 4.4.1), in its three phases, for comparison
 //! with the one that merges them ([`super::dataflow`]).
 //!
-//! 1. All threads read the whole log into memory: that is the recovery dependency graph, whose edges
-//!    the records list.
+//! 1. All threads read the whole log into memory: that is the recovery dependency graph, whose
+//!    edges the records list.
 //! 2. All threads look for records that are not recoverable: those that have read from a lost one,
 //!    or from one that was found unrecoverable, until a pass finds no more.
 //! 3. All threads replay the others, each once those that it has overwritten were replayed. If
@@ -52,7 +52,7 @@ pub(super) struct LoadedFrame {
     pub content: LoadedContent,
 }
 
-/// A stream in memory.
+/// A stream in memory, from which replay takes its frames.
 pub(super) struct LoadedStream {
     pub reader: LaneReader,
     frames: std::vec::IntoIter<LoadedFrame>,
@@ -65,9 +65,17 @@ impl LoadedStream {
     pub fn next(&mut self) -> Option<LoadedFrame> {
         self.frames.next()
     }
+}
 
+/// The frames of a stream.
+struct LoadedFrames {
+    frames: Vec<LoadedFrame>,
+    end: Lsn,
+}
+
+impl LoadedFrames {
     fn records(&self) -> impl Iterator<Item = (Lsn, &LoadedRecord)> {
-        self.frames.as_slice().iter().filter_map(|frame| match &frame.content {
+        self.frames.iter().filter_map(|frame| match &frame.content {
             LoadedContent::Record(record) => Some((frame.end, &**record)),
             LoadedContent::Anchor(_) => None,
         })
@@ -75,10 +83,9 @@ impl LoadedStream {
 
     /// The record that ends here; `None` if there is none that is replayed.
     fn record(&self, end: Lsn) -> Option<&LoadedRecord> {
-        let frames = self.frames.as_slice();
-        let first = frames.partition_point(|frame| frame.end < end);
+        let first = self.frames.partition_point(|frame| frame.end < end);
         // An anchor in effect at a chunk's start is there, too.
-        let mut there = frames[first..].iter().take_while(|frame| frame.end == end);
+        let mut there = self.frames[first..].iter().take_while(|frame| frame.end == end);
         there.find_map(|frame| match &frame.content {
             LoadedContent::Record(record) => Some(&**record),
             LoadedContent::Anchor(_) => None,
@@ -97,25 +104,28 @@ pub(crate) fn replay<S: Stamp>(
 ) -> Result<Vec<ReaderEnd>, Error> {
     let starts: Vec<Lsn> = readers.iter().map(LaneReader::start).collect();
     let names: Vec<StreamId> = readers.iter().map(|reader| reader.stream).collect();
-    let streams = load(replay, readers, (shape, whole), threads);
+    let (readers, streams): (Vec<_>, Vec<_>) =
+        load(replay, readers, (shape, whole), threads).into_iter().unzip();
     if replay.has_failed() {
         return Ok(Vec::new());
     }
     while find_unrecoverable(replay, &streams, threads) {}
     let mut sources = Vec::new();
-    for (name, mut stream) in names.into_iter().zip(streams) {
+    for ((name, reader), mut stream) in names.into_iter().zip(readers).zip(streams) {
         if shape.data_only {
             // Versions order what was read, and it is known what is recoverable.
             keep_overwritten(&mut stream);
         }
-        sources.push((name, RecordSource::Memory(stream)));
+        let LoadedFrames { frames, end } = stream;
+        let loaded = LoadedStream { reader, frames: frames.into_iter(), end };
+        sources.push((name, RecordSource::Memory(loaded)));
     }
     dataflow::replay_from(replay, sources, Graph::new(starts, true), (shape, whole), threads)
 }
 
 /// Leaves the edges to records that were overwritten alone.
-fn keep_overwritten(stream: &mut LoadedStream) {
-    for frame in stream.frames.as_mut_slice() {
+fn keep_overwritten(stream: &mut LoadedFrames) {
+    for frame in &mut stream.frames {
         if let LoadedContent::Record(record) = &mut frame.content {
             let overwritten = record.list.iter().copied().filter(|listed| listed.overwritten);
             record.list = overwritten.collect();
@@ -130,10 +140,10 @@ fn load<S: Stamp>(
     readers: Vec<LaneReader>,
     (shape, whole): (RecordShape, bool),
     threads: usize,
-) -> Vec<LoadedStream> {
+) -> Vec<(LaneReader, LoadedFrames)> {
     let readers: Vec<Mutex<Option<LaneReader>>> =
         readers.into_iter().map(|reader| Mutex::new(Some(reader))).collect();
-    let loaded: Vec<Mutex<Option<LoadedStream>>> =
+    let loaded: Vec<Mutex<Option<(LaneReader, LoadedFrames)>>> =
         readers.iter().map(|_| Mutex::new(None)).collect();
     let turn = AtomicUsize::new(0);
     let work = |_| {
@@ -157,7 +167,7 @@ fn load_stream<S: Stamp>(
     reader: LaneReader,
     shape: RecordShape,
     whole: bool,
-) -> Result<Option<LoadedStream>, Error> {
+) -> Result<Option<(LaneReader, LoadedFrames)>, Error> {
     let mut cursor = StreamCursor::new(reader, shape);
     let mut frames = Vec::new();
     let mut bytes = 0;
@@ -200,13 +210,13 @@ fn load_stream<S: Stamp>(
         cursor.at = chunk.end();
     };
     replay.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
-    Ok(Some(LoadedStream { reader: cursor.reader, frames: frames.into_iter(), end }))
+    Ok(Some((cursor.reader, LoadedFrames { frames, end })))
 }
 
 /// A pass of phase 2. Whether it has found a record that is not recoverable.
 fn find_unrecoverable<S: Stamp>(
     replay: &ReplayContext<S>,
-    streams: &[LoadedStream],
+    streams: &[LoadedFrames],
     threads: usize,
 ) -> bool {
     let found = AtomicBool::new(false);

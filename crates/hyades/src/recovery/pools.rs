@@ -12,8 +12,8 @@
 //! - Raising RLV is delegated: only the worker that completes the first record of a pool raises it,
 //!   over all that others have completed behind it.
 //!
-//! In a log of data records alone a record waits for RLV as well, as in the algorithms; row versions
-//! would do without.
+//! In a log of data records alone a record waits for RLV as well, as in the algorithms; row
+//! versions would do without.
 //!
 //! Departures from the printed algorithms; docs/protocols.md has the reasons:
 //!
@@ -21,13 +21,13 @@
 //!   continues.
 //! - E2: anchors, padding, parts and dead records count: RLV reaches the end of every stream.
 //! - E3: a record is live once RLV covers it, and dead only once the end of a stream is known.
-//! - E5: RLV is the lowest start of all that is in the pool *or in flight*, since a record that was
-//!   taken out is not replayed yet.
+//! - E5: RLV is the lowest start of all that is in the pool *or in flight*, since a record that
+//!   was taken out is not replayed yet.
 //! - E6: the pool's maxLSN is read before its first record, and raised after a record was put in.
 //!
 //! Progress: of all unresolved records, consider the one whose frame was reserved first. All that
-//! it follows, and all before it in its stream, is resolved; so it is in flight, or the first of its
-//! pool and covered, or still to be decoded by a log manager whose pool is empty. So pools may
+//! it follows, and all before it in its stream, is resolved; so it is in flight, or the first of
+//! its pool and covered, or still to be decoded by a log manager whose pool is empty. So pools may
 //! be bounded.
 
 mod ring;

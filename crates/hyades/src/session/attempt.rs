@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use crate::retry::OnThisThread;
 use crate::transaction::access::Transaction;
-use hyades_wal::Writer;
 use std::sync::Arc;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
@@ -50,22 +49,5 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 AttemptEnd::Conflict
             }
         })
-    }
-
-    /// Goes on to an idle stream if the session's own has a backlog: a record appended to that one
-    /// is durable only after the sync that is under way and one more.
-    pub(super) fn choose_idle_stream(&mut self) {
-        let Some(writer) = &self.writer else { return };
-        let is_idle = |writer: &Writer, stream| writer.backlog(stream) == 0;
-        let streams = self.log.as_ref().map_or(0, |log| log.streams());
-        let keeps = P::PARTITIONED || self.shared.keeps_streams;
-        if keeps || is_idle(writer, self.stream) {
-            return;
-        }
-        let mut others = (1..streams).map(|step| (self.stream + step) % streams);
-        if let Some(idle) = others.find(|&other| is_idle(writer, other)) {
-            self.stream = idle;
-            self.streak_bytes = 0;
-        }
     }
 }

@@ -2,17 +2,17 @@
 //! thread takes any of them out, and none waits for another.
 //!
 //! A record has a number; its slot is the number modulo the ring's size. The slot's state has the
-//! number, too, and goes *waiting*, *running*, *done*. `head` is the lowest number that is not done:
-//! what is behind it by a ring's size has a free slot.
+//! number, too, and goes *waiting*, *running*, *done*. `head` is the lowest number that is not
+//! done: what is behind it by a ring's size has a free slot.
 //!
 //! What is read of a slot is of the record that was looked for. The producer writes a slot's start
 //! and words (Release) after it has seen that the slot's last record is below `head`, thus after
 //! that became done. A reader that reads any of the new ones (Acquire) then reads the state again,
 //! and finds that the record is no longer there.
 //!
-//! `head` is raised by delegation: a thread whose record is done goes on at once, unless that is the
-//! first one. The thread whose record is the first raises `head` over all that are done. Neither
-//! misses the other: each writes, then reads what the other has written, all SeqCst.
+//! `head` is raised by delegation: a thread whose record is done goes on at once, unless that is
+//! the first one. The thread whose record is the first raises `head` over all that are done.
+//! Neither misses the other: each writes, then reads what the other has written, all SeqCst.
 
 use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded};
 use hyades_wal::Lsn;
