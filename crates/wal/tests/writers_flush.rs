@@ -26,6 +26,8 @@ fn nothing_is_durable_before_its_writer_flushes_it() {
     let dir = tempfile::tempdir().unwrap();
     let (log, _) = reopen(options(dir.path(), 2)).unwrap();
     let mut writer = log.writer().unwrap();
+    // The threads find nothing to do, and sleep.
+    std::thread::sleep(Duration::from_millis(50));
     let begun = log.frontier().durable(0);
     let end = append(&mut writer, 0, b"kept");
     std::thread::sleep(Duration::from_millis(20));
