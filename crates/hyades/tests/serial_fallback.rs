@@ -47,7 +47,7 @@ fn a_chain_of_transactions_is_tried_on_one_thread() {
         let (builder, _) = builder();
         let db = builder.recovery_threads(4).replay(replay).open(dir.path()).unwrap();
         assert_eq!(db.digest(), digest, "{replay:?}");
-        let serial = db.recovery().serial_seconds;
+        let serial = db.recovery().one_thread_seconds;
         assert_eq!(serial > 0.0, replay == Replay::Automatic, "{replay:?}: {serial} s");
     }
 }
@@ -62,7 +62,10 @@ fn the_state_is_the_same_with_and_without() {
         let db = db.open(dir.path()).unwrap();
         assert_eq!(db.digest(), digest, "on {threads} threads");
         if threads == 1 {
-            assert!(db.recovery().serial_seconds == 0.0, "one thread has nothing to fall back to");
+            assert!(
+                db.recovery().one_thread_seconds == 0.0,
+                "one thread has nothing to fall back to"
+            );
         }
     }
 }

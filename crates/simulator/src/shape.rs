@@ -205,7 +205,7 @@ impl Shape {
         }
     }
 
-    /// Sets who flushes, which streams sessions use, and the unit of writing.
+    /// Sets what flushes, which streams sessions use, and the unit of writing.
     pub(crate) fn writing(&self, rng: &mut Rng, log: &mut LogSettings) {
         // Sessions that keep to a stream wait where it stalls.
         log.research.fixed_streams = !self.stalled && rng.u32(0..4) == 0;

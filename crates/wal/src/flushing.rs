@@ -1,5 +1,5 @@
-//! Who flushes, and when, other than a flusher that always does: writers that flush what they have
-//! written, and writers that complete what a flush interval collects.
+//! Flushing other than by a flusher that always does: writers that flush what they have written,
+//! and writers that complete what a flush interval collects.
 
 use crate::Lsn;
 use crate::flusher::{Flusher, StopOnPanic};
@@ -58,7 +58,7 @@ impl Shared {
     /// Sleeps until the thread of a stream may have something to do.
     fn sleep_while_idle(&self, lane: usize, is_idle: impl Fn() -> bool) {
         let stream = &self.streams[lane];
-        // Announce, then check: whoever wants something uses the opposite order.
+        // Announce, then check: a thread that wants something uses the opposite order.
         let listener = stream.wake.listen();
         let wanted = locked(&self.stepped[lane]).as_ref().map(Flusher::wanted);
         let Some((asked, retry)) = wanted else { return };

@@ -117,8 +117,8 @@ impl Writer {
     }
 
     /// Where [writers flush](crate::LogOptions::flushed_by_writers): writes and syncs what is
-    /// filled of a stream, until it is durable up to `lsn`. A writer calls this for what it has filled;
-    /// what nobody flushes becomes durable when a thread waits for it. Returns false if another
+    /// filled of a stream, until it is durable up to `lsn`. A writer calls this for what it has
+    /// filled; the rest becomes durable when a thread waits for it. Returns false if another
     /// writer's frame before `lsn` is not filled yet, which then is flushed by the stream's thread.
     /// Has no effect on other logs.
     pub fn flush(&self, stream: usize, lsn: Lsn) -> bool {

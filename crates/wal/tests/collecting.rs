@@ -32,7 +32,7 @@ fn endless(dir: &std::path::Path) -> hyades_wal::LogOptions {
     options
 }
 
-/// Waits for what nobody flushes before the interval ends, unless it is complete.
+/// Waits for what is not flushed before the interval ends, unless it is complete.
 fn is_flushed(log: &hyades_wal::Log, end: u64, within: Duration) -> bool {
     let began = Instant::now();
     while log.frontier().durable(0) < end && began.elapsed() < within {

@@ -1,5 +1,5 @@
 //! Writers that flush what they have written, and blocks of a cache line. Promise: what a writer
-//! has flushed is durable; what nobody flushes becomes durable when a thread waits for it.
+//! has flushed is durable; the rest becomes durable when a thread waits for it.
 #![allow(missing_docs)]
 
 mod common;
@@ -57,7 +57,7 @@ fn a_frame_behind_an_unfilled_one_is_flushed_with_it() {
     let end = append(second, 0, b"waits");
     assert!(!second.flush(0, end), "a frame before it is not filled");
     drop(reserved);
-    // The stream's thread goes on, though nobody asks.
+    // The stream's thread goes on, even unasked.
     log.wait(Lane::position(0), end).unwrap();
 }
 

@@ -35,7 +35,7 @@ words! {
 }
 
 words! {
-    /// Who writes and syncs the log.
+    /// What writes and syncs the log.
     FlushedBy("way to flush") {
         /// A thread for each stream.
         Streams = "streams",
@@ -102,9 +102,9 @@ pub struct Knobs {
     /// Flush before the interval ends once this many records are collected (group commit by count)
     #[arg(long, value_name = "N", requires = "flush_interval")]
     pub flush_count: Option<u64>,
-    /// Who writes and syncs records: streams (a thread for each) or workers (each its own, when a
+    /// What writes and syncs records: streams (a thread for each) or workers (each its own, when a
     /// transaction commits, as in NVM-D; give as many streams as workers for a file of each worker)
-    #[arg(long, value_name = "WHO", default_value = "streams")]
+    #[arg(long, value_name = "WHAT", default_value = "streams")]
     pub flushed_by: FlushedBy,
     /// Which stream a worker logs to: fastest (where a record would be durable first) or fixed (the
     /// papers' map of workers to streams; always so with --flushed-by workers)

@@ -1,4 +1,5 @@
-//! Records of a log, whoever wrote them: what the commands that read logs need of them.
+//! Records of a log, of the engine or of a transaction component, as far as the commands that read
+//! logs need them.
 
 use super::{Trouble, end_vector};
 use crate::failure::Failure;

@@ -26,7 +26,7 @@ enum Mode {
     /// One thread replays for a window.
     Trial,
     /// One thread replays until the next look at all.
-    Serial,
+    Alone,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Course {
     left: u32,
     period: u32,
     /// The last answer: whether serial was faster.
-    was_serial: bool,
+    was_faster: bool,
 }
 
 /// Decides when one thread replays alone.
@@ -49,11 +49,11 @@ struct Course {
 pub(super) struct SerialFallback {
     threads: u64,
     /// Written by the first thread, read by all: Relaxed, since threads stop and go on at leisure.
-    serial: AtomicBool,
+    alone: AtomicBool,
     /// Idle time of all threads in this window. Relaxed: a measurement.
     idle_ns: AtomicU64,
     /// Time in which one thread replayed alone.
-    serial_ns: AtomicU64,
+    alone_ns: AtomicU64,
     course: Mutex<Course>,
 }
 
@@ -61,9 +61,9 @@ impl SerialFallback {
     pub fn new(threads: usize) -> SerialFallback {
         SerialFallback {
             threads: threads as u64,
-            serial: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
             idle_ns: AtomicU64::new(0),
-            serial_ns: AtomicU64::new(0),
+            alone_ns: AtomicU64::new(0),
             course: Mutex::new(Course {
                 mode: Mode::Parallel,
                 window_began_ns: clock::monotonic_ns(),
@@ -71,14 +71,14 @@ impl SerialFallback {
                 parallel_rate: 0.0,
                 left: 0,
                 period: PERIOD,
-                was_serial: false,
+                was_faster: false,
             }),
         }
     }
 
     /// Whether the thread with this number rests.
     pub fn rests(&self, number: usize) -> bool {
-        number > 0 && self.serial.load(Ordering::Relaxed)
+        number > 0 && self.alone.load(Ordering::Relaxed)
     }
 
     /// Rests, for a while.
@@ -107,7 +107,7 @@ impl SerialFallback {
         let rate = resolved.saturating_sub(course.resolved) as f64 / took_ns as f64;
         course.resolved = resolved;
         if course.mode != Mode::Parallel {
-            self.serial_ns.fetch_add(took_ns, Ordering::Relaxed);
+            self.alone_ns.fetch_add(took_ns, Ordering::Relaxed);
         }
         course.left = course.left.saturating_sub(1);
         course.mode = match course.mode {
@@ -117,25 +117,25 @@ impl SerialFallback {
                 if mostly_idle && course.left == 0 { Mode::Trial } else { Mode::Parallel }
             }
             Mode::Trial => {
-                let is_serial = rate > course.parallel_rate;
-                course.period = match is_serial == course.was_serial {
+                let is_faster = rate > course.parallel_rate;
+                course.period = match is_faster == course.was_faster {
                     true => (2 * course.period).min(LONGEST_PERIOD),
                     false => PERIOD,
                 };
-                course.was_serial = is_serial;
+                course.was_faster = is_faster;
                 course.left = course.period;
-                event!(DEBUG, "replay tried one thread", faster = is_serial);
-                if is_serial { Mode::Serial } else { Mode::Parallel }
+                event!(DEBUG, "replay tried one thread", faster = is_faster);
+                if is_faster { Mode::Alone } else { Mode::Parallel }
             }
-            Mode::Serial if course.left > 0 => Mode::Serial,
-            Mode::Serial => Mode::Parallel,
+            Mode::Alone if course.left > 0 => Mode::Alone,
+            Mode::Alone => Mode::Parallel,
         };
-        self.serial.store(course.mode != Mode::Parallel, Ordering::Relaxed);
+        self.alone.store(course.mode != Mode::Parallel, Ordering::Relaxed);
     }
 
     /// The time in which one thread replayed alone, in nanoseconds, up to the last window.
-    pub fn serial_ns(&self) -> u64 {
-        self.serial_ns.load(Ordering::Relaxed)
+    pub fn alone_ns(&self) -> u64 {
+        self.alone_ns.load(Ordering::Relaxed)
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     fn busy_threads_are_left_alone() {
         let fallback = SerialFallback::new(2);
         assert_eq!(run(&fallback, &[(1000, 0.1), (1, 0.5), (0, 0.5)]), [false; 3]);
-        assert_eq!(fallback.serial_ns(), 0);
+        assert_eq!(fallback.alone_ns(), 0);
     }
 
     #[test]
@@ -169,15 +169,15 @@ mod tests {
         let fallback = SerialFallback::new(2);
         // Trial, and serial from then on.
         assert_eq!(run(&fallback, &[(1000, 0.6), (1001, 0.0)]), [true, true]);
-        let serial = run(&fallback, &[(1001, 0.0); PERIOD as usize]);
-        let (last, before) = serial.split_last().unwrap();
+        let alone = run(&fallback, &[(1001, 0.0); PERIOD as usize]);
+        let (last, before) = alone.split_last().unwrap();
         assert!(before.iter().all(|is| *is), "it stays so for a period");
         assert!(!last, "then all threads are tried again");
         // They are slower again: the next period is longer.
         assert_eq!(run(&fallback, &[(900, 0.9), (1001, 0.0)]), [true, true]);
         assert!(run(&fallback, &[(1001, 0.0); 2 * PERIOD as usize - 1]).iter().all(|is| *is));
         assert_eq!(run(&fallback, &[(1001, 0.0)]), [false]);
-        assert_eq!(fallback.serial_ns(), (2 + 3 * u64::from(PERIOD)) * 1_000_000);
+        assert_eq!(fallback.alone_ns(), (2 + 3 * u64::from(PERIOD)) * 1_000_000);
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
-        report.serial_seconds = counts.serial_ns.load(Ordering::Relaxed) as f64 / 1e9;
+        report.one_thread_seconds = counts.alone_ns.load(Ordering::Relaxed) as f64 / 1e9;
         report.version_bytes = counts.version_bytes.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);
         report.dead = counts.dead.load(Ordering::Relaxed);

@@ -74,7 +74,7 @@ pub(crate) fn run<S: Stamp, R: OrderedReplay<S>>(replay: &R, threads: usize) {
     let work = |number: usize| work(replay, &idle_detector, fallback.as_ref(), number);
     threads::run_on(replay.context(), threads, work, ended);
     if let Some(fallback) = fallback {
-        replay.context().counts.serial_ns.fetch_add(fallback.serial_ns(), Ordering::Relaxed);
+        replay.context().counts.alone_ns.fetch_add(fallback.alone_ns(), Ordering::Relaxed);
     }
 }
 

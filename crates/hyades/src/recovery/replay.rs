@@ -45,7 +45,7 @@ pub(crate) struct ReplayCounters {
     /// The most bytes that older versions of rows have taken.
     pub version_bytes: AtomicU64,
     /// The time in which one thread replayed alone because that was faster.
-    pub serial_ns: AtomicU64,
+    pub alone_ns: AtomicU64,
 }
 
 impl<S: Stamp> ReplayContext<S> {

@@ -40,7 +40,7 @@ struct RingSlot<T> {
 /// Records of one stream.
 pub(super) struct RecordRing<T> {
     slots: Box<[RingSlot<T>]>,
-    /// The lowest number that is not done. Raised by whoever finds that record done.
+    /// The lowest number that is not done. Raised by a thread that finds that record done.
     head: Padded<AtomicU64>,
     /// The number of the next record. Written by the producer.
     tail: Padded<AtomicU64>,
@@ -118,7 +118,7 @@ impl<T> RecordRing<T> {
         let slot = self.slot(number);
         let (from, to) = (state(number, WAITING), state(number, RUNNING));
         slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        // Nobody else touches the slot until the record is done.
+        // No other thread touches the slot until the record is done.
         let record = slot.record.lock().expect("no holder panics").take();
         let record = record.expect("it was put in before it waited");
         Some((slot.start.load(Ordering::Acquire), record))
