@@ -49,9 +49,9 @@ pub(super) struct PendingRecord {
 /// Where records come from.
 pub(super) enum RecordSource {
     /// The log, as it is read.
-    Log(StreamCursor),
+    Log(Box<StreamCursor>),
     /// Memory: they were all read, and it is known which of them are dead.
-    Memory(LoadedStream),
+    Memory(Box<LoadedStream>),
 }
 
 struct DataflowStream {
@@ -85,8 +85,9 @@ pub(crate) fn replay<S: Stamp>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
-    let source =
-        |reader: LaneReader| (reader.stream, RecordSource::Log(StreamCursor::new(reader, shape)));
+    let source = |reader: LaneReader| {
+        (reader.stream, RecordSource::Log(Box::new(StreamCursor::new(reader, shape))))
+    };
     let sources = readers.into_iter().map(source).collect();
     replay_from(replay, sources, graph, (shape, whole), threads)
 }

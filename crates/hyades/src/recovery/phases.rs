@@ -118,7 +118,7 @@ pub(crate) fn replay<S: Stamp>(
         }
         let LoadedFrames { frames, end } = stream;
         let loaded = LoadedStream { reader, frames: frames.into_iter(), end };
-        sources.push((name, RecordSource::Memory(loaded)));
+        sources.push((name, RecordSource::Memory(Box::new(loaded))));
     }
     dataflow::replay_from(replay, sources, Graph::new(starts, true), (shape, whole), threads)
 }
