@@ -14,7 +14,7 @@
 //! the first one. The thread whose record is the first raises `head` over all that are done.
 //! Neither misses the other: each writes, then reads what the other has written, all SeqCst.
 
-use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded};
+use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_wal::Lsn;
 
 const WAITING: u64 = 1;
@@ -134,6 +134,7 @@ impl<T> RecordRing<T> {
             "a record is done once"
         );
         slot.state.store(state(number, DONE), Ordering::SeqCst);
+        checker_fence();
         self.head.load(Ordering::SeqCst) == number
     }
 
@@ -148,6 +149,7 @@ impl<T> RecordRing<T> {
                 // If another thread was faster, there is nothing to do.
                 let to = head + 1;
                 let _ = self.head.compare_exchange(head, to, Ordering::SeqCst, Ordering::Relaxed);
+                checker_fence();
             } else if now >> 2 == head && now != 0 {
                 let start = slot.start.load(Ordering::Acquire);
                 if slot.state.load(Ordering::SeqCst) >> 2 == head {
