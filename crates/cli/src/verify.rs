@@ -2,9 +2,9 @@
 //! durable data is missing. It continues after damage, and reports all of it.
 
 use crate::failure::Failure;
-use crate::log::{Dirs, Trouble, component, open_damaged};
+use crate::log::records::{LogRecords, incarnations};
+use crate::log::{Dirs, Trouble, component, open_damaged, records_before_ends, records_of};
 use crate::units::exact;
-use hyades::inspect::{Inspected, Inspector};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use std::io::Write;
 
@@ -14,6 +14,8 @@ struct Checked {
     start: u64,
     frames: u64,
     records: u64,
+    /// Transactions with frames, whose record is not there.
+    unfinished: usize,
     /// The first record that is intact but cannot be decoded.
     strange: Vec<String>,
 }
@@ -28,10 +30,9 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     let mut wrong: Vec<String> = recovering.damage().iter().map(ToString::to_string).collect();
     // A transaction component has no catalogue, and its checkpoints have no files: its data
     // component holds what is no more in the log.
-    let is_of_component = component::is_of_component(manifest);
-    let inspector = if is_of_component { None } else { Some(Inspector::new(manifest)?) };
+    let records = records_before_ends(&recovering)?;
     if let Some(checkpoint) = &manifest.checkpoint
-        && !is_of_component
+        && !component::is_of_component(manifest)
     {
         let (rows, bytes, damaged) = hyades::inspect::examine_checkpoint(&recovering);
         writeln!(
@@ -45,12 +46,17 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
         )?;
         wrong.extend(damaged.iter().map(ToString::to_string));
     }
-    let checked = check_all(&recovering, inspector.as_ref())?;
+    let checked = check_all(&recovering, &*records)?;
     for lane in &checked {
-        let Checked { end, start, frames, records, strange } = lane;
+        let Checked { end, start, frames, records, unfinished, strange } = lane;
+        let unfinished = match unfinished {
+            0 => String::new(),
+            n => format!(", parts of {} without a record", exact(*n as u64)),
+        };
         writeln!(
             out,
-            "incarnation {} stream {}: {} bytes, {} frames, {} transactions; valid to LSN {}",
+            "incarnation {} stream {}: {} bytes, {} frames, {} transactions{unfinished}; valid to \
+             LSN {}",
             end.incarnation,
             end.stream,
             exact(end.valid_to.saturating_sub(*start)),
@@ -75,7 +81,46 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     if manifest.newest().is_some_and(|incarnation| !incarnation.clean) {
         writeln!(out, "not closed cleanly: bytes after the valid ends are a torn tail")?;
     }
+    if wrong.is_empty() {
+        count_dead(&recovering, &ends, out)?;
+    }
     conclude(&wrong, out)
+}
+
+/// Prints how many transactions are dead: they depend on what a crash has lost.
+fn count_dead(
+    recovering: &Recovering,
+    ends: &[ReaderEnd],
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    // Everything that was reserved before a log was closed is durable.
+    if recovering.manifest().incarnations.iter().all(|incarnation| incarnation.clean) {
+        return Ok(());
+    }
+    let records = records_of(recovering, ends)?;
+    for (incarnation, readers) in incarnations(recovering).filter(|(i, _)| !i.clean) {
+        let mut dead = 0;
+        for mut reader in readers {
+            let mut records = records.stream(incarnation, &reader);
+            while let Some(chunk) = reader.next_chunk()? {
+                records.enter(&chunk);
+                for frame in chunk.frames() {
+                    let record = records.count(&frame, &mut |_| ()).map_err(Trouble::Failure)?;
+                    dead += u64::from(record.is_some_and(|r| r.counts && !r.live));
+                }
+            }
+        }
+        if dead > 0 {
+            writeln!(
+                out,
+                "incarnation {}: {} of the transactions depend on what the crash has lost, so \
+                 they were never acknowledged, and recovery leaves them out",
+                incarnation.number,
+                exact(dead)
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints all damage, or that there is none.
@@ -98,22 +143,11 @@ fn conclude(wrong: &[String], out: &mut impl Write) -> Result<bool, Trouble> {
     Err(Trouble::Failure(Failure::Failed(format!("{places} damaged; the first: {first}"))))
 }
 
-fn check_all(
-    recovering: &Recovering,
-    inspector: Option<&Inspector>,
-) -> Result<Vec<Checked>, Trouble> {
+fn check_all(recovering: &Recovering, records: &dyn LogRecords) -> Result<Vec<Checked>, Trouble> {
     let mut all = Vec::new();
-    let mut readers = recovering.readers();
-    for incarnation in &recovering.manifest().incarnations {
-        let lanes: Vec<_> =
-            readers.extract_if(.., |r| r.incarnation == incarnation.number).collect();
-        let results: Vec<Result<Checked, Failure>> = std::thread::scope(|scope| {
-            let spawn = |reader| {
-                scope.spawn(move || match inspector {
-                    Some(inspector) => check(inspector, incarnation, reader),
-                    None => check_component(reader),
-                })
-            };
+    for (incarnation, lanes) in incarnations(recovering) {
+        let results: Vec<Result<Checked, hyades_wal::Error>> = std::thread::scope(|scope| {
+            let spawn = |reader| scope.spawn(move || check(records, incarnation, reader));
             let threads: Vec<_> = lanes.into_iter().map(spawn).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -121,44 +155,32 @@ fn check_all(
             threads.into_iter().map(join).collect()
         });
         for result in results {
-            all.push(result.map_err(Trouble::Failure)?);
+            all.push(result?);
         }
     }
     Ok(all)
 }
 
-fn check_component(mut reader: StreamReader) -> Result<Checked, Failure> {
-    let start = reader.start();
-    let (frames, records, strange) = component::count(&mut reader)?;
-    Ok(Checked {
-        end: reader.end(),
-        start,
-        frames,
-        records,
-        strange: strange.into_iter().collect(),
-    })
-}
-
 fn check(
-    inspector: &Inspector,
+    records: &dyn LogRecords,
     incarnation: &Incarnation,
     mut reader: StreamReader,
-) -> Result<Checked, Failure> {
-    let mut inspect = inspector.stream(incarnation, reader.stream.0);
+) -> Result<Checked, hyades_wal::Error> {
+    let mut of_stream = records.stream(incarnation, &reader);
     let (start, mut frames, mut records) = (reader.start(), 0, 0);
     let mut strange = Vec::new();
     while let Some(chunk) = reader.next_chunk()? {
-        inspect.enter(&chunk);
+        of_stream.enter(&chunk);
         for frame in chunk.frames() {
             frames += 1;
-            let counted = |record: Inspected<'_>| record.content().map(|_| record.counts());
-            match inspect.read(&frame).and_then(|r| r.map(counted).transpose()) {
-                Ok(counts) => records += u64::from(counts == Some(true)),
+            match of_stream.check(&frame) {
+                Ok(counts) => records += u64::from(counts),
                 // One is enough: the rest of the stream was written by the same program.
-                Err(error) if strange.is_empty() => strange.push(error.to_string()),
+                Err(error) if strange.is_empty() => strange.push(error),
                 Err(_) => {}
             }
         }
     }
-    Ok(Checked { end: reader.end(), start, frames, records, strange })
+    let unfinished = of_stream.unfinished();
+    Ok(Checked { end: reader.end(), start, frames, records, unfinished, strange })
 }

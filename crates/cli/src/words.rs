@@ -14,6 +14,7 @@ macro_rules! words {
 
         impl $name {
             /// The word of this variant.
+            #[allow(dead_code, reason = "not all choices are printed")]
             pub fn word(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }

@@ -147,6 +147,22 @@ fn ycsb_reads_before_it_writes_and_scans() {
 }
 
 #[test]
+fn what_only_the_papers_have_recovers_too() {
+    for words in [
+        "--protocol gsn --device nvm:factor=2,over=memory --flushed-by workers",
+        "--protocol poplar --flush-interval 2ms --flush-count 20 --stream-choice fixed",
+        "--protocol taurus --streams 16 --simd off",
+        "--protocol taurus --streams 16 --recovery pools",
+        "--protocol taurus --record command --recovery automatic",
+        "--protocol taurus-2016 --recovery phases",
+        "--protocol taurus-2016 --record command --recovery phases",
+    ] {
+        let report = recovered(&format!("ycsb --rows 500 --workers 2 {words}"));
+        assert!(report["acknowledged"].as_u64() > Some(0), "{words}: {report}");
+    }
+}
+
+#[test]
 fn knobs_that_make_no_sense_end_with_2() {
     for (words, right) in [
         ("--device throttled", "a bandwidth or a latency"),
@@ -155,7 +171,15 @@ fn knobs_that_make_no_sense_end_with_2() {
         ("--cold", "--recover"),
         ("--cold --recover --device memory", "nowhere else"),
         ("--buffer 3MB", "power of two"),
-        ("--recovery slow", "choose parallel, serial, pools"),
+        ("--recovery slow", "choose automatic, parallel, serial, pools, phases"),
+        ("--block 100", "--block must be a power of two"),
+        ("--block 32", "--block must be a power of two"),
+        ("--flush-count 3", "--flush-interval"),
+        ("--flush-count 0 --flush-interval 5ms", "at least 1"),
+        ("--flushed-by workers --flush-interval 5ms", "flushes at once"),
+        ("--flushed-by none", "choose streams, workers"),
+        ("--stream-choice any", "choose fastest, fixed"),
+        ("--simd maybe", "choose on, off"),
     ] {
         let output = hyades("bench bank", &words.split(' ').collect::<Vec<_>>());
         assert_eq!(code(&output), 2, "{words}");

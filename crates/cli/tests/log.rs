@@ -45,7 +45,6 @@ fn a_whole_log_is_described_and_not_changed() {
     let run = &stat["incarnations"][1];
     assert_eq!((&run["protocol"], &run["clean"]), (&"taurus".into(), &true.into()));
     assert_eq!(run["streams"].as_array().unwrap().len(), 3);
-    let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let (records, path) = (number(&run["records"]), number(&run["critical_path"]));
     assert!(records > 0 && (1..=records).contains(&path), "{run}");
     let kinds = &run["kinds"];
@@ -177,6 +176,7 @@ fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
         // A dead record is the result of a crash, and not damage.
         let output = hyades("verify", &[dir]);
         assert_eq!(code(&output), 0, "{protocol:?}: {}", stdout(&output));
+        assert!(stdout(&output).contains("1 of the transactions depend"), "{}", stdout(&output));
     }
 }
 
@@ -196,7 +196,108 @@ fn the_log_of_a_transaction_component_is_verified_and_printed() {
     let text = stdout(&output);
     assert!(text.contains("incarnation 1: deuteronomy, data records only"), "{text}");
     assert!(text.contains(" put key0000000000007 (7 B)") && !text.contains("DEAD"), "{text}");
-    let output = hyades("log stat", &[dir]);
-    assert_eq!(code(&output), 2, "{}", stdout(&output));
-    assert!(stderr(&output).contains("log dump"), "{}", stderr(&output));
+    let output = hyades("log stat --json", &[dir]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let run = stat["incarnations"].as_array().unwrap().last().unwrap();
+    assert!(number(&run["records"]) > 0 && run["dead"] == 0, "{run}");
+    let tables = run["contents"]["tables"].as_array().unwrap();
+    let of = |name: &str| tables.iter().find(|table| table["name"] == name);
+    assert!(number(&of("(put)").unwrap()["changes"]) > 0, "{run}");
+    assert_accounted(run);
+}
+
+fn number(value: &serde_json::Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Every byte of transactions' frames is about something.
+fn assert_accounted(incarnation: &serde_json::Value) {
+    let contents = &incarnation["contents"];
+    let sum = |of: &str| -> u64 {
+        contents[of].as_array().unwrap().iter().map(|one| number(&one["bytes"])).sum()
+    };
+    let shares = sum("procedures") + sum("tables") + number(&contents["before_image_bytes"]);
+    let kinds = &incarnation["kinds"];
+    let frames: u64 =
+        ["data", "command", "part"].iter().map(|kind| number(&kinds[kind]["bytes"])).sum();
+    assert_eq!(shares + number(&contents["overhead_bytes"]), frames, "{incarnation}");
+}
+
+#[test]
+fn bytes_are_told_by_procedure_and_by_table() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b] = small_log(root.path());
+    let output = hyades("log stat --json", &[&a, &b]);
+    let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let incarnations = stat["incarnations"].as_array().unwrap();
+    incarnations.iter().for_each(assert_accounted);
+    let commands: u64 = incarnations.iter().map(|i| number(&i["kinds"]["command"]["frames"])).sum();
+    let calls = |incarnation: &serde_json::Value| -> u64 {
+        let procedures = incarnation["contents"]["procedures"].as_array().unwrap();
+        procedures.iter().map(|procedure| number(&procedure["calls"])).sum()
+    };
+    assert_eq!(incarnations.iter().map(calls).sum::<u64>(), commands, "{stat}");
+    let text = stdout(&hyades("log stat", &[&a, &b]));
+    assert!(text.contains(" calls of bank_populate version 1, "), "{text}");
+    assert!(text.contains("  heads, checksums and stamps of these"), "{text}");
+}
+
+/// Creates a log with a transaction whose changes fit no frame, and one that writes many rows.
+fn log_with_parts(dir: &Path, protocol: hyades::Protocol) {
+    use hyades::{Database, Schema, Table, Type, Value};
+    let rows = Table::nth(0);
+    let one = [hyades::Protocol::Serial, hyades::Protocol::Physiological];
+    let streams = if one.contains(&protocol) { 1 } else { 2 };
+    let mut builder = Database::builder().protocol(protocol).streams(streams);
+    builder = builder.log_settings(|log| log.buffer_bytes = 16 << 10);
+    let schema = Schema::new("rows").column("id", Type::I64).column("bytes", Type::Bytes);
+    builder.table(schema.primary_key(&["id"]));
+    let db = builder.open(dir).unwrap();
+    let long = vec![7; 3000];
+    let written = db.transact(|tx| {
+        for id in 0..16i64 {
+            tx.put(rows, &[id.into(), Value::Bytes(&long)])?;
+        }
+        Ok(())
+    });
+    written.unwrap();
+    let changed = db.transact(|tx| Ok(tx.put(rows, &[1i64.into(), Value::Bytes(&[1])])?));
+    changed.unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn the_parts_of_a_transaction_are_told_under_every_protocol() {
+    use hyades::Protocol;
+    let logged = |p: &Protocol| *p != Protocol::None && p.takes_data();
+    for protocol in Protocol::all().filter(logged) {
+        let root = tempfile::tempdir().unwrap();
+        log_with_parts(root.path(), protocol);
+        let dir = root.path().to_str().unwrap();
+        let output = hyades("log stat --json", &[dir]);
+        assert_eq!(code(&output), 0, "{protocol:?}: {}", stderr(&output));
+        let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let run = &stat["incarnations"][0];
+        assert_accounted(run);
+        let contents = &run["contents"];
+        assert_eq!((&run["records"], &run["dead"]), (&2.into(), &0.into()), "{protocol:?}: {run}");
+        assert_eq!(contents["tables"][0]["changes"], 17, "{protocol:?}: {run}");
+        assert!(number(&contents["with_parts"]) >= 1, "{protocol:?}: {run}");
+        assert_eq!(contents["unfinished"], 0, "{protocol:?}: {run}");
+        let several = number(&contents["in_several_streams"]);
+        assert_eq!(several, u64::from(protocol == Protocol::Plover), "{protocol:?}: {run}");
+        let before = number(&contents["before_image_bytes"]);
+        assert_eq!(before > 0, protocol == Protocol::Physiological, "{protocol:?}: {run}");
+        let text = stdout(&hyades("log dump", &[dir]));
+        assert!(text.contains("part       the first of a transaction;"), "{protocol:?}: {text}");
+        assert!(text.contains("of the transaction that begins at "), "{protocol:?}: {text}");
+        assert!(text.contains(" begins at "), "{protocol:?}: {text}");
+        if protocol == Protocol::Plover {
+            assert!(text.contains(" first of the records in components 0 1;"), "{text}");
+        }
+        let output = hyades("verify", &[dir]);
+        assert_eq!(code(&output), 0, "{protocol:?}: {}", stdout(&output));
+        assert!(!stdout(&output).contains("without a record"), "{}", stdout(&output));
+    }
 }

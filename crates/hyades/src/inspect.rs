@@ -3,10 +3,15 @@
 //! An [`Inspector`] reads the tables and procedures of a log from its manifest; no declaration is
 //! needed. A [`StreamInspector`] decodes the frames of one stream of one incarnation, in order.
 
+mod keys;
 mod liveness;
+mod parts;
+mod shares;
 
 pub use self::liveness::Liveness;
 pub(crate) use self::liveness::is_live;
+pub use self::parts::{InspectedPart, ListedPredecessor};
+pub use self::shares::{Share, ShareOf};
 pub use crate::calendar::time;
 use crate::checkpoint::verify;
 use crate::config::{Builder, Concurrency, Protocol};
@@ -14,14 +19,16 @@ use crate::error::Error;
 use crate::logging::NumberStamp;
 use crate::logging::predecessors::Predecessor;
 use crate::logging::record::{Change, RecordHead, TableShape, take_change};
+use crate::logging::row_frame::RowFrames;
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, RecordShape};
 use crate::storage::key;
 use crate::storage::layout::Layout;
-use crate::storage::row::{Assignments, take, take_varint};
+use crate::storage::row::{Assignments, take_varint};
 use crate::storage::schema::Schema;
-use crate::storage::value::{Type, Value, text};
+use crate::storage::value::{Value, text};
 use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering, StreamId};
+use keys::key_text;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -126,6 +133,22 @@ impl Inspector {
     }
 }
 
+impl Inspector {
+    /// Takes the next change off an encoded body; `None` if it does not fit the catalogue.
+    fn take_change<'b>(
+        &self,
+        rest: &mut &'b [u8],
+    ) -> Option<(&KnownTable, Option<&'b [u8]>, Change<'b>)> {
+        let shape = |id: u64| {
+            let known = self.tables.get(&id)?;
+            let keyless = known.schema.key.is_empty();
+            Some(TableShape { layout: &known.layout, keyless, key_bytes: known.key_bytes })
+        };
+        let (table, key, change) = take_change(rest, shape)?;
+        Some((self.tables.get(&table)?, key, change))
+    }
+}
+
 /// Decodes the frames of one stream, in order.
 pub struct StreamInspector<'i> {
     inspector: &'i Inspector,
@@ -151,10 +174,15 @@ impl StreamInspector<'_> {
         let Some(Decoded { head, body, stamp }) = self.decoder.decode(frame)? else {
             return Ok(None);
         };
+        let before_bytes = match self.shape.rows {
+            RowFrames::Both => self.decoder.before_bytes(head.continued),
+            RowFrames::None | RowFrames::After => 0,
+        };
         self.decoder.forget_parts(head.continued);
         Ok(Some(Inspected {
             head,
             body,
+            before_bytes,
             stamp,
             needs: &self.decoder.validity,
             predecessors: &self.decoder.predecessors,
@@ -173,6 +201,8 @@ impl StreamInspector<'_> {
 pub struct Inspected<'a> {
     head: RecordHead,
     body: Cow<'a, [u8]>,
+    /// Bytes of the before-images in the frames ahead of it.
+    before_bytes: u64,
     /// What the protocol logged beside vectors.
     stamp: Option<NumberStamp>,
     /// What the frontier has to reach for the record to be live, by lane.
@@ -309,13 +339,15 @@ impl Inspected<'_> {
     /// [`Error::Recovery`] if it does not fit the log's own catalogue.
     pub fn content(&self) -> Result<Content, Error> {
         let content = if self.head.command { self.command() } else { self.rows() };
-        content.ok_or_else(|| {
-            Error::Recovery(format!(
-                "the record at Lsn {} of log stream {} does not fit the log's catalogue, though \
-                 its checksum is right: it was written by another version of Hyades",
-                self.place.1, self.place.0
-            ))
-        })
+        content.ok_or_else(|| self.misfit())
+    }
+
+    fn misfit(&self) -> Error {
+        Error::Recovery(format!(
+            "the record at Lsn {} of log stream {} does not fit the log's catalogue, though its \
+             checksum is right: it was written by another version of Hyades",
+            self.place.1, self.place.0
+        ))
     }
 
     fn command(&self) -> Option<Content> {
@@ -330,13 +362,8 @@ impl Inspected<'_> {
         let mut rest = &self.body[..];
         let mut rows = Vec::new();
         while !rest.is_empty() {
-            let shape = |id: u64| {
-                let known = self.inspector.tables.get(&id)?;
-                let keyless = known.schema.key.is_empty();
-                Some(TableShape { layout: &known.layout, keyless, key_bytes: known.key_bytes })
-            };
-            let (table, key, change) = take_change(&mut rest, shape)?;
-            rows.push(describe(self.inspector.tables.get(&table)?, key, change)?);
+            let (known, key, change) = self.inspector.take_change(&mut rest)?;
+            rows.push(describe(known, key, change)?);
         }
         Some(Content::Rows(rows))
     }
@@ -374,88 +401,4 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
         Change::Delete => ChangeKind::Delete,
     };
     Some(RowChange { table: schema.name.clone(), key, kind, columns })
-}
-
-/// Formats an encoded primary key; [`key`] defines the encoding.
-fn key_text(layout: &Layout, mut bytes: &[u8]) -> Option<String> {
-    let mut parts = Vec::new();
-    for &column in &layout.key {
-        let kind = layout.columns[column as usize].kind;
-        let whole;
-        let value = match kind {
-            Type::Text | Type::Bytes => {
-                whole = unescape(&mut bytes)?;
-                if kind == Type::Text {
-                    Value::Text(std::str::from_utf8(&whole).ok()?)
-                } else {
-                    Value::Bytes(&whole)
-                }
-            }
-            _ => fixed(kind, take(&mut bytes, kind.width()?)?)?,
-        };
-        parts.push(text(value));
-    }
-    bytes.is_empty().then(|| parts.join(", "))
-}
-
-fn fixed(kind: Type, bytes: &[u8]) -> Option<Value<'_>> {
-    let word = || Some(u64::from_be_bytes(bytes.try_into().ok()?));
-    let half = || Some(u32::from_be_bytes(bytes.try_into().ok()?));
-    Some(match kind {
-        Type::Bool => Value::Bool(bytes[0] != 0),
-        Type::I32 => Value::I32((half()? ^ 1 << 31) as i32),
-        Type::U32 => Value::U32(half()?),
-        Type::I64 => Value::I64((word()? ^ 1 << 63) as i64),
-        Type::U64 => Value::U64(word()?),
-        Type::F64 => {
-            let bits = word()?;
-            Value::F64(f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits }))
-        }
-        Type::Fixed(_) => Value::Bytes(bytes),
-        Type::Text | Type::Bytes => return None,
-    })
-}
-
-/// Decodes and removes an escaped column at the front of a key.
-fn unescape(bytes: &mut &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    loop {
-        match take(bytes, 1)?[0] {
-            0 if take(bytes, 1)?[0] == 0 => return Some(out),
-            byte => out.push(byte),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_read_back_as_they_were() {
-        let schema = Schema::new("t")
-            .column("a", Type::I32)
-            .column("b", Type::Text)
-            .column("c", Type::F64)
-            .column("d", Type::Bytes)
-            .column("e", Type::I64)
-            .primary_key(&["a", "b", "c", "d", "e"]);
-        let known = KnownTable::new(schema);
-        let values: [Value<'_>; 5] = [
-            (-7i32).into(),
-            "a\0b".into(),
-            (-1.5f64).into(),
-            Value::Bytes(&[0, 255, 1]),
-            i64::MIN.into(),
-        ];
-        let mut bytes = key::KeyBytes::new();
-        for (value, column) in values.iter().zip(&known.layout.columns) {
-            assert!(key::push(&mut bytes, column.kind, false, value));
-        }
-        let expected = format!("-7, \"a\\0b\", -1.5, x00ff01, {}", i64::MIN);
-        assert_eq!(key_text(&known.layout, &bytes), Some(expected));
-        for cut in 0..bytes.len() {
-            assert_eq!(key_text(&known.layout, &bytes[..cut]), None);
-        }
-    }
 }

@@ -56,6 +56,19 @@ fn log(log: &LogSettings) -> Result<(), Error> {
             "a segment of {n} bytes: choose a multiple of {BLOCK_BYTES}"
         )));
     }
+    let block = log.research.block_bytes;
+    bytes("a block", block as u64, 64..=64 * KIB)?;
+    if !block.is_power_of_two() {
+        return Err(Error::Misuse(format!("a block of {block} bytes: choose a power of two")));
+    }
+    bytes("a segment", log.segment_bytes, 16 * block as u64..=TIB)?;
+    if log.research.flushed_by_sessions && log.flush_interval.is_some() {
+        return Err(Error::Misuse(
+            "sessions that flush their own records do so at once: set no flush interval".into(),
+        ));
+    }
+    let count = log.research.flush_fill_count.unwrap_or(1);
+    within("the records of a group", &count, 1..=1 << 40, u64::to_string)?;
     time("the interval between flushes", log.flush_interval, Duration::ZERO..=HOUR)?;
     bytes("the interval between anchors", log.research.anchor_interval_bytes, 1..=TIB)?;
     bytes("delta", log.research.delta_bytes, 0..=TIB)?;

@@ -5,6 +5,7 @@ mod attempt;
 mod poisoning;
 pub(crate) mod shared;
 mod snapshots;
+mod streams;
 
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
@@ -33,7 +34,7 @@ use hyades_platform::clock;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::{Choice, Log, Writer};
+use hyades_wal::{Log, Writer};
 use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
 use std::marker::PhantomData;
@@ -135,7 +136,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(shared.engine.protocol.txn_stamp());
-        let stream = writer.as_ref().map_or(0, Writer::first_stream);
+        let first = if shared.keeps_streams { Writer::own_stream } else { Writer::first_stream };
+        let stream = writer.as_ref().map_or(0, first);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         let active = C::add_session(&shared.engine)?;
         Ok(EngineSession {
@@ -187,6 +189,10 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             false => Err(Abort::Conflict),
         };
         self.arena.reset();
+        if let (Some(writer), Some((_, stream, end))) = (&self.writer, answer.position) {
+            // If writers do that.
+            writer.flush(stream, end);
+        }
         if self.tally.attempt().is_multiple_of(HOUSEKEEPING_INTERVAL) {
             self.housekeep();
         }
@@ -357,28 +363,6 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         match log.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),
             None => Ok(()),
-        }
-    }
-
-    /// Chooses the stream for what comes next: another one if the session has been at its own for
-    /// long enough, if that has no room, or if its device is slow.
-    #[cold]
-    fn look_for_stream(&mut self, backlog: u64) {
-        let Some(writer) = &mut self.writer else { return };
-        let is_full = backlog >= writer.room();
-        if is_full && mutation::is(Mutation::WaitInFullStream) {
-            writer.wait_for_room(self.stream);
-        }
-        let leaves = is_full || self.streak_bytes >= self.longest_streak;
-        if !leaves && !writer.may_be_slow(self.stream) {
-            return;
-        }
-        let Choice { stream, is_slow } = writer.choose_stream(self.stream, !leaves);
-        if leaves || stream != self.stream {
-            // A slow stream gets one record: after that another one may have room.
-            self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
-            self.stream = stream;
-            self.stream_was_idle = writer.backlog(stream) == 0;
         }
     }
 

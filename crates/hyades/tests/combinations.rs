@@ -23,8 +23,9 @@ fn the_recovered_state_is_the_state_that_was() {
         drop(opened);
         for (threads, replay) in [
             (1, Replay::Wavefront),
-            (2, Replay::Wavefront),
+            (2, Replay::Automatic),
             (3, Replay::Pools),
+            (2, Replay::Phases),
             (2, Replay::Serial),
         ] {
             let what = format!("{c:?} recovered by {threads} threads, {replay:?}");

@@ -296,7 +296,12 @@ impl Case {
         if self.plan.stepped {
             return (1, [Replay::Wavefront, Replay::Serial][self.rng.usize(0..2)]);
         }
-        let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][self.rng.usize(0..3)];
+        // Of a clone: known seeds draw the same as before.
+        let drawn = match self.rng.clone().u32(0..4) {
+            0 => [Replay::Automatic, Replay::Pools, Replay::Phases],
+            _ => [Replay::Wavefront, Replay::Pools, Replay::Serial],
+        };
+        let replay = drawn[self.rng.usize(0..3)];
         (self.rng.usize(1..4), replay)
     }
 

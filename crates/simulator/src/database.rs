@@ -35,6 +35,7 @@ pub(crate) fn builder(
                 (rng.u32(0..4) == 0 && !plan.stepped).then(|| Duration::from_micros(interval));
             log.research.stepped = plan.stepped;
             plan.shape.log_settings(&mut rng, &plan.tables, log);
+            plan.shape.writing(&mut Rng::with_seed(settings ^ 0xF1A5), log);
             log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
         })
         .checkpoint_settings(|checkpoints| {

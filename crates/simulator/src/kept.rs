@@ -36,6 +36,8 @@ impl SavedFailure {
             (1, Replay::Serial),
             (2, Replay::Wavefront),
             (3, Replay::Pools),
+            (3, Replay::Automatic),
+            (2, Replay::Phases),
         ] {
             let what = format!("recovered by {threads} threads, {replay:?}");
             let device = disk.fork().process(1);

@@ -205,6 +205,16 @@ impl Shape {
         }
     }
 
+    /// Sets what flushes, which streams sessions use, and the unit of writing.
+    pub(crate) fn writing(&self, rng: &mut Rng, log: &mut LogSettings) {
+        // Sessions that keep to a stream wait where it stalls.
+        log.research.fixed_streams = !self.stalled && rng.u32(0..4) == 0;
+        log.research.flushed_by_sessions =
+            !self.stalled && log.flush_interval.is_none() && rng.u32(0..4) == 0;
+        log.research.flush_fill_count = [None, None, Some(1), Some(7)][rng.usize(0..4)];
+        log.research.block_bytes = [4096, 4096, 64, 1024][rng.usize(0..4)];
+    }
+
     /// Sets checkpoint settings to the ends of their ranges.
     pub(crate) fn checkpoint_settings(&self, rng: &mut Rng, settings: &mut CheckpointSettings) {
         if self.extremes {

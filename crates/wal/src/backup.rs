@@ -3,7 +3,7 @@
 
 use crate::Lsn;
 use crate::error::Error;
-use crate::format::{BATCH_HEADER, BatchHeader};
+use crate::format::{self, BATCH_HEADER, BatchHeader};
 use crate::log::Log;
 use crate::manifest::{Manifest, Marker, part_name};
 use crate::open::Recovering;
@@ -176,7 +176,7 @@ impl Copying<'_> {
         let path = &segment.path;
         let file = self.device.open_read(path).map_err(Error::io(path, "open"))?;
         let block = u64::from(header.block_bytes);
-        let mut at = block;
+        let mut at = format::header_bytes(header.block_bytes as usize) as u64;
         let mut bytes = [0; BATCH_HEADER];
         while at + BATCH_HEADER as u64 <= segment.length {
             let n = file.read_at(&mut bytes, at).map_err(Error::io(path, "read"))?;

@@ -33,6 +33,17 @@ const SUBSTANTIAL: u64 = 1 << 10;
 /// is tried again.
 const URGENT_PAUSE: Duration = Duration::from_micros(50);
 
+/// A panic stops the log; otherwise its waiters would wait for ever.
+pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Shared);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.frontier.fail("a log flusher panicked");
+        }
+    }
+}
+
 /// The segment being written.
 #[derive(Debug)]
 struct Current {
@@ -109,18 +120,14 @@ impl Flusher {
         Ok(true)
     }
 
+    /// What it has read of wanted watermarks, and when it tries again to state one.
+    pub(crate) fn wanted(&self) -> ((u64, u64), Option<Duration>) {
+        (self.asked, self.retry)
+    }
+
     /// Runs until the log stops.
     pub(crate) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        // A panic stops the log; otherwise its waiters would wait for ever.
-        struct StopOnPanic<'a>(&'a Shared);
-        impl Drop for StopOnPanic<'_> {
-            fn drop(&mut self) {
-                if std::thread::panicking() {
-                    self.0.frontier.fail("a log flusher panicked");
-                }
-            }
-        }
         let _guard = StopOnPanic(&shared);
         while shared.frontier.poisoned().is_none() {
             if let Err(error) = self.turn() {
@@ -140,6 +147,7 @@ impl Flusher {
             return Ok(());
         }
         self.own_frames(durable);
+        self.stream().group.flush();
         // This batch serves all waiters for positions below the cut.
         self.shared.frontier.take_wanted(self.lane);
         let cut = self.stream().order.cut(durable);
@@ -272,11 +280,11 @@ impl Flusher {
     fn collect(&self, durable: Lsn, interval: Duration) -> bool {
         let stream = self.stream();
         let backlog = stream.order.log_lsn() - durable;
-        let fill = self.shared.options.flush_fill_bytes as u64;
         let elapsed = clock::monotonic_ns().saturating_sub(self.flushed_at_ns);
         let left = (interval.as_nanos() as u64).saturating_sub(elapsed);
         if left == 0
-            || backlog >= fill.min(stream.ring.size() / 2)
+            || backlog >= self.shared.fill_bytes()
+            || stream.group.is_full(self.shared.options.flush_fill_frames)
             || self.shared.closing.load(Ordering::SeqCst)
         {
             return false;
@@ -347,8 +355,8 @@ impl Flusher {
     /// How far a batch from `durable` can go; rotates the segment if not even one frame fits.
     fn fitting(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
         loop {
-            let block = self.shared.options.block_bytes as u64;
-            let offset = self.current.offset.max(block);
+            let header = format::header_bytes(self.shared.options.block_bytes) as u64;
+            let offset = self.current.offset.max(header);
             let room = self.current.segment.length.saturating_sub(offset + BATCH_HEADER as u64);
             if cut - durable <= room.min(MAX_BATCH) {
                 return Ok(cut);
@@ -359,7 +367,8 @@ impl Flusher {
             if fits > 0 {
                 return Ok(durable + fits as u64);
             }
-            if offset == block && self.current.segment.length >= self.shared.options.segment_bytes {
+            if offset == header && self.current.segment.length >= self.shared.options.segment_bytes
+            {
                 // Cannot happen: a payload is at most a quarter of a segment.
                 return Err(Error::Invalid("a frame is larger than a segment".into()));
             }
@@ -411,7 +420,9 @@ impl Flusher {
         let header = if offset == 0 { self.segment_header(from) } else { Vec::new() };
         let first = offset as usize + header.len();
         debug_assert!(
-            first >= block && first.is_multiple_of(block) && offset.is_multiple_of(block as u64),
+            first >= format::header_bytes(block)
+                && first.is_multiple_of(block)
+                && offset.is_multiple_of(block as u64),
             "a batch at byte {first} would be written over a durable block"
         );
         debug_assert!(to - from <= MAX_BATCH, "a batch of {} bytes", to - from);

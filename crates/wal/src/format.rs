@@ -15,7 +15,21 @@ pub(crate) const SEGMENT_HEADER_MAX: usize = SEGMENT_FIXED + 8 * MAX_LANES + 4;
 /// The length of every batch header, in bytes.
 pub(crate) const BATCH_HEADER: usize = 40;
 
-/// The header in the first block of a segment.
+/// The smallest block, in bytes: a cache line.
+pub(crate) const LEAST_BLOCK: usize = 64;
+/// The largest block, in bytes.
+pub(crate) const LARGEST_BLOCK: usize = 65536;
+
+/// The bytes ahead of a segment's first batch: its first block, or 1,024 bytes if a block is
+/// shorter.
+pub(crate) const fn header_bytes(block_bytes: usize) -> usize {
+    if block_bytes < 1024 { 1024 } else { block_bytes }
+}
+
+const _: () = assert!(SEGMENT_HEADER_MAX <= header_bytes(LEAST_BLOCK), "a header fits there");
+const _: () = assert!(header_bytes(LEAST_BLOCK).is_multiple_of(LEAST_BLOCK), "in whole blocks");
+
+/// The header at the beginning of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) block_bytes: u32,
@@ -46,14 +60,15 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl SegmentHeader {
-    /// Encodes the header as the segment's whole first block.
+    /// Encodes the header with the zeros that follow it, [`header_bytes`] in all.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let lanes = self.anchor.len();
         debug_assert!(
             (1..=MAX_LANES).contains(&lanes),
             "a header with {lanes} lanes cannot be read back"
         );
-        let mut out = Vec::with_capacity(self.block_bytes as usize);
+        let bytes = header_bytes(self.block_bytes as usize);
+        let mut out = Vec::with_capacity(bytes);
         out.extend(SEGMENT_MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend(self.block_bytes.to_le_bytes());
@@ -70,11 +85,8 @@ impl SegmentHeader {
         }
         let crc = crc32c::crc32c(&out);
         out.extend(crc.to_le_bytes());
-        debug_assert!(
-            out.len() <= self.block_bytes as usize,
-            "the header is longer than its block"
-        );
-        out.resize(self.block_bytes as usize, 0);
+        debug_assert!(out.len() <= bytes, "the header is longer than its place");
+        out.resize(bytes, 0);
         out
     }
 
@@ -120,8 +132,8 @@ impl SegmentHeader {
             durable: u64_at(bytes, 56),
             anchor: (0..lanes).map(|i| u64_at(bytes, SEGMENT_FIXED + 8 * i)).collect(),
         };
-        let block = header.block_bytes;
-        if !block.is_power_of_two() || !(1024..=65536).contains(&block) {
+        let block = header.block_bytes as usize;
+        if !block.is_power_of_two() || !(LEAST_BLOCK..=LARGEST_BLOCK).contains(&block) {
             return Err(NotAHeader::Invalid);
         }
         Ok(header)
@@ -238,6 +250,18 @@ mod tests {
             start: 1 << 40,
             durable: (1 << 40) + 1,
             anchor: (0..64).collect(),
+        }
+    }
+
+    #[test]
+    fn a_header_of_any_block_size_comes_back_in_whole_blocks() {
+        for block_bytes in (4..=18).map(|bits| 1u32 << bits) {
+            let header = SegmentHeader { block_bytes, ..header() };
+            let bytes = header.encode();
+            assert_eq!(bytes.len(), (block_bytes as usize).max(1024));
+            let is_allowed = (LEAST_BLOCK..=LARGEST_BLOCK).contains(&(block_bytes as usize));
+            let expected = if is_allowed { Ok(header) } else { Err(NotAHeader::Invalid) };
+            assert_eq!(SegmentHeader::decode(&bytes), expected);
         }
     }
 

@@ -83,9 +83,15 @@ impl Handle {
         for (lane, (first, replies)) in starts.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let supply = supply(lane, &first, replies);
-            let flusher = Flusher::new(shared, lane, first, supply);
+            let flusher = Flusher::new(Arc::clone(&shared), lane, first, supply);
             let thread = std::thread::Builder::new().name(format!("log-flusher-{lane}"));
-            running.flushers.push(thread.spawn(move || flusher.run()).map_err(failed)?);
+            let thread = if self.shared.options.flushed_by_writers {
+                *locked(&self.shared.stepped[lane]) = Some(flusher);
+                thread.spawn(move || shared.assist_writers(lane))
+            } else {
+                thread.spawn(move || flusher.run())
+            };
+            running.flushers.push(thread.map_err(failed)?);
         }
         Ok(())
     }
@@ -97,8 +103,11 @@ impl Handle {
             stream.wake.notify();
             self.shared.frontier.wake_early(stream.lane);
         }
-        // A stepped flusher and the shared state hold each other: this breaks the cycle.
-        self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
+        // A stepped flusher and the shared state hold each other: this breaks the cycle. (Where
+        // writers flush, the stream's thread does that: this may be it, in a waker.)
+        if self.shared.options.stepped {
+            self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
+        }
         let mut running = std::mem::take(&mut *locked(&self.running));
         // Dropping the sender is not enough: the flusher whose thread this may be still has one.
         if let Some(requests) = running.requests.take() {

@@ -47,11 +47,13 @@ mod chunk;
 pub mod compress;
 mod error;
 mod flusher;
+mod flushing;
 mod format;
 mod frame;
 mod frontier;
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod handle;
 mod lane;
 mod log;

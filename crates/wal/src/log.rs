@@ -2,9 +2,10 @@
 
 use crate::Lsn;
 use crate::error::{Error, Poisoned};
-use crate::flusher::Flusher;
+use crate::flusher::{Flusher, StopOnPanic};
 use crate::frame;
 use crate::frontier::Frontier;
+use crate::group::Group;
 use crate::handle::{Handle, Running, locked};
 use crate::lane::{Lane, LaneKind};
 use crate::manifest::{Checkpoint, Manifest, part_name};
@@ -53,7 +54,7 @@ pub(crate) struct Shared {
     free_slots: Mutex<Vec<usize>>,
     /// (sequence, start) of each lane's begun segments.
     pub(crate) segments: Vec<Mutex<Vec<(u64, Lsn)>>>,
-    /// The flushers of a stepped log, until it stops.
+    /// The flushers of a log that is stepped, or that writers flush, until it stops.
     pub(crate) stepped: Vec<Mutex<Option<Flusher>>>,
 }
 
@@ -64,12 +65,14 @@ impl Shared {
         free.push(slot);
     }
 
-    /// Flushes a stream of a stepped log; false if there is nothing to flush or it has stopped.
+    /// Flushes a stream of a log that is stepped, or that writers flush; false if there is nothing
+    /// to flush or it has stopped.
     pub(crate) fn step(&self, lane: usize) -> bool {
         let Some(flusher) = self.stepped.get(lane) else { return false };
         if self.frontier.poisoned().is_some() {
             return false;
         }
+        let _guard = StopOnPanic(self);
         let result = locked(flusher).as_mut().map_or(Ok(false), Flusher::step);
         result.unwrap_or_else(|error| {
             self.frontier.fail(&error.to_string());
@@ -81,16 +84,28 @@ impl Shared {
     /// log has stopped.
     pub(crate) fn reached(&self, lane: usize, lsn: Lsn) -> bool {
         while self.options.stepped && self.frontier.durable(lane) < lsn && self.step(lane) {}
-        self.frontier.wake_early(lane);
+        self.wake_flusher(lane);
         self.frontier.reached(lane, lsn)
     }
 
+    /// Makes the stream's flusher stop collecting work, because a thread waits for the stream.
+    fn wake_flusher(&self, stream: usize) {
+        self.frontier.wake_early(stream);
+        if self.options.flushed_by_writers {
+            self.streams[stream].wake.notify();
+        }
+    }
+
     /// Requests that a slot reach `number`: makes the streams state their watermarks. Positions
-    /// need no request, since flushers always flush.
+    /// need no request, since flushers always flush, or writers what they have written.
     pub(crate) fn request(&self, lane: Lane, number: u64) {
         let n = self.streams.len();
         match lane.kind(n) {
-            LaneKind::Position(_) => {}
+            LaneKind::Position(stream) => {
+                if self.options.flushed_by_writers && self.frontier.durable(stream) < number {
+                    self.streams[stream].wake.notify();
+                }
+            }
             LaneKind::Mark(stream) => self.ask_stream(stream, number),
             LaneKind::Common if self.asked.load(Ordering::Acquire) < number => {
                 (0..n).for_each(|stream| self.ask_stream(stream, number));
@@ -112,10 +127,10 @@ impl Shared {
         self.request(lane, number);
         let n = self.streams.len();
         match lane.kind(n) {
-            LaneKind::Position(stream) | LaneKind::Mark(stream) => self.frontier.wake_early(stream),
+            LaneKind::Position(stream) | LaneKind::Mark(stream) => self.wake_flusher(stream),
             LaneKind::Common => {
                 for stream in (0..n).filter(|&s| self.frontier.mark(s) < number) {
-                    self.frontier.wake_early(stream);
+                    self.wake_flusher(stream);
                 }
             }
         }
@@ -140,7 +155,7 @@ impl Shared {
         for (lane, stream) in self.streams.iter().enumerate() {
             // It may have been asked before and be pausing before it tries again.
             stream.notify();
-            self.frontier.wake_early(lane);
+            self.wake_flusher(lane);
             while self.options.stepped && self.frontier.mark(lane) < number && self.step(lane) {}
             self.frontier.wait(self.frontier.mark_lane(lane), number)?;
         }
@@ -201,6 +216,7 @@ impl Log {
             anchors: Mutex::new(VecDeque::from([(starts[lane], starts.clone())])),
             wanted_mark: AtomicU64::new(0),
             counters: Counters::default(),
+            group: Group::default(),
             pace: Padded::default(),
         };
         let shared = Arc::new(Shared {

@@ -52,6 +52,13 @@ fn chosen() -> u8 {
     }
 }
 
+/// Whether [`join`] and [`covers`] use the processor's vector instructions on wide vectors: then a
+/// caller passes whole vectors instead of groups of components that stay in registers.
+#[inline]
+pub fn uses_vector_instructions() -> bool {
+    chosen() != PORTABLE
+}
+
 /// Makes wide vectors use the portable code (true), or what the processor has (false). For
 /// benchmarks; either gives the same results.
 pub fn set_portable(portable: bool) {

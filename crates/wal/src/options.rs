@@ -1,7 +1,7 @@
 //! The options of a log.
 
 use crate::error::Error;
-use crate::format::{BATCH_HEADER, SEGMENT_HEADER_MAX};
+use crate::format::{self, BATCH_HEADER, LARGEST_BLOCK, LEAST_BLOCK};
 use crate::frame::{self, MAX_PAYLOAD};
 use crate::lsn_vector::MAX_LANES;
 use hyades_platform::device::{Device, FileDevice};
@@ -11,14 +11,16 @@ use std::time::Duration;
 
 /// The smallest ring buffer, in bytes.
 const LEAST_BUFFER: usize = 4096;
-/// The smallest block, in bytes.
-const LEAST_BLOCK: usize = 1024;
-/// The smallest segment, in blocks.
+/// The smallest segment, in blocks, or in what its header takes.
 const LEAST_SEGMENT: usize = 16;
 
 const _: () = assert!(8 * MAX_LANES <= LEAST_BUFFER / 4, "an anchor fits into every buffer");
-const _: () = assert!(8 * MAX_LANES <= LEAST_SEGMENT * LEAST_BLOCK / 4, "and into every segment");
-const _: () = assert!(SEGMENT_HEADER_MAX <= LEAST_BLOCK, "a segment's header fits into a block");
+const _: () = assert!(8 * MAX_LANES <= least_segment(LEAST_BLOCK) / 4, "and into every segment");
+
+/// The smallest segment with blocks of this size, in bytes.
+const fn least_segment(block_bytes: usize) -> usize {
+    LEAST_SEGMENT * format::header_bytes(block_bytes)
+}
 
 /// The layout of a log, and when it is flushed.
 #[derive(Clone, Debug)]
@@ -30,18 +32,27 @@ pub struct LogOptions {
     pub streams: usize,
     /// The size of each stream's ring buffer in bytes: a power of two, 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
-    /// The maximum segment size in bytes: a multiple of the block, from 16 blocks to 1 TiB. Sizes
+    /// The maximum segment size in bytes: a multiple of the block, from 16 blocks (and 16 KiB) to
+    /// 1 TiB. Sizes
     /// double up to it from 4 MiB (or from this, if smaller).
     pub segment_bytes: u64,
-    /// The unit of writing in bytes: a power of two, 1,024 to 65,536.
+    /// The unit of writing in bytes: a power of two, 64 to 65,536. No block is written twice, so on
+    /// a device whose own blocks are larger a torn write may damage what is durable: less than that
+    /// is for memory, where it is a cache line.
     pub block_bytes: usize,
     /// None: a flush starts as soon as there is something to write and the device is free, except
     /// that a busy stream for which no thread waits is flushed at most every 500 us, or every 2 ms
     /// after a batch of at least 1 KiB. Otherwise work is collected for this long, or until
     /// `flush_fill_bytes` are reserved.
     pub flush_interval: Option<Duration>,
-    /// The backlog in bytes that ends `flush_interval` early.
+    /// The backlog in bytes that ends `flush_interval` early: the writer that reaches it wakes the
+    /// flusher.
     pub flush_fill_bytes: usize,
+    /// The number of frames that ends `flush_interval` early, in the same way.
+    pub flush_fill_frames: Option<u64>,
+    /// Writers flush what they have written, see [`Writer::flush`](crate::Writer::flush). The
+    /// flushers' threads sleep, except while a thread waits for what no writer flushes.
+    pub flushed_by_writers: bool,
     /// A stream writes an anchor after this many bytes of frames.
     pub anchor_interval_bytes: u64,
     /// The device that holds the directories.
@@ -64,6 +75,8 @@ impl LogOptions {
             block_bytes: 4096,
             flush_interval: None,
             flush_fill_bytes: 1 << 20,
+            flush_fill_frames: None,
+            flushed_by_writers: false,
             anchor_interval_bytes: 256 << 10,
             device: FileDevice::shared(),
             max_writers: 256,
@@ -103,32 +116,42 @@ impl LogOptions {
                 self.buffer_bytes
             ));
         }
-        if !self.block_bytes.is_power_of_two() || !(LEAST_BLOCK..=65536).contains(&self.block_bytes)
+        if !self.block_bytes.is_power_of_two()
+            || !(LEAST_BLOCK..=LARGEST_BLOCK).contains(&self.block_bytes)
         {
             return wrong(format!(
-                "a block of {} bytes: choose a power of two from 1024 to 65536",
+                "a block of {} bytes: choose a power of two from 64 to 65536",
                 self.block_bytes
             ));
         }
-        if self.segment_bytes < (LEAST_SEGMENT * self.block_bytes) as u64
+        if self.segment_bytes < least_segment(self.block_bytes) as u64
             || self.segment_bytes > 1 << 40
             || !self.segment_bytes.is_multiple_of(self.block_bytes as u64)
         {
             return wrong(format!(
                 "a segment of {} bytes: choose a multiple of the block ({}), at least 16 blocks \
-                 and at most 1 TiB",
+                 and 16 KiB, at most 1 TiB",
                 self.segment_bytes, self.block_bytes
             ));
         }
         if self.max_writers == 0 || self.max_writers > 1 << 16 {
             return wrong(format!("{} writers: choose 1 to 65536", self.max_writers));
         }
+        if self.flushed_by_writers && self.flush_interval.is_some() {
+            return wrong(
+                "writers flush each record at once: set no interval between flushes".into(),
+            );
+        }
+        if self.flush_fill_frames == Some(0) {
+            return wrong("0 frames end an interval between flushes: choose 1 or more".into());
+        }
         let longest = frame::len(self.max_payload());
         debug_assert!(
             longest <= self.buffer_bytes / 2,
             "a frame needs more than the room of a buffer"
         );
-        let needed = (self.block_bytes + BATCH_HEADER + longest) as u64;
+        let header = format::header_bytes(self.block_bytes);
+        let needed = (header + BATCH_HEADER + longest) as u64;
         debug_assert!(needed <= self.first_segment_bytes(), "a frame does not fit into a segment");
         Ok(())
     }

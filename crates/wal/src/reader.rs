@@ -4,7 +4,7 @@
 use crate::Lsn;
 use crate::chunk::Chunk;
 use crate::error::Error;
-use crate::format::{BATCH_HEADER, BatchHeader};
+use crate::format::{self, BATCH_HEADER, BatchHeader};
 use crate::frame::{self, FrameKind};
 use crate::manifest::{Incarnation, Manifest};
 use crate::segment::{Chain, Segment, start_of};
@@ -356,7 +356,7 @@ impl StreamReader {
             file,
             length: segment.length,
             block: u64::from(header.block_bytes),
-            offset: u64::from(header.block_bytes),
+            offset: format::header_bytes(header.block_bytes as usize) as u64,
             limit: next.min(self.end.unwrap_or(Lsn::MAX)),
             spare: segment.spare,
         });
@@ -483,7 +483,8 @@ impl StreamReader {
                 limit: 0,
                 spare: false,
             };
-            self.search(&open, self.unbegun_block)?;
+            let from = format::header_bytes(self.unbegun_block as usize);
+            self.search(&open, from as u64)?;
         }
         Ok(())
     }

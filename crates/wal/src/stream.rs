@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
 use crate::frontier::Frontier;
+use crate::group::Group;
 use crate::lsn_vector::covers;
 use crate::order::Order;
 use crate::pace::Pace;
@@ -98,6 +99,8 @@ pub(crate) struct Stream {
     /// announcing its sleep.
     pub(crate) wanted_mark: AtomicU64,
     pub(crate) counters: Counters,
+    /// What a flush interval collects.
+    pub(crate) group: Group,
     /// On cache lines of its own: written for each batch, read by sessions that choose a stream.
     pub(crate) pace: Padded<Pace>,
 }

@@ -110,6 +110,26 @@ impl Writer {
         }
     }
 
+    /// Whether writers [flush](Self::flush) what they have written.
+    #[inline]
+    pub fn flushes(&self) -> bool {
+        self.shared.options.flushed_by_writers
+    }
+
+    /// Where [writers flush](crate::LogOptions::flushed_by_writers): writes and syncs what is
+    /// filled of a stream, until it is durable up to `lsn`. A writer calls this for what it has
+    /// filled; the rest becomes durable when a thread waits for it. Returns false if another
+    /// writer's frame before `lsn` is not filled yet, which then is flushed by the stream's thread.
+    /// Has no effect on other logs.
+    pub fn flush(&self, stream: usize, lsn: Lsn) -> bool {
+        self.flushes() && self.shared.flush_as_writer(stream, lsn)
+    }
+
+    /// The stream of a writer that keeps to one: those of different writers are spread evenly.
+    pub fn own_stream(&self) -> usize {
+        (self.slot - (FLUSHER_SLOT + 1)) % self.shared.streams.len()
+    }
+
     /// Appends an anchor: later records of this stream may leave out the components that it covers.
     /// `vector` must be durable. The anchor is raised to at least the one before it.
     pub fn append_anchor(&mut self, stream: usize, vector: &[Lsn]) {
@@ -246,7 +266,12 @@ impl Reservation<'_> {
         // `end` is durable, as was just checked, so the flusher does not read these bytes.
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);
-        stream.notify();
+        if !shared.options.flushed_by_writers {
+            stream.notify();
+        }
+        if shared.options.flush_interval.is_some() {
+            shared.collect(stream, self.start, self.end);
+        }
         true
     }
 }

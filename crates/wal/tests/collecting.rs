@@ -25,6 +25,48 @@ fn an_interval_collects_though_somebody_waits() {
     assert_eq!(log.frontier().durable(0), ends[9], "all that collected is in one batch");
 }
 
+/// A log whose flush interval lasts for ever.
+fn endless(dir: &std::path::Path) -> hyades_wal::LogOptions {
+    let mut options = small(dir, 1, FileDevice::shared());
+    options.flush_interval = Some(Duration::from_secs(3600));
+    options
+}
+
+/// Waits for what is not flushed before the interval ends, unless it is complete.
+fn is_flushed(log: &hyades_wal::Log, end: u64, within: Duration) -> bool {
+    let began = Instant::now();
+    while log.frontier().durable(0) < end && began.elapsed() < within {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    log.frontier().durable(0) >= end
+}
+
+#[test]
+fn a_number_of_frames_ends_the_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = endless(dir.path());
+    options.flush_fill_frames = Some(3);
+    let (log, _) = reopen(options).unwrap();
+    let mut writer = log.writer().unwrap();
+    for round in 0..3 {
+        append(&mut writer, 0, b"one");
+        let second = append(&mut writer, 0, b"two");
+        assert!(!is_flushed(&log, second, Duration::from_millis(30)), "round {round}");
+        let third = append(&mut writer, 0, b"three");
+        assert!(is_flushed(&log, third, Duration::from_secs(60)), "round {round}");
+    }
+    drop(writer);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_group_of_no_frames_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = endless(dir.path());
+    options.flush_fill_frames = Some(0);
+    assert!(reopen(options).unwrap_err().to_string().contains("1 or more"));
+}
+
 #[test]
 fn a_fill_ends_the_interval() {
     let dir = tempfile::tempdir().unwrap();

@@ -49,9 +49,15 @@ fn the_options_have_ranges() {
         assert_eq!(fits(&|o| o.buffer_bytes = bytes), taken, "a buffer of {bytes}");
     }
     assert!(!fits(&|o| o.buffer_bytes = 1 << 31), "a buffer of 2 GiB");
-    for (bytes, taken) in
-        [(0, false), (512, false), (1024, true), (1 << 16, true), (1 << 17, false)]
-    {
+    for (bytes, taken) in [
+        (0, false),
+        (32, false),
+        (64, true),
+        (96, false),
+        (1024, true),
+        (1 << 16, true),
+        (1 << 17, false),
+    ] {
         let change = |o: &mut LogOptions| (o.block_bytes, o.segment_bytes) = (bytes, 1 << 20);
         assert_eq!(fits(&change), taken, "a block of {bytes}");
     }

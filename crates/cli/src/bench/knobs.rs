@@ -15,14 +15,48 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 words! {
+    /// Whether something is used.
+    Switch("switch") {
+        /// It is.
+        On = "on",
+        /// It is not.
+        Off = "off",
+    }
+}
+
+words! {
+    /// Which stream a worker logs to.
+    StreamChoice("way to choose streams") {
+        /// The one in which a record would be durable first.
+        Fastest = "fastest",
+        /// Always the same.
+        Fixed = "fixed",
+    }
+}
+
+words! {
+    /// What writes and syncs the log.
+    FlushedBy("way to flush") {
+        /// A thread for each stream.
+        Streams = "streams",
+        /// Each worker its own records.
+        Workers = "workers",
+    }
+}
+
+words! {
     /// How a log is replayed.
     RecoveryKind("way to recover") {
+        /// On all threads, or one while it is faster.
+        Automatic = "automatic",
         /// On all threads.
         Parallel = "parallel",
         /// On one thread.
         Serial = "serial",
         /// With the pools of the Taurus paper.
         Pools = "pools",
+        /// In the three phases of Taurus's report of 2016.
+        Phases = "phases",
     }
 }
 
@@ -30,9 +64,11 @@ impl RecoveryKind {
     /// The engine's name for it.
     pub fn replay(self) -> Replay {
         match self {
+            RecoveryKind::Automatic => Replay::Automatic,
             RecoveryKind::Parallel => Replay::Wavefront,
             RecoveryKind::Serial => Replay::Serial,
             RecoveryKind::Pools => Replay::Pools,
+            RecoveryKind::Phases => Replay::Phases,
         }
     }
 }
@@ -63,6 +99,21 @@ pub struct Knobs {
     /// [default: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "flush_interval")]
     pub flush_fill: Option<u64>,
+    /// Flush before the interval ends once this many records are collected (group commit by count)
+    #[arg(long, value_name = "N", requires = "flush_interval")]
+    pub flush_count: Option<u64>,
+    /// What writes and syncs records: streams (a thread for each) or workers (each its own, when a
+    /// transaction commits, as in NVM-D; give as many streams as workers for a file of each worker)
+    #[arg(long, value_name = "WHAT", default_value = "streams")]
+    pub flushed_by: FlushedBy,
+    /// Which stream a worker logs to: fastest (where a record would be durable first) or fixed (the
+    /// papers' map of workers to streams; always so with --flushed-by workers)
+    #[arg(long, value_name = "WHICH", default_value = "fastest")]
+    pub stream_choice: StreamChoice,
+    /// Unit of writing: a power of two, 64 to 65536; less than 4096 is for memory [default: 4KiB;
+    /// 64, a cache line, on nvm with --flushed-by workers]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub block: Option<u64>,
     /// Buffer of each stream: a power of two, 4KiB or more [default: 8MiB; 1MiB on nvm]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub buffer: Option<u64>,
@@ -89,12 +140,18 @@ pub struct Knobs {
     /// Device of the last log directory, if it differs from --device
     #[arg(long, value_name = "DEVICE")]
     pub last_device: Option<DeviceChoice>,
+    /// Fold and compare LSN vectors of more than eight streams with the processor's vector
+    /// instructions (on) or without (off)
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    pub simd: Switch,
     /// Also measure the workers' processor time per transaction
     #[arg(long)]
     pub processor_time: bool,
-    /// How to recover: parallel, serial (on one thread) or pools (as in the Taurus paper, for a
-    /// taurus log with commands; the same as parallel for other logs)
-    #[arg(long, value_name = "HOW", default_value = "parallel")]
+    /// How to recover: parallel (on all threads), automatic (the same, but on one thread while
+    /// transactions mostly wait for each other and one is faster, as measured), serial (on one
+    /// thread), pools (as in the Taurus paper, for a taurus log) or phases (as in its report of
+    /// 2016, for a taurus-2016 log); the last two are the same as parallel for other logs
+    #[arg(long, value_name = "HOW", default_value = "automatic")]
     pub recovery: RecoveryKind,
     /// Drop the log's files from the page cache before recovery, so that they are read from disk
     #[arg(long, requires = "recover")]
@@ -147,6 +204,19 @@ impl Knobs {
                 "--segment must be a multiple of 64KiB, up to 1TiB, not {segment} bytes"
             ));
         }
+        if let Some(block) =
+            self.block.filter(|b| !b.is_power_of_two() || !(64..=65536).contains(b))
+        {
+            return usage(format!(
+                "--block must be a power of two from 64 to 65536, not {block} bytes"
+            ));
+        }
+        if self.flush_count == Some(0) {
+            return usage("--flush-count must be at least 1");
+        }
+        if self.flushed_by == FlushedBy::Workers && self.flush_interval.is_some() {
+            return usage("--flushed-by workers flushes at once: give no --flush-interval");
+        }
         if self.anchor_interval == Some(0) {
             return usage("--anchor-interval must be at least a byte, as in 128KiB");
         }
@@ -167,7 +237,10 @@ impl Knobs {
             ("--whole-rows", self.whole_rows),
             ("--compress-lists", self.compress_lists),
             ("--processor-time", self.processor_time),
-            ("--recovery", self.recovery != RecoveryKind::Parallel),
+            ("--simd", self.simd == Switch::Off),
+            ("--stream-choice", self.stream_choice != StreamChoice::Fastest),
+            ("--flushed-by", self.flushed_by != FlushedBy::Streams),
+            ("--recovery", self.recovery != RecoveryKind::Automatic),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
@@ -178,6 +251,10 @@ impl Knobs {
         if let Some(fill) = self.flush_fill {
             log.flush_fill_bytes = fill as usize;
         }
+        log.flush_fill_frames = self.flush_count;
+        if let Some(block) = self.block_on(device) {
+            log.block_bytes = block as usize;
+        }
         if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
             log.buffer_bytes = buffer as usize;
         }
@@ -185,6 +262,12 @@ impl Knobs {
             log.segment_bytes = segment;
         }
         log.anchor_interval_bytes = self.anchor_interval.unwrap_or(ANCHOR_INTERVAL);
+    }
+
+    /// The unit of writing on this device; none: the engine's default.
+    fn block_on(&self, device: &DeviceChoice) -> Option<u64> {
+        let is_nvm_d = device.is_nvm() && self.flushed_by == FlushedBy::Workers;
+        self.block.or(is_nvm_d.then_some(64))
     }
 
     /// The largest segment file on this device; none: the engine's default.
@@ -196,6 +279,12 @@ impl Knobs {
     pub fn apply(&self, device: &DeviceChoice, log: &mut LogSettings) {
         log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
         log.research.flush_fill_bytes = self.flush_fill.map(|fill| fill as usize);
+        log.research.flush_fill_count = self.flush_count;
+        log.research.fixed_streams = self.stream_choice == StreamChoice::Fixed;
+        log.research.flushed_by_sessions = self.flushed_by == FlushedBy::Workers;
+        if let Some(block) = self.block_on(device) {
+            log.research.block_bytes = block as usize;
+        }
         if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
             log.buffer_bytes = buffer as usize;
         }
@@ -205,6 +294,7 @@ impl Knobs {
         if let Some(interval) = self.anchor_interval {
             log.research.anchor_interval_bytes = interval;
         }
+        hyades_wal::lsn_vector::set_portable(self.simd == Switch::Off);
         log.research.undo = !self.no_undo;
         log.research.whole_rows = self.whole_rows;
         log.research.compresses_lists = self.compress_lists;

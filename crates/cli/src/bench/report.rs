@@ -308,7 +308,7 @@ impl Report {
                     threads => format!("{threads} threads"),
                 },
                 match how {
-                    RecoveryKind::Parallel => String::new(),
+                    RecoveryKind::Automatic | RecoveryKind::Parallel => String::new(),
                     other => format!(" ({})", other.word()),
                 },
                 r.image_seconds

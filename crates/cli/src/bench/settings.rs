@@ -2,7 +2,7 @@
 
 use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::driver::Drive;
-use super::knobs::Knobs;
+use super::knobs::{FlushedBy, Knobs};
 use super::options::Workload;
 use super::scanners::Scanning;
 use crate::device::DeviceChoice;
@@ -79,6 +79,8 @@ impl Settings {
         loading.knobs.segment = self.knobs.segment_on(&self.device);
         loading.knobs.flush_interval = None;
         loading.knobs.flush_fill = None;
+        loading.knobs.flush_count = None;
+        loading.knobs.flushed_by = FlushedBy::Streams;
         loading
     }
 

@@ -1,10 +1,12 @@
-//! The logs of a transaction component: keys and values instead of tables and procedures.
+//! The records of a transaction component: keys and values instead of tables and procedures.
 
-use super::dump::{other, title, vector};
-use super::{Trouble, end_vector};
+use super::Trouble;
+use super::dump::vector;
+use super::records::{CountedRecord, LogRecords, StreamRecords, ends_of};
 use crate::failure::Failure;
+use hyades::inspect::{Share, ShareOf};
 use hyades_deuteronomy::{LoggedTransaction, Operation, PROTOCOL, RecordReader};
-use hyades_wal::{Lane, Manifest, ReaderEnd, Recovering, StreamReader, admits};
+use hyades_wal::{Chunk, Frame, Incarnation, Lane, Manifest, ReaderEnd, StreamReader, admits};
 use std::io::Write;
 
 /// The bytes of a key that are printed.
@@ -15,100 +17,79 @@ pub fn is_of_component(manifest: &Manifest) -> bool {
     manifest.newest().is_some_and(|incarnation| incarnation.protocol == PROTOCOL)
 }
 
-/// Which frames are printed: of a stream, of an incarnation, and how many of each.
-pub struct Wanted {
-    pub stream: Option<u32>,
-    pub incarnation: Option<u32>,
-    pub limit: Option<usize>,
+/// The records of a log of a transaction component.
+#[derive(Default)]
+pub struct ComponentRecords {
+    /// Where the streams end, which decides which records are live; where it is not known yet, all
+    /// are taken to be.
+    pub ends: Option<Vec<ReaderEnd>>,
 }
 
-/// Prints every frame as a line.
-pub fn dump(
-    wanted: &Wanted,
-    recovering: &Recovering,
-    ends: &[ReaderEnd],
-    out: &mut impl Write,
-) -> Result<(), Trouble> {
-    let mut readers = recovering.readers();
-    for incarnation in &recovering.manifest().incarnations {
-        let number = incarnation.number;
-        let lanes: Vec<_> = readers.extract_if(.., |r| r.incarnation == number).collect();
-        if wanted.incarnation.is_some_and(|wanted| wanted != number) {
-            continue;
-        }
-        title(incarnation, out)?;
-        for reader in lanes {
-            if wanted.stream.is_none_or(|wanted| wanted == reader.stream.0) {
-                stream(wanted.limit, reader, &end_vector(ends, number), out)?;
-            }
-        }
+impl LogRecords for ComponentRecords {
+    fn stream<'r>(
+        &'r self,
+        incarnation: &Incarnation,
+        reader: &StreamReader,
+    ) -> Box<dyn StreamRecords + 'r> {
+        let ends = self.ends.as_ref().map(|ends| ends_of(ends, incarnation));
+        Box::new(ComponentStream { records: RecordReader::new(reader), ends })
     }
-    Ok(())
 }
 
-fn stream(
-    limit: Option<usize>,
-    mut reader: StreamReader,
-    ends: &[u64],
-    out: &mut impl Write,
-) -> Result<(), Trouble> {
-    let (lane, id) = (reader.dimension, reader.stream.0);
-    writeln!(out, " stream {id} (component {lane}): LSN {} to {}", reader.start(), ends[lane])?;
-    let mut records = RecordReader::new(&reader);
-    let mut left = limit.unwrap_or(usize::MAX);
-    while let Some(chunk) = reader.next_chunk()? {
-        records.enter(&chunk);
-        for frame in chunk.frames() {
-            if left == 0 {
-                writeln!(out, "  and more")?;
-                return Ok(());
-            }
-            left -= 1;
-            write!(out, "  @{:<10} {:>6} B  ", frame.end, frame.end - frame.start)?;
-            let read = records.read(&frame).map_err(|error| Trouble::Failure(error.into()))?;
-            match read {
-                Some(transaction) => print(&transaction, ends, out)?,
-                None => other(&frame, ends.len(), out)?,
-            }
-        }
-    }
-    Ok(())
+struct ComponentStream {
+    records: RecordReader,
+    ends: Option<Vec<u64>>,
 }
 
-fn print(
-    transaction: &LoggedTransaction<'_>,
-    ends: &[u64],
-    out: &mut impl Write,
-) -> Result<(), Trouble> {
-    let LoggedTransaction { ts, vector: needs, operations } = transaction;
-    let is_live = admits(|lane| ends[lane.index()], Lane::each(needs));
-    let dead = if is_live { "" } else { " DEAD" };
-    write!(out, "{:<10} timestamp {ts};{dead} needs {};", "data", vector(needs))?;
-    for Operation { key, value, .. } in operations {
-        let shown = key[..key.len().min(KEY_BYTES)].escape_ascii();
-        let more = if key.len() > KEY_BYTES { ".." } else { "" };
-        match value {
-            Some(value) => write!(out, " put {shown}{more} ({} B)", value.len())?,
-            None => write!(out, " delete {shown}{more}")?,
-        }
-    }
-    writeln!(out)?;
-    Ok(())
+fn is_live(ends: Option<&[u64]>, record: &LoggedTransaction<'_>) -> bool {
+    let needs = || Lane::each(record.vector);
+    ends.is_none_or(|ends| admits(|lane| ends.get(lane.index()).copied().unwrap_or(0), needs()))
 }
 
-/// What a stream holds: frames, transactions, and the first record that cannot be read.
-pub fn count(reader: &mut StreamReader) -> Result<(u64, u64, Option<String>), Failure> {
-    let mut records = RecordReader::new(reader);
-    let (mut frames, mut transactions, mut strange) = (0, 0, None);
-    while let Some(chunk) = reader.next_chunk()? {
-        records.enter(&chunk);
-        for frame in chunk.frames() {
-            frames += 1;
-            match records.read(&frame) {
-                Ok(read) => transactions += u64::from(read.is_some()),
-                Err(error) => drop(strange.get_or_insert_with(|| error.to_string())),
+impl StreamRecords for ComponentStream {
+    fn enter(&mut self, chunk: &Chunk) {
+        self.records.enter(chunk);
+    }
+
+    fn print(&mut self, frame: &Frame<'_>, out: &mut dyn Write) -> Result<bool, Trouble> {
+        let read = self.records.read(frame).map_err(|error| Trouble::Failure(error.into()))?;
+        let Some(record) = read else { return Ok(false) };
+        let dead = if is_live(self.ends.as_deref(), &record) { "" } else { " DEAD" };
+        let LoggedTransaction { ts, vector: needs, operations } = record;
+        write!(out, "{:<10} timestamp {ts};{dead} needs {};", "data", vector(needs))?;
+        for Operation { key, value, .. } in operations {
+            let shown = key[..key.len().min(KEY_BYTES)].escape_ascii();
+            let more = if key.len() > KEY_BYTES { ".." } else { "" };
+            match value {
+                Some(value) => write!(out, " put {shown}{more} ({} B)", value.len())?,
+                None => write!(out, " delete {shown}{more}")?,
             }
         }
+        writeln!(out)?;
+        Ok(true)
     }
-    Ok((frames, transactions, strange))
+
+    fn count(
+        &mut self,
+        frame: &Frame<'_>,
+        share: &mut dyn FnMut(Share<'_>),
+    ) -> Result<Option<CountedRecord>, Failure> {
+        let Some(record) = self.records.read(frame)? else { return Ok(None) };
+        let (mut puts, mut deletes) = ((0, 0), (0, 0));
+        for Operation { key, value, .. } in &record.operations {
+            let of = if value.is_some() { &mut puts } else { &mut deletes };
+            let bytes = key.len() + value.map_or(0, <[u8]>::len);
+            *of = (of.0 + 1, of.1 + bytes as u64);
+        }
+        let all = [("(put)", puts), ("(deleted)", deletes)];
+        for (name, (count, bytes)) in all.into_iter().filter(|(_, (count, _))| *count > 0) {
+            share(Share { of: ShareOf::Table(name), count, bytes });
+        }
+        let live = is_live(self.ends.as_deref(), &record);
+        Ok(Some(CountedRecord { live, counts: true, ..CountedRecord::default() }))
+    }
+
+    fn check(&mut self, frame: &Frame<'_>) -> Result<bool, String> {
+        self.records.read(frame).map(|read| read.is_some()).map_err(|error| error.to_string())
+    }
 }

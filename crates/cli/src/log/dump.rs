@@ -1,10 +1,8 @@
 //! `hyades log dump`: prints every frame as a line.
 
-use super::component::{self, Wanted};
-use super::{Dirs, Trouble, end_vector, open, survey};
+use super::records::{LogRecords, ends_of, incarnations};
+use super::{Dirs, Trouble, open, records_of, survey};
 use clap::Args;
-use hyades::TransactionId;
-use hyades::inspect::{ChangeKind, Content, Inspected, Inspector, Liveness, RowChange};
 use hyades_wal::{Frame, FrameKind, Incarnation, StreamReader, read_anchor, read_heartbeat};
 use std::io::Write;
 
@@ -28,26 +26,16 @@ pub struct DumpOptions {
 pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let ends = survey(&recovering)?;
-    if component::is_of_component(recovering.manifest()) {
-        let DumpOptions { stream, incarnation, limit, .. } = *options;
-        component::dump(&Wanted { stream, incarnation, limit }, &recovering, &ends, out)?;
-        recovering.verdict(&ends)?;
-        return Ok(true);
-    }
-    let inspector = Inspector::new(recovering.manifest())?;
-    let liveness = inspector.liveness(&recovering, &ends)?;
-    let mut readers = recovering.readers();
-    for incarnation in &recovering.manifest().incarnations {
-        let number = incarnation.number;
-        let lanes: Vec<_> = readers.extract_if(.., |r| r.incarnation == number).collect();
-        if options.incarnation.is_some_and(|wanted| wanted != number) {
+    let records = records_of(&recovering, &ends)?;
+    for (incarnation, lanes) in incarnations(&recovering) {
+        if options.incarnation.is_some_and(|wanted| wanted != incarnation.number) {
             continue;
         }
         title(incarnation, out)?;
         for reader in lanes {
             if options.stream.is_none_or(|wanted| wanted == reader.stream.0) {
-                let ends = end_vector(&ends, number);
-                stream(options, (&inspector, &liveness), incarnation, reader, &ends, out)?;
+                let ends = ends_of(&ends, incarnation);
+                stream(options.limit, (&*records, incarnation), reader, &ends, out)?;
             }
         }
     }
@@ -55,7 +43,7 @@ pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble
     Ok(true)
 }
 
-pub(super) fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble> {
+fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble> {
     let Incarnation { number, protocol, .. } = incarnation;
     let holds = if incarnation.data_only { "data records only" } else { "data and commands" };
     let streams = incarnation.dims.len();
@@ -65,19 +53,18 @@ pub(super) fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(
 }
 
 fn stream(
-    options: &DumpOptions,
-    (inspector, liveness): (&Inspector, &Liveness),
-    incarnation: &Incarnation,
+    limit: Option<usize>,
+    (records, incarnation): (&dyn LogRecords, &Incarnation),
     mut reader: StreamReader,
     ends: &[u64],
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let (lane, id) = (reader.dimension, reader.stream.0);
     writeln!(out, " stream {id} (component {lane}): LSN {} to {}", reader.start(), ends[lane])?;
-    let mut inspect = inspector.stream(incarnation, id);
-    let mut left = options.limit.unwrap_or(usize::MAX);
+    let mut records = records.stream(incarnation, &reader);
+    let mut left = limit.unwrap_or(usize::MAX);
     while let Some(chunk) = reader.next_chunk()? {
-        inspect.enter(&chunk);
+        records.enter(&chunk);
         for frame in chunk.frames() {
             if left == 0 {
                 writeln!(out, "  and more")?;
@@ -85,20 +72,19 @@ fn stream(
             }
             left -= 1;
             write!(out, "  @{:<10} {:>6} B  ", frame.end, frame.end - frame.start)?;
-            match inspect.read(&frame)? {
-                Some(record) => {
-                    let (stream, lsn) = (id, frame.end);
-                    let named = TransactionId { epoch: record.tid().0, stream, lsn };
-                    transaction(&record, named, !record.is_live(liveness), out)?;
-                }
-                None => other(&frame, ends.len(), out)?,
+            if !records.print(&frame, out)? {
+                other(&frame, ends.len(), out)?;
             }
         }
+    }
+    if records.unfinished() > 0 {
+        writeln!(out, "  {} transactions have parts here, and no record", records.unfinished())?;
     }
     Ok(())
 }
 
-pub(super) fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Trouble> {
+/// Prints a frame that holds nothing of a transaction that is replayed.
+fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Trouble> {
     match frame.kind {
         FrameKind::Anchor => {
             let mut anchor = vec![0; lanes];
@@ -113,7 +99,7 @@ pub(super) fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Re
         }
         FrameKind::Void => writeln!(out, "void")?,
         FrameKind::Part => writeln!(out, "part       of a record that follows")?,
-        FrameKind::Record => writeln!(out, "record")?,
+        FrameKind::Record => writeln!(out, "record     the checkpoint holds it")?,
     }
     Ok(())
 }
@@ -123,76 +109,4 @@ pub(super) fn vector(lanes: &[u64]) -> String {
     let some = lanes.iter().enumerate().filter(|(_, lsn)| **lsn > 0);
     let text: Vec<String> = some.map(|(lane, lsn)| format!("{lane}:{lsn}")).collect();
     if text.is_empty() { "nothing".to_string() } else { text.join(" ") }
-}
-
-fn transaction(
-    record: &Inspected<'_>,
-    id: TransactionId,
-    dead: bool,
-    out: &mut impl Write,
-) -> Result<(), Trouble> {
-    let kind = if record.is_command() { "command" } else { "data" };
-    let (epoch, sequence) = record.tid();
-    write!(out, "{kind:<10} {epoch}.{sequence:<8} id {id};")?;
-    if dead {
-        write!(out, " DEAD")?;
-    }
-    if let Some(number) = record.number() {
-        let read = match record.has_read() {
-            Some(true) => ", has read",
-            Some(false) => ", has not read",
-            None => "",
-        };
-        write!(out, " number {number}{read};")?;
-    }
-    if !record.counts() {
-        write!(out, " further record of a transaction;")?;
-    }
-    if !record.validity().is_empty() {
-        write!(out, " needs {};", vector(record.validity()))?;
-        let follows_more = record.order() != record.validity();
-        if !record.is_command() && !record.order().is_empty() && follows_more {
-            write!(out, " follows {};", vector(record.order()))?;
-        }
-    }
-    if let Some(began) = record.epoch_us() {
-        write!(out, " epoch began at {};", hyades::inspect::time(began))?;
-    }
-    if let Some((epoch, sequence)) = record.reads_as_of() {
-        write!(out, " reads as of {epoch}.{sequence};")?;
-    }
-    if let Some((epoch, sequence)) = record.floor() {
-        write!(out, " floor {epoch}.{sequence};")?;
-    }
-    if let Some(time) = record.time_us() {
-        write!(out, " time {time} us;")?;
-    }
-    if let Some(seed) = record.seed() {
-        write!(out, " seed {seed};")?;
-    }
-    match record.content()? {
-        Content::Command { procedure, version, argument_bytes } => {
-            writeln!(out, " {procedure} version {version}, {argument_bytes} bytes of arguments")?;
-        }
-        Content::Rows(rows) => {
-            let rows: Vec<String> = rows.iter().map(row).collect();
-            writeln!(out, " {}", rows.join("; "))?;
-        }
-        other => writeln!(out, " {other:?}")?,
-    }
-    Ok(())
-}
-
-fn row(change: &RowChange) -> String {
-    let RowChange { table, key, .. } = change;
-    let columns: Vec<String> = change.columns.iter().map(|(c, v)| format!("{c} = {v}")).collect();
-    let columns = columns.join(", ");
-    match change.kind {
-        ChangeKind::Put => format!("put {table} ({key}): {columns}"),
-        ChangeKind::Delta(epoch, sequence) => {
-            format!("change {table} ({key}) after version {epoch}.{sequence}: {columns}")
-        }
-        ChangeKind::Delete => format!("delete {table} ({key})"),
-        other => format!("{other:?} {table} ({key}): {columns}"),
-    }
 }

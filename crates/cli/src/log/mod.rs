@@ -3,12 +3,19 @@
 pub mod component;
 mod depth;
 mod dump;
+mod engine;
+pub mod records;
 mod stat;
+mod tally;
 
 use crate::failure::Failure;
 use crate::{existing, verify};
 use clap::{Args, Subcommand};
+use component::ComponentRecords;
+use engine::EngineRecords;
+use hyades::inspect::Inspector;
 use hyades_wal::{ReaderEnd, Recovering};
+use records::LogRecords;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -19,7 +26,8 @@ pub enum Log {
     Dump(dump::DumpOptions),
     /// The same as hyades verify
     Verify(Dirs),
-    /// Print sizes by stream and kind of frame, incarnations, and how parallel replay can be
+    /// Print sizes by stream, kind of frame, procedure and table, incarnations, what a crash has
+    /// lost, and how parallel replay can be
     Stat(stat::StatOptions),
 }
 
@@ -86,6 +94,28 @@ fn open(dirs: &Dirs) -> Result<Recovering, Trouble> {
 /// As [`open`], but damage is recorded instead of returned as an error.
 pub fn open_damaged(dirs: &Dirs) -> Result<Recovering, Trouble> {
     existing::find(&dirs.dirs, hyades_wal::open_damaged).map_err(Trouble::Failure)
+}
+
+/// The records of a log whose streams end here.
+pub fn records_of(
+    recovering: &Recovering,
+    ends: &[ReaderEnd],
+) -> Result<Box<dyn LogRecords>, Trouble> {
+    if component::is_of_component(recovering.manifest()) {
+        return Ok(Box::new(ComponentRecords { ends: Some(ends.to_vec()) }));
+    }
+    let inspector = Inspector::new(recovering.manifest())?;
+    let liveness = Some(inspector.liveness(recovering, ends)?);
+    Ok(Box::new(EngineRecords { inspector, liveness }))
+}
+
+/// The records of a log whose ends are not known yet.
+pub fn records_before_ends(recovering: &Recovering) -> Result<Box<dyn LogRecords>, Trouble> {
+    if component::is_of_component(recovering.manifest()) {
+        return Ok(Box::new(ComponentRecords::default()));
+    }
+    let inspector = Inspector::new(recovering.manifest())?;
+    Ok(Box::new(EngineRecords { inspector, liveness: None }))
 }
 
 /// Reads all streams once, in parallel, to find where each ends.

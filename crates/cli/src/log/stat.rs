@@ -2,12 +2,13 @@
 //! be.
 
 use super::depth::{Depths, Item};
-use super::{Dirs, Trouble, end_vector, open, survey};
+use super::records::{LogRecords, StreamRecords, ends_of, incarnations};
+use super::tally::{Contents, FrameTally, Kinds};
+use super::{Dirs, Trouble, open, records_of, survey};
 use crate::failure::Failure;
 use crate::units::{bytes, exact};
 use clap::Args;
-use hyades::inspect::{Inspector, Liveness, StreamInspector};
-use hyades_wal::{FrameKind, Incarnation, StreamReader};
+use hyades_wal::{Incarnation, ReaderEnd, StreamReader};
 use serde::Serialize;
 use std::io::Write;
 
@@ -21,24 +22,6 @@ pub struct StatOptions {
     json: bool,
 }
 
-/// A number of frames and their bytes.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Amount {
-    frames: u64,
-    bytes: u64,
-}
-
-/// Frames by kind.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Kinds {
-    data: Amount,
-    command: Amount,
-    part: Amount,
-    anchor: Amount,
-    heartbeat: Amount,
-    void: Amount,
-}
-
 #[derive(Clone, Debug, Serialize)]
 struct StreamStat {
     stream: u32,
@@ -47,6 +30,10 @@ struct StreamStat {
     bytes: u64,
     records: u64,
     dead: u64,
+    /// The highest number of its records, where they have numbers.
+    highest_number: Option<u64>,
+    /// The number up to which it has stated that it holds all its records; 0 without numbers.
+    mark: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -57,6 +44,7 @@ struct IncarnationStat {
     clean: bool,
     streams: Vec<StreamStat>,
     kinds: Kinds,
+    contents: Contents,
     /// Live transactions.
     records: u64,
     dead: u64,
@@ -75,26 +63,14 @@ struct Stat {
 /// Runs `hyades log stat`.
 pub fn stat(options: &StatOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
-    if super::component::is_of_component(recovering.manifest()) {
-        return Err(Trouble::Failure(Failure::Usage(
-            "a transaction component wrote this log: `hyades verify` and `hyades log dump` know \
-             its records, `hyades log stat` does not"
-                .to_string(),
-        )));
-    }
-    let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;
-    let liveness = inspector.liveness(&recovering, &ends)?;
-    let mut readers = recovering.readers();
+    let records = records_of(&recovering, &ends)?;
     let mut stat = Stat {
         file_bytes: options.dirs.dirs.iter().map(|dir| crate::place::size_of(dir)).sum(),
         incarnations: Vec::new(),
     };
-    for incarnation in &recovering.manifest().incarnations {
-        let number = incarnation.number;
-        let lanes = readers.extract_if(.., |r| r.incarnation == number).collect();
-        let ends = end_vector(&ends, number);
-        stat.incarnations.push(walk((&inspector, &liveness), incarnation, lanes, &ends)?);
+    for (incarnation, lanes) in incarnations(&recovering) {
+        stat.incarnations.push(walk(&*records, incarnation, lanes, &ends)?);
     }
     if options.json {
         let text = serde_json::to_string(&stat).map_err(std::io::Error::from)?;
@@ -108,42 +84,28 @@ pub fn stat(options: &StatOptions, out: &mut impl Write) -> Result<bool, Trouble
 
 struct Walk<'a> {
     reader: StreamReader,
-    inspect: StreamInspector<'a>,
+    records: Box<dyn StreamRecords + 'a>,
     stat: StreamStat,
 }
 
 impl Walk<'_> {
     /// Reads the items of the next chunk; `None` at the end.
-    fn next(
-        &mut self,
-        liveness: &Liveness,
-        kinds: &mut Kinds,
-    ) -> Result<Option<Vec<Item>>, Failure> {
+    fn next(&mut self, tally: &mut FrameTally) -> Result<Option<Vec<Item>>, Failure> {
         let Some(chunk) = self.reader.next_chunk()? else { return Ok(None) };
-        self.inspect.enter(&chunk);
+        self.records.enter(&chunk);
         let mut items = Vec::new();
         for frame in chunk.frames() {
             let mut item = Item { end: frame.end, live: false, order: Vec::new() };
-            let mut command = false;
-            if let Some(record) = self.inspect.read(&frame)? {
-                command = record.is_command();
-                let (live, counted) = (record.is_live(liveness), u64::from(record.counts()));
+            let record = self.records.count(&frame, &mut |share| tally.share(share))?;
+            tally.frame(&frame, record.as_ref());
+            if let Some(record) = record {
                 // Exactly one record of each transaction counts.
-                item.live = live && record.counts();
-                item.order = record.order().to_vec();
-                self.stat.records += if live { counted } else { 0 };
-                self.stat.dead += if live { 0 } else { counted };
+                item.live = record.live && record.counts;
+                item.order = record.order;
+                self.stat.records += u64::from(item.live);
+                self.stat.dead += u64::from(record.counts && !record.live);
+                self.stat.highest_number = self.stat.highest_number.max(record.number);
             }
-            let amount = match frame.kind {
-                FrameKind::Record if command => &mut kinds.command,
-                FrameKind::Record => &mut kinds.data,
-                FrameKind::Part => &mut kinds.part,
-                FrameKind::Anchor => &mut kinds.anchor,
-                FrameKind::Heartbeat => &mut kinds.heartbeat,
-                FrameKind::Void => &mut kinds.void,
-            };
-            amount.frames += 1;
-            amount.bytes += frame.end - frame.start;
             items.push(item);
         }
         Ok(Some(items))
@@ -151,38 +113,45 @@ impl Walk<'_> {
 }
 
 fn walk(
-    (inspector, liveness): (&Inspector, &Liveness),
+    records: &dyn LogRecords,
     incarnation: &Incarnation,
     readers: Vec<StreamReader>,
-    ends: &[u64],
+    all_ends: &[ReaderEnd],
 ) -> Result<IncarnationStat, Trouble> {
     let starts: Vec<u64> = readers.iter().map(StreamReader::start).collect();
     let vectors = incarnation.settings.get("vectors").is_some_and(|v| v != "no");
     let mut depths = Depths::new(&starts, !vectors && !incarnation.data_only);
-    let mut walks: Vec<Walk<'_>> = readers
-        .into_iter()
-        .map(|reader| Walk {
-            inspect: inspector.stream(incarnation, reader.stream.0),
-            stat: StreamStat {
-                stream: reader.stream.0,
-                start: reader.start(),
-                end: ends[reader.dimension],
-                bytes: ends[reader.dimension].saturating_sub(reader.start()),
-                records: 0,
-                dead: 0,
-            },
-            reader,
-        })
-        .collect();
-    let mut kinds = Kinds::default();
-    let passed =
-        depths.pass_all(|lane| walks[lane].next(liveness, &mut kinds)).map_err(Trouble::Failure)?;
+    let ends = ends_of(all_ends, incarnation);
+    let mark = |reader: &StreamReader| {
+        let is_same =
+            |end: &&ReaderEnd| (end.incarnation, end.stream) == (incarnation.number, reader.stream);
+        all_ends.iter().find(is_same).map_or(0, |end| end.mark)
+    };
+    let begin = |reader: StreamReader| Walk {
+        records: records.stream(incarnation, &reader),
+        stat: StreamStat {
+            stream: reader.stream.0,
+            start: reader.start(),
+            end: ends[reader.dimension],
+            bytes: ends[reader.dimension].saturating_sub(reader.start()),
+            records: 0,
+            dead: 0,
+            highest_number: None,
+            mark: mark(&reader),
+        },
+        reader,
+    };
+    let mut walks: Vec<Walk<'_>> = readers.into_iter().map(begin).collect();
+    let mut tally = FrameTally::default();
+    let passed = depths.pass_all(|lane| walks[lane].next(&mut tally)).map_err(Trouble::Failure)?;
     if !passed {
         return Err(Trouble::Failure(Failure::Failed(format!(
             "records of incarnation {} wait for each other in a cycle: its vectors are wrong",
             incarnation.number
         ))));
     }
+    let unfinished = walks.iter().map(|walk| walk.records.unfinished() as u64).sum();
+    let (kinds, contents) = tally.finish(unfinished);
     let streams: Vec<StreamStat> = walks.into_iter().map(|walk| walk.stat).collect();
     Ok(IncarnationStat {
         number: incarnation.number,
@@ -190,6 +159,7 @@ fn walk(
         data_only: incarnation.data_only,
         clean: incarnation.clean,
         kinds,
+        contents,
         records: depths.records,
         dead: streams.iter().map(|s| s.dead).sum(),
         critical_path: depths.longest,
@@ -206,9 +176,15 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
         let closed = if incarnation.clean { "closed" } else { "not closed cleanly" };
         writeln!(out, "incarnation {number}: {protocol}, {holds}, {closed}")?;
         for s in streams {
+            let numbers = match s.highest_number {
+                Some(highest) => {
+                    format!("; numbers to {}, all to {}", exact(highest), exact(s.mark))
+                }
+                None => String::new(),
+            };
             writeln!(
                 out,
-                "  stream {:<4} {:>10}  LSN {} to {}; {} transactions{}",
+                "  stream {:<4} {:>10}  LSN {} to {}; {} transactions{}{numbers}",
                 s.stream,
                 bytes(s.bytes as f64),
                 s.start,
@@ -217,20 +193,8 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
                 if s.dead > 0 { format!(", {} dead", exact(s.dead)) } else { String::new() }
             )?;
         }
-        let Kinds { data, command, part, anchor, heartbeat, void } = incarnation.kinds;
-        let kinds = [
-            ("data", data),
-            ("command", command),
-            ("part", part),
-            ("anchor", anchor),
-            ("heartbeat", heartbeat),
-            ("void", void),
-        ];
-        for (name, amount) in kinds.into_iter().filter(|(_, amount)| amount.frames > 0) {
-            let (frames, size) = (exact(amount.frames), bytes(amount.bytes as f64));
-            let each = bytes(amount.bytes as f64 / amount.frames as f64);
-            writeln!(out, "  {name:<11} {size:>10}  {frames} frames of {each}")?;
-        }
+        incarnation.kinds.print(out)?;
+        incarnation.contents.print(out)?;
         if let Some(parallelism) = incarnation.parallelism {
             writeln!(
                 out,

@@ -138,5 +138,5 @@ impl StartsOnLog for Gsn {
 pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     *needs.last_mut()? = number;
-    Some(NumberStamp { number, has_read: None, counts: true })
+    Some(NumberStamp { number, has_read: None, counts: true, written: None })
 }

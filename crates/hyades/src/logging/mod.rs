@@ -270,6 +270,8 @@ pub(crate) struct NumberStamp {
     pub has_read: Option<bool>,
     /// Whether this record is the one counted for its transaction: exactly one of several is.
     pub counts: bool,
+    /// Where a transaction may have several records: the streams that have one.
+    pub written: Option<u64>,
 }
 
 /// How recovery reads the stamps of a protocol's records. Each protocol's file has the reader

@@ -176,7 +176,12 @@ pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option
     let first = take(stamp, 1)?[0];
     let written = take_varint(stamp)?;
     let known = first < 2 && written != 0 && written.checked_shr(streams as u32).unwrap_or(0) == 0;
-    known.then_some(NumberStamp { number, has_read: None, counts: first == 1 })
+    known.then_some(NumberStamp {
+        number,
+        has_read: None,
+        counts: first == 1,
+        written: Some(written),
+    })
 }
 
 #[cfg(test)]
@@ -203,9 +208,11 @@ mod tests {
             let read = read_stamp(Tid::NONE, &mut &bytes[..], &mut needs);
             (read, needs[6])
         };
-        let counted = |counts| Some(NumberStamp { number: 9, has_read: None, counts });
-        assert_eq!(read(&stamp(1, 0b101)), (counted(true), 9));
-        assert_eq!(read(&stamp(0, 0b100)), (counted(false), 9));
+        let counted = |counts, written| {
+            Some(NumberStamp { number: 9, has_read: None, counts, written: Some(written) })
+        };
+        assert_eq!(read(&stamp(1, 0b101)), (counted(true, 0b101), 9));
+        assert_eq!(read(&stamp(0, 0b100)), (counted(false, 0b100), 9));
         for bad in [stamp(2, 1), stamp(1, 0), stamp(1, 0b1000), stamp(1, 1)[..9].to_vec()] {
             assert_eq!(read(&bad).0, None);
         }

@@ -160,5 +160,5 @@ pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option
     let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     let (number, has_read) = (both >> 1, both & 1 == 1);
     *needs.last_mut()? = if has_read { number } else { 0 };
-    Some(NumberStamp { number, has_read: Some(has_read), counts: true })
+    Some(NumberStamp { number, has_read: Some(has_read), counts: true, written: None })
 }

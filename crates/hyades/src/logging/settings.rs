@@ -75,6 +75,21 @@ impl Default for LogSettings {
 pub struct ResearchSettings {
     /// With a flush interval: flushes before it ends once a buffer holds this many bytes.
     pub flush_fill_bytes: Option<usize>,
+    /// With a flush interval: flushes before it ends once this many records are collected, parts
+    /// of records and frames of rows included (group commit by count).
+    pub flush_fill_count: Option<u64>,
+    /// Each session keeps to one stream, so that the sessions are spread evenly, as the papers'
+    /// workers are; otherwise a session moves on to the stream in which a record would be durable
+    /// first. On a slow or stuck device its sessions wait.
+    pub fixed_streams: bool,
+    /// Each session writes and syncs its own records when they commit, after it has released its
+    /// locks, as the workers of NVM-D do; otherwise each stream has a thread for this. Sessions
+    /// keep to their streams. With as many streams as sessions each has a file of its own. Wakers of
+    /// tickets then run on the threads of sessions, and must not commit anything themselves.
+    pub flushed_by_sessions: bool,
+    /// The unit of writing in bytes: a power of two, 64 to 65,536, at most a sixteenth of a
+    /// segment. Less than a device's block is for memory alone.
+    pub block_bytes: usize,
     /// The bytes of log from one vector anchor to the next, 1 byte to 1 TiB. Few anchors make
     /// records longer, by the dependencies of rows touched since the last one. Many make replay
     /// wait, as a record is replayed after everything that its anchor covers.
@@ -103,6 +118,10 @@ impl Default for ResearchSettings {
     fn default() -> Self {
         ResearchSettings {
             flush_fill_bytes: None,
+            flush_fill_count: None,
+            fixed_streams: false,
+            flushed_by_sessions: false,
+            block_bytes: 4096,
             anchor_interval_bytes: 128 << 10,
             delta_bytes: 0,
             undo: true,

@@ -133,5 +133,5 @@ impl StartsOnLog for SiloR {
 pub(crate) fn read_stamp(tid: Tid, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = tid.epoch().0;
     *needs.last_mut()? = number;
-    Some(NumberStamp { number, has_read: None, counts: true })
+    Some(NumberStamp { number, has_read: None, counts: true, written: None })
 }

@@ -201,6 +201,9 @@ impl Opening<'_> {
         if let Some(fill) = settings.research.flush_fill_bytes {
             options.flush_fill_bytes = fill;
         }
+        options.flush_fill_frames = settings.research.flush_fill_count;
+        options.flushed_by_writers = settings.research.flushed_by_sessions;
+        options.block_bytes = settings.research.block_bytes;
         options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
         // The protocol anchors streams itself; the flusher's anchors are a fallback.
         options.anchor_interval_bytes = settings.research.anchor_interval_bytes * 4;
@@ -283,7 +286,9 @@ impl Opening<'_> {
                 self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
         }
         let mut shared = Sessions::new(engine, builder.retries);
-        shared.nests = builder.log.research.stepped;
+        let research = &builder.log.research;
+        shared.nests = research.stepped;
+        shared.keeps_streams = research.fixed_streams || research.flushed_by_sessions;
         let shared = Arc::new(shared);
         let (own_log, hot_rows) = (Some(log.clone()), P::hot_rows as fn(&P) -> HotRows);
         let host = Host::<C, P> { shared, log: own_log, hot_rows, concurrency: PhantomData };

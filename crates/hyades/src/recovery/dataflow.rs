@@ -17,13 +17,14 @@ use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
 use super::graph::{Admission, Graph};
 use super::ordered::{self, OrderedReplay};
+use super::phases::{LoadedContent, LoadedStream};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
 use super::version_collector::VersionCollector;
 use crate::error::Error;
-use crate::logging::predecessors::{self, Id};
+use crate::logging::predecessors::{self, Id, Predecessor};
 use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
@@ -38,16 +39,24 @@ const QUANTUM: usize = 32;
 const LOOKAHEAD: usize = 512;
 
 /// A record that waits.
-struct PendingRecord {
+pub(super) struct PendingRecord {
     start: Lsn,
     head: RecordHead,
     body: Vec<u8>,
     view: View,
 }
 
+/// Where records come from.
+pub(super) enum RecordSource {
+    /// The log, as it is read.
+    Log(Box<StreamCursor>),
+    /// Memory: they were all read, and it is known which of them are dead.
+    Memory(Box<LoadedStream>),
+}
+
 struct DataflowStream {
     stream: StreamId,
-    cursor: Mutex<StreamCursor>,
+    source: Mutex<RecordSource>,
     /// Whether it was read to its end. Written by the cursor's holder (Release), read by all.
     finished: AtomicBool,
     /// The epoch of the last record read; a hint for choosing a stream.
@@ -59,6 +68,8 @@ struct Flow<'r, S: Stamp> {
     shape: RecordShape,
     /// Whether everything that an anchor covers is present.
     whole: bool,
+    /// Whether a record settles before it is replayed, because the graph only decides what is live.
+    settles_first: bool,
     lanes: Vec<DataflowStream>,
     graph: Graph<PendingRecord>,
     version_collector: VersionCollector,
@@ -74,23 +85,42 @@ pub(crate) fn replay<S: Stamp>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
-    let lanes = readers.into_iter().map(|reader| DataflowStream::new(reader, shape)).collect();
+    let source = |reader: LaneReader| {
+        (reader.stream, RecordSource::Log(Box::new(StreamCursor::new(reader, shape))))
+    };
+    let sources = readers.into_iter().map(source).collect();
+    replay_from(replay, sources, graph, (shape, whole), threads)
+}
+
+/// Replays records from these sources, by stream, in the order of the graph.
+pub(super) fn replay_from<S: Stamp>(
+    replay: &ReplayContext<S>,
+    sources: Vec<(StreamId, RecordSource)>,
+    graph: Graph<PendingRecord>,
+    (shape, whole): (RecordShape, bool),
+    threads: usize,
+) -> Result<Vec<ReaderEnd>, Error> {
+    let lanes = sources.into_iter().map(DataflowStream::new).collect();
     let version_collector = VersionCollector::new(shape.lanes);
-    let flow = Flow { replay, shape, whole, lanes, graph, version_collector };
+    let settles_first = !graph.is_ordered();
+    let flow = Flow { replay, shape, whole, settles_first, lanes, graph, version_collector };
     ordered::run(&flow, threads);
     if replay.has_failed() {
         return Ok(Vec::new());
     }
     VersionCollector::clear(replay);
-    let reader = |lane: DataflowStream| lane.cursor.into_inner().expect("no holder panics").reader;
+    let reader = |lane: DataflowStream| match lane.source.into_inner().expect("no holder panics") {
+        RecordSource::Log(cursor) => cursor.reader,
+        RecordSource::Memory(loaded) => loaded.reader,
+    };
     Ok(flow.lanes.into_iter().filter_map(|lane| reader(lane).end()).collect())
 }
 
 impl DataflowStream {
-    fn new(reader: LaneReader, shape: RecordShape) -> DataflowStream {
+    fn new((stream, source): (StreamId, RecordSource)) -> DataflowStream {
         DataflowStream {
-            stream: reader.stream,
-            cursor: Mutex::new(StreamCursor::new(reader, shape)),
+            stream,
+            source: Mutex::new(source),
             finished: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
         }
@@ -156,7 +186,7 @@ impl<S: Stamp> Flow<'_, S> {
         runner: &mut RecordRunner,
     ) -> Result<(), Error> {
         let place = (self.lanes[predecessors::lane(id)].stream, start);
-        if self.shape.data_only {
+        if self.settles_first {
             self.graph.settle(id, true);
             return runner.run(self.replay, head, body, place);
         }
@@ -179,9 +209,12 @@ impl<S: Stamp> Flow<'_, S> {
             if self.graph.waiting(at) > LOOKAHEAD {
                 continue;
             }
-            let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
+            let Ok(mut source) = self.lanes[at].source.try_lock() else { continue };
             if !self.lanes[at].finished.load(Ordering::Relaxed) {
-                self.read(at, &mut cursor, runner)?;
+                match &mut *source {
+                    RecordSource::Log(cursor) => self.read(at, cursor, runner)?,
+                    RecordSource::Memory(loaded) => self.take_loaded(at, loaded, runner)?,
+                }
                 return Ok(true);
             }
         }
@@ -194,12 +227,9 @@ impl<S: Stamp> Flow<'_, S> {
         cursor: &mut StreamCursor,
         runner: &mut RecordRunner,
     ) -> Result<(), Error> {
-        let lane = &self.lanes[at];
         let ahead = cursor.look_ahead()?;
         if let LookAhead::End(end) = ahead {
-            self.graph.end(at, end);
-            self.version_collector.end(at, end);
-            lane.finished.store(true, Ordering::Release);
+            self.end(at, end);
             return Ok(());
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
@@ -214,31 +244,8 @@ impl<S: Stamp> Flow<'_, S> {
                 }
                 let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                let id = predecessors::id(at, frame.end);
-                let view = |view: &mut View| {
-                    if !self.shape.data_only {
-                        view.set(id, list, vector);
-                    }
-                };
-                let record = || {
-                    let (head, body) = (decoded.head.clone(), decoded.body.to_vec());
-                    let mut waiting =
-                        PendingRecord { start: frame.start, head, body, view: View::default() };
-                    view(&mut waiting.view);
-                    waiting
-                };
-                lane.epoch.store(decoded.head.tid.epoch().0, Ordering::Relaxed);
-                match self.graph.arrive((at, frame.end), list, vector, record) {
-                    Admission::Waits => {}
-                    Admission::Dead => {
-                        runner.dead += 1;
-                        self.graph.settle(id, false);
-                    }
-                    Admission::Ready => {
-                        view(&mut runner.view);
-                        self.replay_live(id, &decoded.head, &decoded.body, frame.start, runner)?;
-                    }
-                }
+                let place = (at, frame.start, frame.end);
+                self.arrive(place, (list, vector), (&decoded.head, &decoded.body), runner)?;
                 cursor.decoder.forget_parts(continued);
             } else if frame.kind == FrameKind::Anchor {
                 self.version_collector.anchor(at, frame.end, cursor.decoder.anchor());
@@ -247,6 +254,82 @@ impl<S: Stamp> Flow<'_, S> {
             cursor.at = frame.end;
             // After every record, since other records may wait for this one.
             self.graph.pass(at, cursor.at);
+        }
+        Ok(())
+    }
+
+    /// A stream was read to its end.
+    fn end(&self, at: usize, end: Lsn) {
+        self.graph.end(at, end);
+        self.version_collector.end(at, end);
+        self.lanes[at].finished.store(true, Ordering::Release);
+    }
+
+    /// Handles a record that was read: it is replayed, or waits. `place`: its stream, its start and
+    /// its end.
+    fn arrive(
+        &self,
+        (at, start, end): (usize, Lsn, Lsn),
+        (list, vector): (&[Predecessor], &[Lsn]),
+        (head, body): (&RecordHead, &[u8]),
+        runner: &mut RecordRunner,
+    ) -> Result<(), Error> {
+        let id = predecessors::id(at, end);
+        let view = |view: &mut View| {
+            if !self.shape.data_only {
+                view.set(id, list, vector);
+            }
+        };
+        let record = || {
+            let (head, body) = (head.clone(), body.to_vec());
+            let mut waiting = PendingRecord { start, head, body, view: View::default() };
+            view(&mut waiting.view);
+            waiting
+        };
+        self.lanes[at].epoch.store(head.tid.epoch().0, Ordering::Relaxed);
+        match self.graph.arrive((at, end), list, vector, record) {
+            Admission::Waits => Ok(()),
+            Admission::Dead => {
+                runner.dead += 1;
+                self.graph.settle(id, false);
+                Ok(())
+            }
+            Admission::Ready => {
+                view(&mut runner.view);
+                self.replay_live(id, head, body, start, runner)
+            }
+        }
+    }
+
+    /// Handles records that were read before.
+    fn take_loaded(
+        &self,
+        at: usize,
+        loaded: &mut LoadedStream,
+        runner: &mut RecordRunner,
+    ) -> Result<(), Error> {
+        for _ in 0..QUANTUM {
+            let Some(next) = loaded.next() else {
+                // Everything behind the last record counts as passed.
+                self.graph.pass(at, loaded.end);
+                self.end(at, loaded.end);
+                return Ok(());
+            };
+            match next.content {
+                LoadedContent::Anchor(anchor) => {
+                    self.version_collector.anchor(at, next.end, &anchor);
+                }
+                LoadedContent::Record(record) if record.dead.load(Ordering::Relaxed) => {
+                    runner.dead += 1;
+                    self.graph.settle(predecessors::id(at, next.end), false);
+                }
+                LoadedContent::Record(record) => {
+                    let needs = (&record.list[..], &record.vector[..]);
+                    let content = (&record.head, &record.body[..]);
+                    self.arrive((at, next.start, next.end), needs, content, runner)?;
+                }
+            }
+            self.graph.pass(at, next.end);
         }
         Ok(())
     }

@@ -316,6 +316,16 @@ impl Decoder {
         Some((head, rest))
     }
 
+    /// Bytes of the before-images in the frames from `first` on.
+    pub fn before_bytes(&self, first: Option<Lsn>) -> u64 {
+        first.and_then(|first| self.parts.get(&first)).map_or(0, parts::Group::before_bytes)
+    }
+
+    /// How many transactions have parts and no record yet.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Frees the parts at `first` after their record was handled.
     pub fn forget_parts(&mut self, first: Option<Lsn>) {
         if let Some(first) = first {

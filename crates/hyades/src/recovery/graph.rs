@@ -180,6 +180,11 @@ impl<T> Graph<T> {
         Graph { lanes: starts.into_iter().map(lane).collect(), ordered, ready: Ready::new() }
     }
 
+    /// Whether records settle only once they are replayed.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
     fn inside(&self, lane: usize) -> MutexGuard<'_, Inside<T>> {
         self.lanes[lane].inside.lock().expect("no holder panics")
     }

@@ -14,6 +14,7 @@ pub(crate) mod command;
 mod cursor;
 pub(crate) mod dataflow;
 pub(crate) mod decode;
+mod degrading;
 pub(crate) mod finish;
 mod former;
 mod former_changes;
@@ -24,6 +25,7 @@ pub(crate) mod last_writer_wins;
 mod load;
 mod ordered;
 pub(crate) mod parts;
+mod phases;
 pub(crate) mod plan;
 pub(crate) mod pools;
 mod prefetching;
@@ -175,6 +177,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
+        report.one_thread_seconds = counts.alone_ns.load(Ordering::Relaxed) as f64 / 1e9;
         report.version_bytes = counts.version_bytes.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);
         report.dead = counts.dead.load(Ordering::Relaxed);
@@ -213,16 +216,24 @@ impl<S: Stamp> Recovery<'_, S> {
         let shape = shape.over(incarnation, plan.partitions);
         match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
             // Lists of predecessors decide which records are live, and order commands.
+            (true, _, _, Replay::Phases) => {
+                phases::replay(replay, lanes, shape, !plan.salvage, plan.threads)
+            }
             (true, _, _, _) => dataflow::replay(replay, lanes, shape, !plan.salvage, plan.threads),
+            // The paper's order, though versions would do.
+            (false, true, true, Replay::Pools) => pools::replay(replay, lanes, shape, plan.threads),
             // Row versions decide, in any order of replay.
             (false, true, _, _) => last_writer_wins::replay(replay, lanes, shape, plan.threads),
             // Vectors order the records.
             (false, false, true, Replay::Pools) if !shape.versions => {
                 pools::replay(replay, lanes, shape, plan.threads)
             }
-            (false, false, true, _) => wavefront::replay(replay, lanes, shape, plan.threads),
+            (false, false, true, kind) => {
+                let degrades = kind == Replay::Automatic;
+                wavefront::replay(replay, lanes, shape, (plan.threads, degrades))
+            }
             // A log without vectors has one order, that of its stream.
-            (false, false, false, _) => wavefront::replay(replay, lanes, shape, 1),
+            (false, false, false, _) => wavefront::replay(replay, lanes, shape, (1, false)),
         }
     }
 

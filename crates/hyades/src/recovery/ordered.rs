@@ -1,12 +1,15 @@
 //! The loop of the threads of an ordered replay, whatever decides which record may run next.
 
+use super::degrading::SerialFallback;
 use super::idle_detector::{IdleDetector, deadlock_error};
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::threads;
 use crate::error::Error;
 use crate::storage::Stamp;
+use hyades_platform::clock;
 use hyades_wal::{Lsn, StreamId};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The replay of one incarnation, in an order that its records' vectors or lists demand.
@@ -32,6 +35,16 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
     /// complete.
     fn unresolved(&self) -> Option<(StreamId, Lsn)>;
 
+    /// Whether one thread goes on alone where that is faster.
+    fn degrades(&self) -> bool {
+        false
+    }
+
+    /// How many bytes of all streams are resolved; needed where it [degrades](Self::degrades).
+    fn resolved(&self) -> u64 {
+        0
+    }
+
     /// The thread has found nothing to do, or ends (`idle` is false).
     fn note_idle(&self, _thread: &mut Self::Thread, _idle: bool) {}
 
@@ -53,23 +66,44 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
 /// wait for each other is an error.
 pub(crate) fn run<S: Stamp, R: OrderedReplay<S>>(replay: &R, threads: usize) {
     let idle_detector = IdleDetector::new(threads);
+    let fallback = (threads > 1 && replay.degrades()).then(|| SerialFallback::new(threads));
     let ended = |number: usize| {
         idle_detector.leave(number);
         replay.ended();
     };
-    let work = |number: usize| work(replay, &idle_detector, number);
+    let work = |number: usize| work(replay, &idle_detector, fallback.as_ref(), number);
     threads::run_on(replay.context(), threads, work, ended);
+    if let Some(fallback) = fallback {
+        replay.context().counts.alone_ns.fetch_add(fallback.alone_ns(), Ordering::Relaxed);
+    }
 }
 
 fn work<S: Stamp, R: OrderedReplay<S>>(
     replay: &R,
     idle_detector: &IdleDetector,
+    fallback: Option<&SerialFallback>,
     number: usize,
 ) -> Result<(), Error> {
     let context = replay.context();
     let mut thread = replay.thread(number);
     let mut idle_rounds = 0;
     while !context.has_failed() {
+        if let Some(fallback) = fallback {
+            if fallback.rests(number) {
+                R::runner(&mut thread).report(context);
+                // The thread that replays does not hand work over to it.
+                replay.note_idle(&mut thread, false);
+                if replay.unresolved().is_none() {
+                    break;
+                }
+                idle_rounds = 0;
+                idle_detector.rest(number, || fallback.rest());
+                continue;
+            }
+            if number == 0 {
+                fallback.look(|| replay.resolved());
+            }
+        }
         // After a long idle time, prepares the check for a deadlock.
         let idle_long = idle_rounds > R::SPINS;
         let snapshot = idle_long.then(|| idle_detector.all_others_rest(number)).flatten();
@@ -81,6 +115,7 @@ fn work<S: Stamp, R: OrderedReplay<S>>(
             R::runner(&mut thread).report(context);
             replay.note_idle(&mut thread, true);
         }
+        let began_ns = fallback.map(|_| clock::monotonic_ns());
         let Some((stream, resolved)) = replay.unresolved() else { break };
         if snapshot.is_some_and(|then| idle_detector.unchanged_since(&then)) {
             return Err(deadlock_error(stream, resolved));
@@ -91,6 +126,9 @@ fn work<S: Stamp, R: OrderedReplay<S>>(
             R::pause(idle_rounds);
         } else {
             idle_detector.rest(number, || replay.sleep());
+        }
+        if let (Some(fallback), Some(began_ns)) = (fallback, began_ns) {
+            fallback.was_idle_since(began_ns);
         }
     }
     replay.note_idle(&mut thread, false);

@@ -44,6 +44,11 @@ impl Group {
     pub fn is_redone(&self) -> bool {
         !self.fragmented
     }
+
+    /// Bytes of its before-images, with their lengths.
+    pub fn before_bytes(&self) -> u64 {
+        self.before.len() as u64
+    }
 }
 
 /// Splits a payload into the start of its group's first frame and the rest.

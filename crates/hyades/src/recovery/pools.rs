@@ -1,9 +1,19 @@
 //! Replay from pools (Taurus, section 3.3, algorithms 3 and 4), for comparison with the wavefront.
 //!
-//! Each stream has a *pool*: records that were decoded and not yet replayed, split into queues. A
-//! worker searches the pools, back and forth, for a record whose vector RLV covers, takes it out,
-//! replays it, and then raises its stream's component of RLV. A worker that finds none decodes a
-//! batch of some stream: it is that stream's log manager meanwhile.
+//! Each stream has a *pool*: records that were decoded and not yet replayed ([`ring`], without
+//! locks). A worker searches the pools, back and forth, for a record whose vector RLV covers, takes
+//! it out and replays it. A worker that finds none decodes a batch of some stream: it is that
+//! stream's log manager meanwhile. As in the paper:
+//!
+//! - A pool has several queues: workers begin to search it at different ones, those of different
+//!   workers interleaved, so that few meet at a record.
+//! - Each worker has a copy of RLV, and reads the component of another stream only when its copy
+//!   does not suffice.
+//! - Raising RLV is delegated: only the worker that completes the first record of a pool raises it,
+//!   over all that others have completed behind it.
+//!
+//! In a log of data records alone a record waits for RLV as well, as in the algorithms; row
+//! versions would do without.
 //!
 //! Departures from the printed algorithms; docs/protocols.md has the reasons:
 //!
@@ -11,15 +21,16 @@
 //!   continues.
 //! - E2: anchors, padding, parts and dead records count: RLV reaches the end of every stream.
 //! - E3: a record is live once RLV covers it, and dead only once the end of a stream is known.
-//! - E5: RLV is the lowest start over the heads of the pool *and everything in flight*, since a
-//!   record that was taken out is not replayed yet.
-//! - E6: the pool's maxLSN is read before the pool is searched, and raised after a record was put
-//!   in.
+//! - E5: RLV is the lowest start of all that is in the pool *or in flight*, since a record that
+//!   was taken out is not replayed yet.
+//! - E6: the pool's maxLSN is read before its first record, and raised after a record was put in.
 //!
 //! Progress: of all unresolved records, consider the one whose frame was reserved first. All that
-//! it follows, and all before it in its stream, is resolved; so it is in flight, or at the head of
-//! its queue and covered, or still to be decoded by a log manager whose pool is empty. So pools may
+//! it follows, and all before it in its stream, is resolved; so it is in flight, or the first of
+//! its pool and covered, or still to be decoded by a log manager whose pool is empty. So pools may
 //! be bounded.
+
+mod ring;
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
@@ -29,69 +40,42 @@ use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
 use crate::error::Error;
-use crate::logging::admits;
+use crate::logging::is_met;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
 use hyades_wal::{Lane, Lsn, ReaderEnd, StreamId};
-use std::collections::VecDeque;
+use ring::RecordRing;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Queues of a pool; records are put into them in turn (section 3.3, "we partition each pool").
-const QUEUES: usize = 4;
+const QUEUES: u64 = 4;
 
-/// Maximum number of records in a pool.
-const POOL_RECORDS: usize = 2048;
+/// Records in a pool, at most.
+const POOL_RECORDS: usize = 1024;
 
-/// Records of a queue, from its head, that a worker checks before it goes to the next queue.
-const WINDOW: usize = 32;
+/// Records of a queue, from its first, that a worker checks before it goes to the next queue.
+const WINDOW: u64 = 32;
 
 /// Frames that a log manager decodes before it is a worker again.
 const BATCH: usize = 64;
 
-/// A decoded record that waits to be replayed.
+/// What is kept of a record that waits to be replayed.
 struct PooledRecord {
-    start: Lsn,
-    validity: Box<[Lsn]>,
-    /// `None` for a command, which is ordered by its validity.
-    order: Option<Box<[Lsn]>>,
     head: RecordHead,
     body: Vec<u8>,
-}
-
-/// A partition of a pool, in stream order.
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<PooledRecord>,
-    /// The starts of records taken out and not yet replayed.
-    in_flight: Vec<Lsn>,
-}
-
-impl Queue {
-    /// A record in flight has been replayed, or is dead.
-    fn land(&mut self, start: Lsn) {
-        let at = self.in_flight.iter().position(|other| *other == start);
-        self.in_flight.swap_remove(at.expect("a record is in flight until it was replayed"));
-    }
-}
-
-struct PoolSource {
-    cursor: StreamCursor,
-    /// The queue that gets the next record.
-    turn: usize,
 }
 
 #[repr(align(128))]
 struct RecordPool {
     stream: StreamId,
-    source: Mutex<PoolSource>,
-    queues: [Mutex<Queue>; QUEUES],
-    /// Number of waiting records. Incremented by the log manager before a record is visible,
-    /// decremented by the worker that takes it. Relaxed: it only bounds the pool.
-    len: AtomicUsize,
+    source: Mutex<StreamCursor>,
+    /// What waits or runs. A record's words are its validity vector, then what it must follow
+    /// beside that. The holder of `source` puts records in.
+    records: RecordRing<PooledRecord>,
     /// Everything that starts below this was put in, or needs no replay. Raised by the holder of
-    /// `source` (Release, after the record is in its queue), read by workers (Acquire, before they
-    /// search the queues: E6).
+    /// `source` (Release, after the record was put in), read by workers (Acquire, before they look
+    /// for the first record: E6).
     max_lsn: AtomicU64,
     /// This stream's component of RLV: everything below is resolved. Raised by workers after they
     /// replayed (Release), read by all to check what is covered (Acquire: what was installed is
@@ -113,6 +97,8 @@ enum Eligibility {
 struct Pools<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
     pools: Vec<RecordPool>,
+    /// Whether the log has data records alone.
+    data_only: bool,
 }
 
 /// Replays one incarnation whose records have vectors. Returns where its streams end.
@@ -123,13 +109,13 @@ pub(crate) fn replay<S: Stamp>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let pools = readers.into_iter().map(|reader| RecordPool::new(reader, shape)).collect();
-    let pools = Pools { replay, pools };
+    let pools = Pools { replay, pools, data_only: shape.data_only };
     ordered::run(&pools, threads);
     if replay.has_failed() {
         return Ok(Vec::new());
     }
     let source = |pool: RecordPool| pool.source.into_inner().expect("no holder panics");
-    Ok(pools.pools.into_iter().filter_map(|pool| source(pool).cursor.reader.end()).collect())
+    Ok(pools.pools.into_iter().filter_map(|pool| source(pool).reader.end()).collect())
 }
 
 impl RecordPool {
@@ -137,33 +123,20 @@ impl RecordPool {
         let start = reader.start();
         RecordPool {
             stream: reader.stream,
-            queues: Default::default(),
-            len: AtomicUsize::new(0),
+            records: RecordRing::new(POOL_RECORDS, 2 * shape.lanes),
             max_lsn: AtomicU64::new(start),
             resolved: AtomicU64::new(start),
             end: AtomicU64::new(u64::MAX),
             finished: AtomicBool::new(false),
-            source: Mutex::new(PoolSource { cursor: StreamCursor::new(reader, shape), turn: 0 }),
+            source: Mutex::new(StreamCursor::new(reader, shape)),
         }
     }
 
-    fn queue(&self, at: usize) -> std::sync::MutexGuard<'_, Queue> {
-        self.queues[at].lock().expect("no holder panics")
-    }
-
-    /// Algorithm 4, lines 4 to 7, for a pool of several queues. Every record that starts below
-    /// maxLSN as loaded here was put in before. When its queue is checked it is there, in flight or
-    /// resolved, and it moves from one to the next under the queue's lock. So the queues need not
-    /// be locked all at once.
+    /// Algorithm 4, lines 4 to 7. Every record that starts below maxLSN as loaded here was put in
+    /// before.
     fn raise(&self) {
-        let mut lowest = self.max_lsn.load(Ordering::Acquire);
-        for at in 0..QUEUES {
-            let queue = self.queue(at);
-            let head = queue.waiting.front().map(|record| record.start);
-            for start in head.iter().chain(&queue.in_flight) {
-                lowest = lowest.min(*start);
-            }
-        }
+        let max = self.max_lsn.load(Ordering::Acquire);
+        let lowest = self.records.lowest().map_or(max, |start| start.min(max));
         self.resolved.fetch_max(lowest, Ordering::AcqRel);
     }
 
@@ -178,6 +151,10 @@ struct SweepState {
     runner: RecordRunner,
     /// The direction of the next sweep.
     upwards: bool,
+    /// RLV as the worker last read it.
+    seen: Vec<Lsn>,
+    /// The words of the record that it checks.
+    words: Vec<Lsn>,
 }
 
 impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
@@ -190,7 +167,14 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
     }
 
     fn thread(&self, number: usize) -> SweepState {
-        SweepState { number, runner: RecordRunner::new(), upwards: number.is_multiple_of(2) }
+        let lanes = self.pools.len();
+        SweepState {
+            number,
+            runner: RecordRunner::new(),
+            upwards: number.is_multiple_of(2),
+            seen: vec![0; lanes],
+            words: vec![0; 2 * lanes],
+        }
     }
 
     fn runner(thread: &mut SweepState) -> &mut RecordRunner {
@@ -198,11 +182,10 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
     }
 
     fn step(&self, thread: &mut SweepState, _: bool) -> Result<bool, Error> {
-        let SweepState { number, runner, upwards } = thread;
-        let found = self.sweep(*number, *upwards, runner)?;
+        let found = self.sweep(thread)?;
         // The next sweep goes the other way: it begins where this one has just replayed.
-        *upwards = !*upwards;
-        Ok(found || self.decode_some(*number, runner)?)
+        thread.upwards = !thread.upwards;
+        Ok(found || self.decode_some(thread.number, &mut thread.runner)?)
     }
 
     fn unresolved(&self) -> Option<(StreamId, Lsn)> {
@@ -214,28 +197,32 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
 impl<S: Stamp> Pools<'_, S> {
     /// Scans all queues of all pools once, in one direction, and replays what is ready. Returns
     /// false if nothing was.
-    fn sweep(
-        &self,
-        number: usize,
-        upwards: bool,
-        runner: &mut RecordRunner,
-    ) -> Result<bool, Error> {
-        let all = self.pools.len() * QUEUES;
+    fn sweep(&self, worker: &mut SweepState) -> Result<bool, Error> {
+        let all = self.pools.len() * QUEUES as usize;
         let mut found = false;
         for step in 0..all {
-            let step = if upwards { step } else { all - 1 - step };
-            let (pool, queue) = ((number + step / QUEUES) % self.pools.len(), step % QUEUES);
-            let pool = &self.pools[pool];
+            let step = if worker.upwards { step } else { all - 1 - step };
+            let (pool, queue) = (step / QUEUES as usize, step as u64 % QUEUES);
+            let pool = &self.pools[(worker.number + pool) % self.pools.len()];
+            // Different workers begin at different queues.
+            let queue = (queue + worker.number as u64) % QUEUES;
             let mut replayed = 0;
             while replayed < BATCH && !self.replay.has_failed() {
-                let Some(record) = self.fetch_next(pool, queue) else { break };
-                let place = (pool.stream, record.start);
-                match record.eligibility {
-                    Eligibility::Dead => runner.dead += 1,
-                    _ => runner.run(self.replay, &record.head, &record.body, place)?,
+                let Some((number, eligibility)) = self.find(pool, queue, worker) else { break };
+                // Another worker may have been faster.
+                let Some((start, record)) = pool.records.take(number) else { continue };
+                debug_assert!(
+                    start >= pool.resolved.load(Ordering::Relaxed),
+                    "RLV does not pass a record that waits"
+                );
+                let PooledRecord { head, body } = record;
+                match eligibility {
+                    Eligibility::Dead => worker.runner.dead += 1,
+                    _ => worker.runner.run(self.replay, &head, &body, (pool.stream, start))?,
                 }
-                pool.queue(queue).land(record.start);
-                pool.raise();
+                if pool.records.finish(number) {
+                    pool.raise();
+                }
                 replayed += 1;
             }
             found |= replayed > 0;
@@ -243,39 +230,47 @@ impl<S: Stamp> Pools<'_, S> {
         Ok(found)
     }
 
-    /// FetchNext: takes out a record that RLV covers, or that is dead. It becomes in flight under
-    /// the same lock.
-    fn fetch_next(&self, pool: &RecordPool, queue: usize) -> Option<RunningRecord> {
-        let mut of = pool.queue(queue);
-        let window = of.waiting.iter().take(WINDOW).enumerate();
-        let judged = window.map(|(at, record)| (at, self.eligibility(record)));
-        let (at, eligibility) = { judged }.find(|(_, e)| !matches!(e, Eligibility::NotYet))?;
-        let PooledRecord { start, head, body, .. } = of.waiting.remove(at).expect("it is there");
-        debug_assert!(!of.in_flight.contains(&start), "a record is taken out once");
-        debug_assert!(
-            start >= pool.resolved.load(Ordering::Relaxed),
-            "RLV does not pass a record that waits"
-        );
-        of.in_flight.push(start);
-        pool.len.fetch_sub(1, Ordering::Relaxed);
-        Some(RunningRecord { start, head, body, eligibility })
+    /// FetchNext: finds a record of a queue that RLV covers, or that is dead.
+    fn find(
+        &self,
+        pool: &RecordPool,
+        queue: u64,
+        worker: &mut SweepState,
+    ) -> Option<(u64, Eligibility)> {
+        let SweepState { seen, words, .. } = worker;
+        let numbers = pool.records.numbers();
+        let first = numbers.start + (queue + QUEUES - numbers.start % QUEUES) % QUEUES;
+        let window = (first..numbers.end).step_by(QUEUES as usize).take(WINDOW as usize);
+        for number in window {
+            if pool.records.look(number, words) {
+                match self.eligibility(words, seen) {
+                    Eligibility::NotYet => {}
+                    decided => return Some((number, decided)),
+                }
+            }
+        }
+        None
     }
 
-    fn eligibility(&self, record: &PooledRecord) -> Eligibility {
-        let resolved = |lane: Lane| self.pools[lane.index()].resolved.load(Ordering::Acquire);
+    /// Whether the copy of RLV covers this position of a stream; reads it anew if it does not.
+    fn covers(&self, seen: &mut [Lsn], (lane, lsn): (Lane, Lsn)) -> bool {
+        let at = lane.index();
+        if !is_met(seen[at], lsn) {
+            seen[at] = self.pools[at].resolved.load(Ordering::Acquire);
+        }
+        is_met(seen[at], lsn)
+    }
+
+    fn eligibility(&self, words: &[Lsn], seen: &mut [Lsn]) -> Eligibility {
         let end = |lane: Lane| self.pools[lane.index()].end.load(Ordering::Acquire);
-        let validity = || Lane::each(&record.validity);
-        if !admits(resolved, validity()) {
-            let dead = validity().any(|(lane, lsn)| lsn > end(lane));
+        let (validity, order) = words.split_at(self.pools.len());
+        if !Lane::each(validity).all(|need| self.covers(seen, need)) {
+            let dead = Lane::each(validity).any(|(lane, lsn)| lsn > end(lane));
             return if dead { Eligibility::Dead } else { Eligibility::NotYet };
         }
         // `order` may name a position beyond the end of a stream; then reaching the end suffices.
-        let comes_first = |(lane, lsn): (Lane, Lsn)| {
-            let resolved = resolved(lane);
-            lsn <= resolved || resolved == end(lane)
-        };
-        let order = record.order.as_deref().unwrap_or_default();
-        let ready = Lane::each(order).all(comes_first);
+        let ready = Lane::each(order)
+            .all(|(lane, lsn)| self.covers(seen, (lane, lsn)) || seen[lane.index()] == end(lane));
         if ready { Eligibility::Ready } else { Eligibility::NotYet }
     }
 
@@ -284,7 +279,7 @@ impl<S: Stamp> Pools<'_, S> {
         let len = |at: usize| {
             let pool = &self.pools[at];
             let finished = pool.finished.load(Ordering::Relaxed);
-            (!finished).then(|| pool.len.load(Ordering::Relaxed))
+            (!finished).then(|| pool.records.len())
         };
         for (len, at) in furthest_behind_first(self.pools.len(), number, len) {
             if len >= POOL_RECORDS {
@@ -305,10 +300,9 @@ impl<S: Stamp> Pools<'_, S> {
     fn decode(
         &self,
         pool: &RecordPool,
-        source: &mut PoolSource,
+        cursor: &mut StreamCursor,
         runner: &mut RecordRunner,
     ) -> Result<(), Error> {
-        let PoolSource { cursor, turn } = source;
         if let LookAhead::End(end) = cursor.look_ahead()? {
             let read = pool.max_lsn.load(Ordering::Relaxed);
             debug_assert!(end >= read, "a stream ends behind all that was read of it");
@@ -321,20 +315,21 @@ impl<S: Stamp> Pools<'_, S> {
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
         for frame in chunk.frames_from(cursor.at).take(BATCH) {
+            if !pool.records.has_room() {
+                break;
+            }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
-                let data = !decoded.head.command;
                 let continued = decoded.head.continued;
-                let record = PooledRecord {
-                    start: frame.start,
-                    validity: cursor.decoder.validity.as_slice().into(),
-                    order: data.then(|| cursor.decoder.order.as_slice().into()),
-                    head: decoded.head,
-                    body: decoded.body.into_owned(),
-                };
+                // A command is ordered by its validity, and so is all in a log of data alone.
+                let is_ordered_apart = !decoded.head.command && !self.data_only;
+                let order = cursor.decoder.order.iter().map(|lsn| match is_ordered_apart {
+                    true => *lsn,
+                    false => 0,
+                });
+                let words = cursor.decoder.validity.iter().copied().chain(order);
+                let record = PooledRecord { head: decoded.head, body: decoded.body.into_owned() };
+                pool.records.put(frame.start, words, record);
                 cursor.decoder.forget_parts(continued);
-                pool.len.fetch_add(1, Ordering::Relaxed);
-                pool.queue(*turn).waiting.push_back(record);
-                *turn = (*turn + 1) % QUEUES;
             }
             runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
@@ -344,12 +339,4 @@ impl<S: Stamp> Pools<'_, S> {
         pool.raise();
         Ok(())
     }
-}
-
-/// A record in flight.
-struct RunningRecord {
-    start: Lsn,
-    head: RecordHead,
-    body: Vec<u8>,
-    eligibility: Eligibility,
 }

@@ -44,6 +44,8 @@ pub(crate) struct ReplayCounters {
     pub max_row_id: AtomicU64,
     /// The most bytes that older versions of rows have taken.
     pub version_bytes: AtomicU64,
+    /// The time in which one thread replayed alone because that was faster.
+    pub alone_ns: AtomicU64,
 }
 
 impl<S: Stamp> ReplayContext<S> {

@@ -64,6 +64,8 @@ pub struct RecoveryReport {
     /// Seconds spent on replaying the log that the checkpoint does not cover; this is what
     /// [`crate::Builder::max_recovery`] bounds.
     pub replay_seconds: f64,
+    /// How long of that one thread replayed alone, because records mostly waited for each other.
+    pub one_thread_seconds: f64,
     /// The most memory that older versions of rows have taken, in bytes, where commands were
     /// replayed on several versions.
     pub version_bytes: u64,

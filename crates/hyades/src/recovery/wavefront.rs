@@ -72,6 +72,8 @@ const MOST_KEPT: usize = 1 << 14;
 
 struct Wavefront<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
+    /// Whether one thread goes on alone where that is faster.
+    degrades: bool,
     lanes: Vec<ReplayStream>,
     watermarks: Watermarks<BufferedRecord>,
     lookahead: usize,
@@ -161,7 +163,7 @@ pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
     shape: RecordShape,
-    threads: usize,
+    (threads, degrades): (usize, bool),
 ) -> Result<Vec<ReaderEnd>, Error> {
     let sleepers = Arc::<Sleepers>::default();
     let waiters = Arc::clone(&sleepers);
@@ -173,7 +175,16 @@ pub(crate) fn replay<S: Stamp>(
         readers.into_iter().map(|reader| ReplayStream::new(reader, shape)).collect();
     let idle_threads = Padded(AtomicUsize::new(0));
     let floors = shape.versions.then(|| Floors::begin(replay, lanes.len()));
-    let front = Wavefront { replay, lanes, watermarks, lookahead, sleepers, idle_threads, floors };
+    let front = Wavefront {
+        replay,
+        degrades,
+        lanes,
+        watermarks,
+        lookahead,
+        sleepers,
+        idle_threads,
+        floors,
+    };
     ordered::run(&front, threads);
     if let Some(floors) = &front.floors {
         floors.end(replay);
@@ -221,6 +232,14 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
     fn unresolved(&self) -> Option<(StreamId, Lsn)> {
         let at = (0..self.lanes.len()).find(|&at| !self.watermarks.is_complete(at))?;
         Some((self.lanes[at].stream, self.watermarks.resolved(at)))
+    }
+
+    fn degrades(&self) -> bool {
+        self.degrades
+    }
+
+    fn resolved(&self) -> u64 {
+        (0..self.lanes.len()).map(|at| self.watermarks.resolved(at)).sum()
     }
 
     /// Counts the thread in [`Wavefront::idle_threads`], or no longer.

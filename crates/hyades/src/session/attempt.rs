@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use crate::retry::OnThisThread;
 use crate::transaction::access::Transaction;
-use hyades_wal::Writer;
 use std::sync::Arc;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
@@ -19,6 +18,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let streams = 0..log.streams();
         let log_has_room = match P::PARTITIONED {
             true => streams.into_iter().all(has_room),
+            false if self.shared.keeps_streams => has_room(self.stream),
             false => has_room(self.stream) || streams.into_iter().any(has_room),
         };
         // A log that has failed makes the attempt fail, which does not wait either.
@@ -49,21 +49,5 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 AttemptEnd::Conflict
             }
         })
-    }
-
-    /// Goes on to an idle stream if the session's own has a backlog: a record appended to that one
-    /// is durable only after the sync that is under way and one more.
-    pub(super) fn choose_idle_stream(&mut self) {
-        let Some(writer) = &self.writer else { return };
-        let is_idle = |writer: &Writer, stream| writer.backlog(stream) == 0;
-        let streams = self.log.as_ref().map_or(0, |log| log.streams());
-        if P::PARTITIONED || is_idle(writer, self.stream) {
-            return;
-        }
-        let mut others = (1..streams).map(|step| (self.stream + step) % streams);
-        if let Some(idle) = others.find(|&other| is_idle(writer, other)) {
-            self.stream = idle;
-            self.streak_bytes = 0;
-        }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Sessions<P: LoggingProtocol> {
     pub retries: RetrySettings,
     /// One thread runs transactions of several sessions inside each other, in simulations.
     pub nests: bool,
+    /// Each session keeps to one stream.
+    pub keeps_streams: bool,
 }
 
 impl<P: LoggingProtocol> Sessions<P> {
@@ -26,6 +28,7 @@ impl<P: LoggingProtocol> Sessions<P> {
             gate: Gate::default(),
             retries,
             nests: false,
+            keeps_streams: false,
         }
     }
 }

@@ -9,12 +9,14 @@ use super::{FoldTarget, RowObservation};
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
-use hyades_wal::lsn_vector::join;
+use hyades_wal::MAX_LANES;
+use hyades_wal::lsn_vector::{join, uses_vector_instructions};
 
 /// The flag in a slot's head, generation << 1 | flag: its owner is changing it.
 pub(super) const MARKED: u64 = 1;
 
-/// Components are copied in groups of this many, so that copies stay in registers.
+/// Without vector instructions, components are copied in groups of this many, so that copies stay
+/// in registers. With them, all are copied, and joined at once.
 const GROUP: usize = 8;
 
 /// See the module.
@@ -154,14 +156,15 @@ impl<'a> Slot<'a> {
         if write.is_none() && !all {
             return RowObservation::COLD;
         }
+        let group = if uses_vector_instructions() { self.lanes } else { GROUP };
         'again: loop {
             if !self.is_of(generation) {
                 return RowObservation::COLD;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
-            for from in (0..self.lanes).step_by(GROUP) {
-                let lanes = from..self.lanes.min(from + GROUP);
-                let (mut first, mut second) = ([0; GROUP], [0; GROUP]);
+            for from in (0..self.lanes).step_by(group) {
+                let lanes = from..self.lanes.min(from + group);
+                let (mut first, mut second) = ([0; MAX_LANES], [0; MAX_LANES]);
                 let first = copy(&self.first()[lanes.clone()], &mut first, Ordering::Relaxed);
                 let second = match self.kind {
                     // SeqCst: a writer's lock precedes its load of the read vector, see E4.
@@ -201,7 +204,7 @@ impl<'a> Slot<'a> {
 }
 
 #[inline(always)]
-fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; GROUP], ordering: Ordering) -> &'c [u64] {
+fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; MAX_LANES], ordering: Ordering) -> &'c [u64] {
     for (to, from) in out.iter_mut().zip(lanes) {
         *to = from.load(ordering);
     }

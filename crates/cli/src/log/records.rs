@@ -1,0 +1,76 @@
+//! Records of a log, of the engine or of a transaction component, as far as the commands that read
+//! logs need them.
+
+use super::{Trouble, end_vector};
+use crate::failure::Failure;
+use hyades::inspect::Share;
+use hyades_wal::{Chunk, Frame, Incarnation, Lsn, ReaderEnd, Recovering, StreamReader};
+use std::io::Write;
+
+/// The records of one stream of one incarnation, in order.
+pub trait StreamRecords {
+    /// Begins a chunk. To be called before its frames are read.
+    fn enter(&mut self, chunk: &Chunk);
+
+    /// Prints what a frame holds of a transaction, and ends the line; false, and nothing is
+    /// printed, if it holds nothing of one.
+    fn print(&mut self, frame: &Frame<'_>, out: &mut dyn Write) -> Result<bool, Trouble>;
+
+    /// Decodes a frame; `None` if it is no transaction's record. Passes what its bytes are about to
+    /// `share`.
+    fn count(
+        &mut self,
+        frame: &Frame<'_>,
+        share: &mut dyn FnMut(Share<'_>),
+    ) -> Result<Option<CountedRecord>, Failure>;
+
+    /// Decodes all of a frame; whether it counts as a transaction.
+    fn check(&mut self, frame: &Frame<'_>) -> Result<bool, String>;
+
+    /// How many transactions have frames among those read, and no record.
+    fn unfinished(&self) -> usize {
+        0
+    }
+}
+
+/// The records of a log.
+pub trait LogRecords: Sync {
+    /// Those of the stream of this reader.
+    fn stream<'r>(
+        &'r self,
+        incarnation: &Incarnation,
+        reader: &StreamReader,
+    ) -> Box<dyn StreamRecords + 'r>;
+}
+
+/// A transaction's record.
+#[derive(Clone, Debug, Default)]
+pub struct CountedRecord {
+    pub command: bool,
+    pub live: bool,
+    /// Whether the transaction is counted by this record: exactly one of several is.
+    pub counts: bool,
+    /// Whether frames ahead of the record have a part of its content.
+    pub has_parts: bool,
+    /// Whether other streams have a record of the transaction too.
+    pub is_one_of_several: bool,
+    pub number: Option<u64>,
+    /// The LSNs that replay has to reach before this record, by component.
+    pub order: Vec<Lsn>,
+}
+
+/// The incarnations of a log, oldest first, each with the readers of its streams.
+pub fn incarnations(
+    recovering: &Recovering,
+) -> impl Iterator<Item = (&Incarnation, Vec<StreamReader>)> {
+    let mut readers = recovering.readers();
+    recovering.manifest().incarnations.iter().map(move |incarnation| {
+        let of_incarnation = readers.extract_if(.., |r| r.incarnation == incarnation.number);
+        (incarnation, of_incarnation.collect())
+    })
+}
+
+/// The valid ends of each incarnation's streams.
+pub fn ends_of(ends: &[ReaderEnd], incarnation: &Incarnation) -> Vec<u64> {
+    end_vector(ends, incarnation.number)
+}

@@ -1,0 +1,64 @@
+//! What the bytes of a log are spent on: by procedure and table.
+
+use super::Inspected;
+use crate::error::Error;
+use crate::storage::row::take_varint;
+use std::collections::BTreeMap;
+
+/// What some bytes of a record are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ShareOf<'i> {
+    /// A call of this procedure, by its name and version: the procedure's number and the arguments.
+    Procedure(&'i str, u32),
+    /// Changes of rows of this table, with their keys.
+    Table(&'i str),
+    /// Before-images of changed rows.
+    BeforeImages,
+}
+
+/// A part of a record's bytes. What the shares of a record leave of its frames is overhead of
+/// logging: heads, checksums and the protocol's stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share<'i> {
+    /// What the bytes are about.
+    pub of: ShareOf<'i>,
+    /// Calls, or changed rows; 0 for before-images, which belong to changes that are counted.
+    pub count: u64,
+    /// The bytes.
+    pub bytes: u64,
+}
+
+impl<'a> Inspected<'a> {
+    /// Splits the record's content by what it is about. Frames ahead of the record are included.
+    ///
+    /// # Errors
+    /// [`Error::Recovery`] if it does not fit the log's own catalogue.
+    pub fn shares(&self) -> Result<Vec<Share<'a>>, Error> {
+        let shares = if self.head.command { self.share_of_call() } else { self.shares_of_rows() };
+        shares.ok_or_else(|| self.misfit())
+    }
+
+    fn share_of_call(&self) -> Option<Vec<Share<'a>>> {
+        let id = take_varint(&mut &self.body[..])?;
+        let (name, version) = self.inspector.procedures.get(&id)?;
+        let of = ShareOf::Procedure(name, *version);
+        Some(vec![Share { of, count: 1, bytes: self.body.len() as u64 }])
+    }
+
+    fn shares_of_rows(&self) -> Option<Vec<Share<'a>>> {
+        let mut shares: BTreeMap<ShareOf<'a>, (u64, u64)> = BTreeMap::new();
+        let mut rest = &self.body[..];
+        while !rest.is_empty() {
+            let before = rest.len();
+            let (known, ..) = self.inspector.take_change(&mut rest)?;
+            let share = shares.entry(ShareOf::Table(&known.schema.name)).or_default();
+            *share = (share.0 + 1, share.1 + (before - rest.len()) as u64);
+        }
+        if self.before_bytes > 0 {
+            shares.insert(ShareOf::BeforeImages, (0, self.before_bytes));
+        }
+        let share = |(of, (count, bytes))| Share { of, count, bytes };
+        Some(shares.into_iter().map(share).collect())
+    }
+}

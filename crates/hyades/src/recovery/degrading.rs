@@ -1,0 +1,192 @@
+//! Serial fallback (Taurus, sections 3.5 and 5.5): where records mostly wait for each other, one
+//! thread that hands nothing over replays them faster than many.
+//!
+//! It is measured, not predicted. Replay is divided into windows. After one in which the threads
+//! were idle for more than half of their time, the next is a *trial*: one thread replays, the
+//! others rest. If that was faster, replay stays serial for a number of windows, and then tries all
+//! threads again, for the log may have changed. If not, there is no further trial for as many
+//! windows. Each time the same answer is found the number doubles.
+
+use hyades_platform::{clock, event};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The length of a window: hundreds of records, and many times what a thread sleeps without work.
+/// Short where assertions are checked, so that tests get there.
+const WINDOW_NS: u64 = if cfg!(debug_assertions) { 300_000 } else { 10_000_000 };
+
+/// Windows from a trial to the next, at first and at most.
+const PERIOD: u32 = 8;
+const LONGEST_PERIOD: u32 = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Parallel,
+    /// One thread replays for a window.
+    Trial,
+    /// One thread replays until the next look at all.
+    Alone,
+}
+
+#[derive(Debug)]
+struct Course {
+    mode: Mode,
+    window_began_ns: u64,
+    /// What was resolved when the window began, in bytes.
+    resolved: u64,
+    /// Bytes per nanosecond of all threads, in the last window in which they ran.
+    parallel_rate: f64,
+    /// Windows left in which the mode stays.
+    left: u32,
+    period: u32,
+    /// The last answer: whether serial was faster.
+    was_faster: bool,
+}
+
+/// Decides when one thread replays alone.
+#[derive(Debug)]
+pub(super) struct SerialFallback {
+    threads: u64,
+    /// Written by the first thread, read by all: Relaxed, since threads stop and go on at leisure.
+    alone: AtomicBool,
+    /// Idle time of all threads in this window. Relaxed: a measurement.
+    idle_ns: AtomicU64,
+    /// Time in which one thread replayed alone.
+    alone_ns: AtomicU64,
+    course: Mutex<Course>,
+}
+
+impl SerialFallback {
+    pub fn new(threads: usize) -> SerialFallback {
+        SerialFallback {
+            threads: threads as u64,
+            alone: AtomicBool::new(false),
+            idle_ns: AtomicU64::new(0),
+            alone_ns: AtomicU64::new(0),
+            course: Mutex::new(Course {
+                mode: Mode::Parallel,
+                window_began_ns: clock::monotonic_ns(),
+                resolved: 0,
+                parallel_rate: 0.0,
+                left: 0,
+                period: PERIOD,
+                was_faster: false,
+            }),
+        }
+    }
+
+    /// Whether the thread with this number rests.
+    pub fn rests(&self, number: usize) -> bool {
+        number > 0 && self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Rests, for a while.
+    pub fn rest(&self) {
+        std::thread::sleep(Duration::from_nanos(WINDOW_NS / 10));
+    }
+
+    /// A thread has had nothing to do since then.
+    pub fn was_idle_since(&self, then_ns: u64) {
+        self.idle_ns.fetch_add(clock::monotonic_ns() - then_ns, Ordering::Relaxed);
+    }
+
+    /// Called by the first thread again and again. `resolved` returns how many bytes are resolved.
+    pub fn look(&self, resolved: impl FnOnce() -> u64) {
+        let now = clock::monotonic_ns();
+        let mut course = self.course.lock().expect("no holder panics");
+        let took = now.saturating_sub(course.window_began_ns);
+        if took >= WINDOW_NS {
+            let idle = self.idle_ns.swap(0, Ordering::Relaxed);
+            self.end_window(&mut course, took, idle, resolved());
+            course.window_began_ns = now;
+        }
+    }
+
+    fn end_window(&self, course: &mut Course, took_ns: u64, idle_ns: u64, resolved: u64) {
+        let rate = resolved.saturating_sub(course.resolved) as f64 / took_ns as f64;
+        course.resolved = resolved;
+        if course.mode != Mode::Parallel {
+            self.alone_ns.fetch_add(took_ns, Ordering::Relaxed);
+        }
+        course.left = course.left.saturating_sub(1);
+        course.mode = match course.mode {
+            Mode::Parallel => {
+                course.parallel_rate = rate;
+                let mostly_idle = idle_ns * 2 > took_ns * self.threads;
+                if mostly_idle && course.left == 0 { Mode::Trial } else { Mode::Parallel }
+            }
+            Mode::Trial => {
+                let is_faster = rate > course.parallel_rate;
+                course.period = match is_faster == course.was_faster {
+                    true => (2 * course.period).min(LONGEST_PERIOD),
+                    false => PERIOD,
+                };
+                course.was_faster = is_faster;
+                course.left = course.period;
+                event!(DEBUG, "replay tried one thread", faster = is_faster);
+                if is_faster { Mode::Alone } else { Mode::Parallel }
+            }
+            Mode::Alone if course.left > 0 => Mode::Alone,
+            Mode::Alone => Mode::Parallel,
+        };
+        self.alone.store(course.mode != Mode::Parallel, Ordering::Relaxed);
+    }
+
+    /// The time in which one thread replayed alone, in nanoseconds, up to the last window.
+    pub fn alone_ns(&self) -> u64 {
+        self.alone_ns.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends windows of a millisecond on two threads, each with what it resolved and the threads'
+    /// idle share; returns whether replay is serial after each.
+    fn run(fallback: &SerialFallback, windows: &[(u64, f64)]) -> Vec<bool> {
+        let mut course = fallback.course.lock().unwrap();
+        let mut after = Vec::new();
+        for (resolved, idle) in windows {
+            let to = course.resolved + resolved;
+            fallback.end_window(&mut course, 1_000_000, (idle * 2e6) as u64, to);
+            assert!(!fallback.rests(0), "one thread always replays");
+            after.push(fallback.rests(1));
+        }
+        after
+    }
+
+    #[test]
+    fn busy_threads_are_left_alone() {
+        let fallback = SerialFallback::new(2);
+        assert_eq!(run(&fallback, &[(1000, 0.1), (1, 0.5), (0, 0.5)]), [false; 3]);
+        assert_eq!(fallback.alone_ns(), 0);
+    }
+
+    #[test]
+    fn idle_threads_rest_where_one_is_faster() {
+        let fallback = SerialFallback::new(2);
+        // Trial, and serial from then on.
+        assert_eq!(run(&fallback, &[(1000, 0.6), (1001, 0.0)]), [true, true]);
+        let alone = run(&fallback, &[(1001, 0.0); PERIOD as usize]);
+        let (last, before) = alone.split_last().unwrap();
+        assert!(before.iter().all(|is| *is), "it stays so for a period");
+        assert!(!last, "then all threads are tried again");
+        // They are slower again: the next period is longer.
+        assert_eq!(run(&fallback, &[(900, 0.9), (1001, 0.0)]), [true, true]);
+        assert!(run(&fallback, &[(1001, 0.0); 2 * PERIOD as usize - 1]).iter().all(|is| *is));
+        assert_eq!(run(&fallback, &[(1001, 0.0)]), [false]);
+        assert_eq!(fallback.alone_ns(), (2 + 3 * u64::from(PERIOD)) * 1_000_000);
+    }
+
+    #[test]
+    fn a_trial_that_fails_is_not_repeated_soon() {
+        let fallback = SerialFallback::new(2);
+        assert_eq!(run(&fallback, &[(1000, 0.9), (1000, 0.0)]), [true, false]);
+        let idle = [(1000, 0.9); 2 * PERIOD as usize];
+        let after = run(&fallback, &idle);
+        let first = after.iter().position(|is| *is).expect("it is tried again");
+        assert_eq!(first, 2 * PERIOD as usize - 1, "the same answer doubles the period");
+    }
+}

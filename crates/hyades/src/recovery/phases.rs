@@ -1,0 +1,249 @@
+//! The basic parallel recovery of Taurus 2016 (section 4.4.1), in its three phases, for comparison
+//! with the one that merges them ([`super::dataflow`]).
+//!
+//! 1. All threads read the whole log into memory: that is the recovery dependency graph, whose
+//!    edges the records list.
+//! 2. All threads look for records that are not recoverable: those that have read from a lost one,
+//!    or from one that was found unrecoverable, until a pass finds no more.
+//! 3. All threads replay the others, each once those that it has overwritten were replayed. If
+//!    commands are in the log, it also follows what it has read from, and what its vector covers.
+//!
+//! A record is recoverable under the same rule as in the merged recovery: its vector is below the
+//! ends of the streams, and all that it lists as read from are recoverable. The log's memory is
+//! what the paper merges the phases for.
+
+use super::cursor::{LookAhead, StreamCursor};
+use super::dataflow::{self, RecordSource};
+use super::decode::RecordShape;
+use super::graph::Graph;
+use super::read_ahead::LaneReader;
+use super::replay::ReplayContext;
+use super::threads;
+use crate::error::Error;
+use crate::logging::admits;
+use crate::logging::predecessors::{self, Predecessor};
+use crate::logging::record::RecordHead;
+use crate::storage::Stamp;
+use hyades_wal::{FrameKind, Lane, Lsn, ReaderEnd, StreamId};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A record in memory.
+pub(super) struct LoadedRecord {
+    pub head: RecordHead,
+    pub body: Vec<u8>,
+    pub list: Box<[Predecessor]>,
+    pub vector: Box<[Lsn]>,
+    /// Whether it is not recoverable. Set in the second phase, by any thread, which may also read
+    /// it: Relaxed, since a pass that misses it is followed by another.
+    pub dead: AtomicBool,
+}
+
+/// What replay has to know of a frame.
+pub(super) enum LoadedContent {
+    Record(Box<LoadedRecord>),
+    Anchor(Vec<Lsn>),
+}
+
+/// A frame in memory.
+pub(super) struct LoadedFrame {
+    pub start: Lsn,
+    pub end: Lsn,
+    pub content: LoadedContent,
+}
+
+/// A stream in memory, from which replay takes its frames.
+pub(super) struct LoadedStream {
+    pub reader: LaneReader,
+    frames: std::vec::IntoIter<LoadedFrame>,
+    /// Where it ends.
+    pub end: Lsn,
+}
+
+impl LoadedStream {
+    /// The next frame, once.
+    pub fn next(&mut self) -> Option<LoadedFrame> {
+        self.frames.next()
+    }
+}
+
+/// The frames of a stream.
+struct LoadedFrames {
+    frames: Vec<LoadedFrame>,
+    end: Lsn,
+}
+
+impl LoadedFrames {
+    fn records(&self) -> impl Iterator<Item = (Lsn, &LoadedRecord)> {
+        self.frames.iter().filter_map(|frame| match &frame.content {
+            LoadedContent::Record(record) => Some((frame.end, &**record)),
+            LoadedContent::Anchor(_) => None,
+        })
+    }
+
+    /// The record that ends here; `None` if there is none that is replayed.
+    fn record(&self, end: Lsn) -> Option<&LoadedRecord> {
+        let first = self.frames.partition_point(|frame| frame.end < end);
+        // An anchor in effect at a chunk's start is there, too.
+        let mut there = self.frames[first..].iter().take_while(|frame| frame.end == end);
+        there.find_map(|frame| match &frame.content {
+            LoadedContent::Record(record) => Some(&**record),
+            LoadedContent::Anchor(_) => None,
+        })
+    }
+}
+
+/// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
+/// what an anchor states will be rejected. Returns where the streams end.
+pub(crate) fn replay<S: Stamp>(
+    replay: &ReplayContext<S>,
+    readers: Vec<LaneReader>,
+    shape: RecordShape,
+    whole: bool,
+    threads: usize,
+) -> Result<Vec<ReaderEnd>, Error> {
+    let starts: Vec<Lsn> = readers.iter().map(LaneReader::start).collect();
+    let names: Vec<StreamId> = readers.iter().map(|reader| reader.stream).collect();
+    let (readers, streams): (Vec<_>, Vec<_>) =
+        load(replay, readers, (shape, whole), threads).into_iter().unzip();
+    if replay.has_failed() {
+        return Ok(Vec::new());
+    }
+    while find_unrecoverable(replay, &streams, threads) {}
+    let mut sources = Vec::new();
+    for ((name, reader), mut stream) in names.into_iter().zip(readers).zip(streams) {
+        if shape.data_only {
+            // Versions order what was read, and it is known what is recoverable.
+            keep_overwritten(&mut stream);
+        }
+        let LoadedFrames { frames, end } = stream;
+        let loaded = LoadedStream { reader, frames: frames.into_iter(), end };
+        sources.push((name, RecordSource::Memory(Box::new(loaded))));
+    }
+    dataflow::replay_from(replay, sources, Graph::new(starts, true), (shape, whole), threads)
+}
+
+/// Leaves the edges to records that were overwritten alone.
+fn keep_overwritten(stream: &mut LoadedFrames) {
+    for frame in &mut stream.frames {
+        if let LoadedContent::Record(record) = &mut frame.content {
+            let overwritten = record.list.iter().copied().filter(|listed| listed.overwritten);
+            record.list = overwritten.collect();
+            record.vector.fill(0);
+        }
+    }
+}
+
+/// Phase 1.
+fn load<S: Stamp>(
+    replay: &ReplayContext<S>,
+    readers: Vec<LaneReader>,
+    (shape, whole): (RecordShape, bool),
+    threads: usize,
+) -> Vec<(LaneReader, LoadedFrames)> {
+    let readers: Vec<Mutex<Option<LaneReader>>> =
+        readers.into_iter().map(|reader| Mutex::new(Some(reader))).collect();
+    let loaded: Vec<Mutex<Option<(LaneReader, LoadedFrames)>>> =
+        readers.iter().map(|_| Mutex::new(None)).collect();
+    let turn = AtomicUsize::new(0);
+    let work = |_| {
+        while let Some(reader) = readers.get(turn.fetch_add(1, Ordering::Relaxed)) {
+            let at = readers.iter().position(|other| std::ptr::eq(other, reader));
+            let reader = reader.lock().expect("no holder panics").take();
+            let (Some(at), Some(reader)) = (at, reader) else { continue };
+            let stream = load_stream(replay, reader, shape, whole)?;
+            *loaded[at].lock().expect("no holder panics") = stream;
+        }
+        Ok(())
+    };
+    threads::run_on(replay, threads, work, |_| ());
+    let stream = |loaded: Mutex<Option<_>>| loaded.into_inner().expect("no holder panics");
+    loaded.into_iter().filter_map(stream).collect()
+}
+
+/// Reads a stream to its end; `None` if the replay has failed meanwhile.
+fn load_stream<S: Stamp>(
+    replay: &ReplayContext<S>,
+    reader: LaneReader,
+    shape: RecordShape,
+    whole: bool,
+) -> Result<Option<(LaneReader, LoadedFrames)>, Error> {
+    let mut cursor = StreamCursor::new(reader, shape);
+    let mut frames = Vec::new();
+    let mut bytes = 0;
+    let end = loop {
+        if replay.has_failed() {
+            return Ok(None);
+        }
+        match cursor.look_ahead()? {
+            LookAhead::End(end) => break end,
+            LookAhead::NewChunk | LookAhead::More => {}
+        }
+        let chunk = cursor.chunk.as_ref().expect("there is more of it");
+        let anchor = LoadedContent::Anchor(chunk.anchor().to_vec());
+        let start = chunk.start();
+        frames.push(LoadedFrame { start, end: start, content: anchor });
+        for frame in chunk.frames() {
+            let (start, end) = (frame.start, frame.end);
+            if let Some(decoded) = cursor.decoder.decode(&frame)? {
+                if shape.data_only && whole {
+                    // What the anchor covers was durable, so there is nothing to wait for.
+                    cursor.decoder.forget_what_is_anchored();
+                }
+                let continued = decoded.head.continued;
+                let record = LoadedRecord {
+                    head: decoded.head,
+                    body: decoded.body.into_owned(),
+                    list: cursor.decoder.predecessors.as_slice().into(),
+                    vector: cursor.decoder.validity.as_slice().into(),
+                    dead: AtomicBool::new(false),
+                };
+                cursor.decoder.forget_parts(continued);
+                let content = LoadedContent::Record(Box::new(record));
+                frames.push(LoadedFrame { start, end, content });
+            } else if frame.kind == FrameKind::Anchor {
+                let content = LoadedContent::Anchor(cursor.decoder.anchor().to_vec());
+                frames.push(LoadedFrame { start, end, content });
+            }
+            bytes += end - start;
+        }
+        cursor.at = chunk.end();
+    };
+    replay.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+    Ok(Some((cursor.reader, LoadedFrames { frames, end })))
+}
+
+/// A pass of phase 2. Whether it has found a record that is not recoverable.
+fn find_unrecoverable<S: Stamp>(
+    replay: &ReplayContext<S>,
+    streams: &[LoadedFrames],
+    threads: usize,
+) -> bool {
+    let found = AtomicBool::new(false);
+    let turn = AtomicUsize::new(0);
+    let is_lost = |listed: &Predecessor| {
+        let stream = &streams[predecessors::lane(listed.id)];
+        let end = predecessors::end(listed.id);
+        // One that is not replayed is in the checkpoint.
+        let is_dead = |record: &LoadedRecord| record.dead.load(Ordering::Relaxed);
+        end > stream.end || stream.record(end).is_some_and(is_dead)
+    };
+    let is_dead = |record: &LoadedRecord| {
+        let end = |lane: Lane| streams[lane.index()].end;
+        !admits(end, Lane::each(&record.vector))
+            || record.list.iter().any(|listed| !listed.overwritten && is_lost(listed))
+    };
+    let work = |_| {
+        while let Some(stream) = streams.get(turn.fetch_add(1, Ordering::Relaxed)) {
+            for (_, record) in stream.records() {
+                if !record.dead.load(Ordering::Relaxed) && is_dead(record) {
+                    record.dead.store(true, Ordering::Relaxed);
+                    found.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    };
+    threads::run_on(replay, threads, work, |_| ());
+    found.into_inner()
+}

@@ -1,0 +1,52 @@
+//! Which stream a session logs to.
+
+use super::EngineSession;
+use crate::concurrency::Commits;
+use crate::logging::LoggingProtocol;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Choice, Writer};
+
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
+    /// Chooses the stream for what comes next: another one if the session has been at its own for
+    /// long enough, if that has no room, or if its device is slow.
+    #[cold]
+    pub(super) fn look_for_stream(&mut self, backlog: u64) {
+        let Some(writer) = &mut self.writer else { return };
+        if self.shared.keeps_streams {
+            writer.wait_for_room(self.stream);
+            return;
+        }
+        let is_full = backlog >= writer.room();
+        if is_full && mutation::is(Mutation::WaitInFullStream) {
+            writer.wait_for_room(self.stream);
+        }
+        let leaves = is_full || self.streak_bytes >= self.longest_streak;
+        if !leaves && !writer.may_be_slow(self.stream) {
+            return;
+        }
+        let Choice { stream, is_slow } = writer.choose_stream(self.stream, !leaves);
+        if leaves || stream != self.stream {
+            // A slow stream gets one record: after that another one may have room.
+            self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
+            self.stream = stream;
+            self.stream_was_idle = writer.backlog(stream) == 0;
+        }
+    }
+
+    /// Goes on to an idle stream if the session's own has a backlog: a record appended to that one
+    /// is durable only after the sync that is under way and one more.
+    pub(super) fn choose_idle_stream(&mut self) {
+        let Some(writer) = &self.writer else { return };
+        let is_idle = |writer: &Writer, stream| writer.backlog(stream) == 0;
+        let streams = self.log.as_ref().map_or(0, |log| log.streams());
+        let keeps = P::PARTITIONED || self.shared.keeps_streams;
+        if keeps || is_idle(writer, self.stream) {
+            return;
+        }
+        let mut others = (1..streams).map(|step| (self.stream + step) % streams);
+        if let Some(idle) = others.find(|&other| is_idle(writer, other)) {
+            self.stream = idle;
+            self.streak_bytes = 0;
+        }
+    }
+}

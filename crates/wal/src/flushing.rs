@@ -1,0 +1,91 @@
+//! Flushing other than by a flusher that always does: writers that flush what they have written,
+//! and writers that complete what a flush interval collects.
+
+use crate::Lsn;
+use crate::flusher::{Flusher, StopOnPanic};
+use crate::handle::locked;
+use crate::log::Shared;
+use crate::stream::Stream;
+use hyades_platform::sync;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Where writers flush: what is wanted of a stream waits this long for the stream's own writers,
+/// which flush, and state its watermark, with each record.
+const ASSIST_PAUSE: Duration = Duration::from_micros(100);
+
+impl Shared {
+    /// Makes a stream durable up to `lsn`, where writers flush; false if a frame before it is not
+    /// filled yet. Then the stream's thread goes on.
+    pub(crate) fn flush_as_writer(&self, lane: usize, lsn: Lsn) -> bool {
+        while self.frontier.durable(lane) < lsn {
+            if !self.step(lane) {
+                self.streams[lane].wake.notify();
+                return self.frontier.durable(lane) >= lsn;
+            }
+        }
+        true
+    }
+
+    /// The thread of a stream that its writers flush: states watermarks for which a thread waits,
+    /// and flushes what a thread waits for and no writer flushes.
+    pub(crate) fn assist_writers(&self, lane: usize) {
+        let _guard = StopOnPanic(self);
+        let stream = &self.streams[lane];
+        let is_idle = || stream.order.log_lsn() == self.frontier.durable(lane);
+        let mut busy_rounds = 0u32;
+        while self.frontier.poisoned().is_none() {
+            if self.step(lane) {
+                busy_rounds = 0;
+            } else if !is_idle() {
+                // A writer fills its frame, or flushes it.
+                busy_rounds = busy_rounds.saturating_add(1);
+                match busy_rounds {
+                    0..20 => sync::yield_now(),
+                    20..60 => std::thread::sleep(Duration::from_micros(50)),
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            } else {
+                busy_rounds = 0;
+                self.sleep_while_idle(lane, is_idle);
+                std::thread::sleep(ASSIST_PAUSE);
+            }
+        }
+        // It and the shared state hold each other: this breaks the cycle.
+        drop(locked(&self.stepped[lane]).take());
+    }
+
+    /// Sleeps until the thread of a stream may have something to do.
+    fn sleep_while_idle(&self, lane: usize, is_idle: impl Fn() -> bool) {
+        let stream = &self.streams[lane];
+        // Announce, then check: a thread that wants something uses the opposite order.
+        let listener = stream.wake.listen();
+        let wanted = locked(&self.stepped[lane]).as_ref().map(Flusher::wanted);
+        let Some((asked, retry)) = wanted else { return };
+        if is_idle()
+            && stream.wanted_mark.load(Ordering::SeqCst) == asked.0
+            && self.urgent.load(Ordering::SeqCst) == asked.1
+            && self.frontier.poisoned().is_none()
+        {
+            listener.wait(retry);
+        }
+    }
+
+    /// The backlog in bytes that ends a flush interval.
+    pub(crate) fn fill_bytes(&self) -> u64 {
+        let half = self.options.buffer_bytes as u64 / 2;
+        half.min(self.options.flush_fill_bytes as u64)
+    }
+
+    /// Where a flush interval collects frames: called for one that was filled, and wakes the
+    /// flusher if it completes what is flushed at once.
+    #[cold]
+    pub(crate) fn collect(&self, stream: &Stream, start: Lsn, end: Lsn) {
+        let most = self.options.flush_fill_frames;
+        let is_last = most.is_some_and(|most| stream.group.add(most));
+        let full_at = self.frontier.durable(stream.lane) + self.fill_bytes();
+        if is_last || (start < full_at && full_at <= end) {
+            self.frontier.wake_early(stream.lane);
+        }
+    }
+}
