@@ -411,6 +411,7 @@ impl Opening<'_> {
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
+        let sites = self.builder.sites.map(|sites| (sites, self.builder.partitions));
         let Builder { procedures, record, origin, posted_calls, post_threads, .. } = self.builder;
         let log_ids = catalogue.procedure_ids.clone();
         let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
@@ -418,7 +419,7 @@ impl Opening<'_> {
         let logs_first = engine.logs_first();
         // In simulations no thread runs beside the one that steps.
         let threads = if is_stepped { Some(0) } else { post_threads };
-        let posted = PostedCalls::new(caller, posted_calls, threads);
+        let posted = PostedCalls::new(caller, posted_calls, threads, sites);
         let shared = DatabaseInner {
             keeper,
             engine,
