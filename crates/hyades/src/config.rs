@@ -169,6 +169,11 @@ impl Concurrency {
         }
     }
 
+    /// Whether it runs the transactions of a partition one after the other.
+    pub(crate) fn has_partitions(self) -> bool {
+        self == Concurrency::Partitioned
+    }
+
     /// Returns the concurrency control with this name.
     pub(crate) fn named(name: &str) -> Option<Concurrency> {
         Concurrency::all().find(|control| control.name() == name)
@@ -227,6 +232,7 @@ pub struct Builder {
     pub(crate) posted_calls: usize,
     pub(crate) post_threads: Option<usize>,
     pub(crate) sites: Option<usize>,
+    pub(crate) asynchronous: bool,
     /// Of the handles that it returns.
     pub(crate) origin: Origin,
 }
@@ -253,6 +259,7 @@ impl Default for Builder {
             posted_calls: 5000,
             post_threads: None,
             sites: None,
+            asynchronous: false,
             origin: Origin::draw(),
         }
     }

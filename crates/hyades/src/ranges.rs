@@ -1,7 +1,7 @@
 //! Range checks of all settings, before anything is opened.
 
 use crate::checkpoint::CheckpointSettings;
-use crate::config::{Builder, Concurrency};
+use crate::config::Builder;
 use crate::error::Error;
 use crate::logging::settings::LogSettings;
 use crate::storage::partition::SLOTS;
@@ -82,8 +82,8 @@ fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
 fn sites(builder: &Builder) -> Result<(), Error> {
     let Some(sites) = builder.sites else { return Ok(()) };
     within("the number of sites", &sites, 1..=builder.partitions, usize::to_string)?;
-    let fault = if builder.control() != Concurrency::Partitioned {
-        "sites own partitions: choose Concurrency::Partitioned, or leave out Builder::sites"
+    let fault = if !builder.control().has_partitions() {
+        "sites own partitions: choose partitioned execution, or leave out Builder::sites"
     } else if builder.post_threads.is_some() {
         "sites run posted calls: leave out Builder::post_threads, or Builder::sites"
     } else if builder.log.research.stepped {

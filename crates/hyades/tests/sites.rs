@@ -379,7 +379,7 @@ fn what_sites_are_not_for_is_refused() {
     for (change, why) in [
         ((|b| b.sites(0)) as fn(Builder) -> Builder, "choose 1 to 8"),
         (|b| b.sites(9), "choose 1 to 8"),
-        (|b| b.concurrency(Concurrency::Silo).sites(2), "Concurrency::Partitioned"),
+        (|b| b.concurrency(Concurrency::Silo).sites(2), "choose partitioned execution"),
         (|b| b.post_threads(2).sites(2), "Builder::post_threads"),
     ] {
         match open(change) {

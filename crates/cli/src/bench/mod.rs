@@ -7,6 +7,7 @@ mod driver;
 pub mod help;
 pub mod knobs;
 pub mod options;
+mod posting;
 pub mod report;
 pub mod scanners;
 pub mod settings;
@@ -297,6 +298,8 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         dc: None,
         budget_bytes: None,
         workers: settings.workers,
+        sites: settings.sites,
+        can_lose: settings.can_lose(),
         streams: settings.streams,
         device: logged.then(|| settings.device.clone()),
         in_flight: settings.in_flight,

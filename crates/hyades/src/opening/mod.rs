@@ -410,7 +410,8 @@ impl Opening<'_> {
         let is_stepped = self.builder.log.research.stepped;
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
-        let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
+        let asynchronous = self.builder.asynchronous;
+        let references = log.clone().map(|log| Arc::new(LogHandles::new(log, asynchronous)));
         let sites = self.builder.sites.map(|sites| (sites, self.builder.partitions));
         let Builder { procedures, record, origin, posted_calls, post_threads, .. } = self.builder;
         let log_ids = catalogue.procedure_ids.clone();

@@ -16,6 +16,9 @@ use std::task::{Context, Poll, Waker};
 /// tells when that is durable.
 pub(super) type Outcome = (Result<Vec<u8>, Abort>, Ticket);
 
+/// What is known of a call that has run: its result, and the ticket that tells when it is durable.
+type Ran<R> = Result<(Result<R, Abort>, Ticket), Error>;
+
 /// Why a call has no outcome.
 pub(super) enum NoOutcome {
     Failed(Error),
@@ -126,11 +129,18 @@ impl<R: DeserializeOwned> PostedCall<R> {
     }
 
     /// The outcome: the result, and the ticket that tells when it is durable.
-    fn pre_committed(outcome: Outcome) -> Result<(Result<R, Abort>, Ticket), Error> {
+    fn pre_committed(outcome: Outcome) -> Ran<R> {
         let (result, ticket) = outcome;
         match result {
             Ok(bytes) => Ok((Ok(decode_result(&bytes)?), ticket)),
             Err(abort) => Ok((Err(abort), ticket)),
+        }
+    }
+
+    /// Blocks until the call has run: [`PostedCall::outcome`] will not block.
+    pub fn wait_until_run(&self) {
+        if self.outcome.is_none() {
+            self.reply.wait();
         }
     }
 
@@ -144,7 +154,7 @@ impl<R: DeserializeOwned> PostedCall<R> {
     ///
     /// # Panics
     /// If the procedure did. Its changes were rolled back.
-    pub fn outcome(mut self) -> Result<(Result<R, Abort>, Ticket), Error> {
+    pub fn outcome(mut self) -> Ran<R> {
         if self.outcome.is_none() {
             self.reply.wait();
             self.advance(None)?;
@@ -160,7 +170,7 @@ impl<R: DeserializeOwned> PostedCall<R> {
     ///
     /// # Panics
     /// If the procedure did.
-    pub fn try_outcome(&mut self) -> Option<Result<(Result<R, Abort>, Ticket), Error>> {
+    pub fn try_outcome(&mut self) -> Option<Ran<R>> {
         if let Err(error) = self.advance(None) {
             return Some(Err(error));
         }
