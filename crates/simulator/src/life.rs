@@ -284,8 +284,7 @@ impl<'d> Runner<'d> {
         Ok((self.describe(how, result, program), ticket))
     }
 
-    /// Posts a program, perhaps with others before it that nobody waits for, and waits until it has
-    /// run; on this thread if it must not wait.
+    /// Posts a program, and waits until it has run; runs it on this thread if it must not wait.
     fn post(&mut self, program: &Program, may_wait: bool) -> Result<(String, Ticket), Error> {
         let posted = self.work.db.post::<_, ()>(self.work.procedure, program)?;
         while !may_wait && self.work.db.run_posted()? {}

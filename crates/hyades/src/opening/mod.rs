@@ -320,7 +320,8 @@ impl Opening<'_> {
         engine.orders_commands = !engine.replays_versions && !self.is_data_only();
         self.configure::<C, P>(&mut engine);
         engine.epoch_interval = epoch_interval;
-        engine.whole_rows = settings.research.whole_rows;
+        // Where rows are not logged, outcomes must not depend on how they would be.
+        engine.whole_rows = settings.research.whole_rows && !P::LOGS_FIRST;
         engine
     }
 
