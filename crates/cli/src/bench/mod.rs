@@ -219,6 +219,10 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
         });
     }
     if settings.recover {
+        if let Some(log) = database.log().filter(|_| settings.asynchronous) {
+            // What was acknowledged before it was on disk may be lost, but is to be compared.
+            log.flush().map_err(Failure::doing("the log could not be written"))?;
+        }
         let digest = database.digest();
         // The process is about to crash, so the log must not be closed cleanly.
         std::mem::forget(database);
