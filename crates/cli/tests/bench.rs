@@ -374,3 +374,41 @@ fn an_unknown_table_is_wrong_usage() {
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("latency"), "{}", stderr(&output));
 }
+
+#[test]
+fn sites_run_the_calls() {
+    for words in [
+        "voter --sites 2 --protocol serial --record command --recover",
+        "voter --sites 1 --protocol arrival --device memory --recover",
+        "tpcc --warehouses 1 --mix payment --remote 1 --sites 2 --protocol none --rate 300",
+    ] {
+        let report = bench(&format!("{words} --concurrency partitioned --workers 2"));
+        assert!(report["acknowledged"].as_u64().unwrap() > 0, "{words}: {report}");
+        assert!(report["sites"].is_u64() && report["can_lose"].is_null(), "{report}");
+        assert_ne!(report["consistent"], false, "{words}: {report}");
+        assert_ne!(report["recovery"]["state_matches"], false, "{words}: {report}");
+    }
+    for (words, why) in [
+        ("voter --sites 2", "--concurrency partitioned"),
+        ("voter --sites 0 --concurrency partitioned", "1 to 64"),
+        ("voter --sites 65 --concurrency partitioned", "1 to 64"),
+        ("ycsb --engine deuteronomy --sites 2", "--sites"),
+    ] {
+        let output = hyades(&format!("bench {words} {SHORT}"), &[]);
+        assert_eq!(code(&output), 2, "{words}");
+        assert!(stderr(&output).contains(why), "{words}: {}", stderr(&output));
+    }
+}
+
+/// The report says what a crash can lose.
+#[test]
+fn what_is_acknowledged_early_can_be_lost() {
+    let words = "voter --concurrency partitioned --protocol arrival --asynchronous --recover";
+    let report = bench(&format!("{words} --flush-interval 5ms"));
+    let lost = report["can_lose"].as_str().unwrap();
+    assert!(lost.contains("5.00 ms"), "{lost}");
+    assert_eq!(report["consistent"], true);
+    assert!(bench(words)["can_lose"].as_str().unwrap().contains("2 ms"));
+    let output = hyades(&format!("bench voter --protocol none --asynchronous {SHORT}"), &[]);
+    assert_eq!(code(&output), 2);
+}

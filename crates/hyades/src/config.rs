@@ -1,5 +1,7 @@
 //! Declaration of a database before it is opened.
 
+mod execution;
+
 use crate::checkpoint::CheckpointSettings;
 use crate::engine::snapshots::SnapshotSettings;
 use crate::error::Abort;
@@ -167,6 +169,11 @@ impl Concurrency {
         }
     }
 
+    /// Whether it runs the transactions of a partition one after the other.
+    pub(crate) fn has_partitions(self) -> bool {
+        self == Concurrency::Partitioned
+    }
+
     /// Returns the concurrency control with this name.
     pub(crate) fn named(name: &str) -> Option<Concurrency> {
         Concurrency::all().find(|control| control.name() == name)
@@ -224,6 +231,8 @@ pub struct Builder {
     pub(crate) snapshots: SnapshotSettings,
     pub(crate) posted_calls: usize,
     pub(crate) post_threads: Option<usize>,
+    pub(crate) sites: Option<usize>,
+    pub(crate) asynchronous: bool,
     /// Of the handles that it returns.
     pub(crate) origin: Origin,
 }
@@ -249,6 +258,8 @@ impl Default for Builder {
             snapshots: SnapshotSettings::default(),
             posted_calls: 5000,
             post_threads: None,
+            sites: None,
+            asynchronous: false,
             origin: Origin::draw(),
         }
     }
@@ -368,14 +379,6 @@ impl Builder {
         self
     }
 
-    /// Sets the number of partitions under [`Concurrency::Partitioned`]: a power of two, 1 to 64.
-    /// Default: 64, more than most machines have cores, so that few transactions meet in one
-    /// without need. Each opening may use another number.
-    pub fn partitions(mut self, partitions: usize) -> Self {
-        self.partitions = partitions;
-        self
-    }
-
     /// Sets what transactions are protected from. Default: [`Isolation::Serializable`]. Concurrency
     /// controls other than [`Concurrency::Hekaton`] offer nothing else.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
@@ -387,21 +390,6 @@ impl Builder {
     /// old a snapshot may become.
     pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
         change(&mut self.snapshots);
-        self
-    }
-
-    /// Sets how many calls may be [posted](crate::Database::post) and not have ended, 1 to 10,000.
-    /// Default: 5,000.
-    pub fn posted_calls(mut self, calls: usize) -> Self {
-        self.posted_calls = calls;
-        self
-    }
-
-    /// Sets how many threads run posted calls, at most 200. By default there are as many as cores.
-    /// They are started when the first call is posted. If 0, posted calls wait until
-    /// [`Database::run_posted`](crate::Database::run_posted) runs them.
-    pub fn post_threads(mut self, threads: usize) -> Self {
-        self.post_threads = Some(threads);
         self
     }
 

@@ -11,23 +11,30 @@
 //! no thread has. If the turns have stopped, calls that wait for theirs end: whether they survive
 //! is decided when the database is opened again.
 //!
+//! A database with [sites](sites) has a thread for each of them in place of these threads. Calls go
+//! to the sites of the partitions that they state; logged first, once their turn has come.
+//!
 //! A database that is closed takes no more calls, and runs those that are open first.
 
 mod reply;
+mod sites;
+mod threads;
 
 pub use reply::PostedCall;
 use reply::{NoOutcome, Outcome, Reply};
+use sites::Sites;
 
 use crate::erased::{Answer, AnyEngine, AnySession, Arrived, ArrivedEnd, Verdict};
 use crate::error::{Abort, Error};
+use crate::logging::record::RecordKind;
 use crate::pool::SessionPool;
 use crate::ticket::{LogHandles, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{ProcedureId, Procedures};
 use hyades_platform::active_epochs::EpochSlot;
-use hyades_platform::event;
 use std::collections::{HashMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle, ThreadId};
 
@@ -35,6 +42,8 @@ use std::thread::{self, JoinHandle, ThreadId};
 struct PostedJob {
     procedure: ProcedureId,
     arguments: Vec<u8>,
+    /// How it is logged, if that is not as for all calls of the procedure.
+    record: Option<RecordKind>,
     reply: Arc<Reply>,
     /// Where it is logged, if calls are logged before they run.
     arrived: Option<Box<Arrived>>,
@@ -53,11 +62,8 @@ struct PostedState {
     seats: Vec<PostedSeat>,
     /// No call gets its turn any more.
     stopped: bool,
-    /// Calls that are open.
-    open: usize,
     threads: Vec<JoinHandle<()>>,
     own: Vec<ThreadId>,
-    closed: bool,
 }
 
 /// The posted calls of a database, and the threads that run them.
@@ -71,6 +77,14 @@ pub(crate) struct PostedCalls {
     logs_first: bool,
     /// Threads to start.
     threads: usize,
+    /// The sites, if the threads are these.
+    sites: Option<Sites>,
+    /// All threads were started. Set under the lock of the state.
+    started: AtomicBool,
+    /// Calls that are open; and whether no more are taken. SeqCst, both: a call that is counted
+    /// sees that it is closed, or is waited for.
+    open: AtomicUsize,
+    closed: AtomicBool,
     /// Sessions that log posted calls before they run.
     posters: SessionPool,
     state: Mutex<PostedState>,
@@ -97,19 +111,19 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A call that is counted as open, and was not logged if this is dropped.
-struct Arriving<'c> {
+/// A call that is counted as open, and is not one after all if this is dropped.
+struct Admitted<'c> {
     calls: &'c PostedCalls,
     is_done: bool,
 }
 
-impl Arriving<'_> {
+impl Admitted<'_> {
     fn done(mut self) {
         self.is_done = true;
     }
 }
 
-impl Drop for Arriving<'_> {
+impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if !self.is_done {
             self.calls.ended(None);
@@ -118,7 +132,7 @@ impl Drop for Arriving<'_> {
 }
 
 impl PostedCalls {
-    /// `threads`: as many as cores if `None`.
+    /// `threads`: as many as cores if `None`. `sites`: how many, and how many partitions they own.
     pub fn new(
         (engine, procedures, references): (
             Arc<dyn AnyEngine>,
@@ -127,6 +141,7 @@ impl PostedCalls {
         ),
         most: usize,
         threads: Option<usize>,
+        sites: Option<(usize, usize)>,
     ) -> Arc<PostedCalls> {
         let cores = || thread::available_parallelism().map_or(1, |cores| cores.get());
         let logs_first = engine.logs_first();
@@ -136,7 +151,11 @@ impl PostedCalls {
             references,
             most,
             logs_first,
-            threads: threads.unwrap_or_else(cores),
+            threads: sites.map(|(sites, _)| sites).or(threads).unwrap_or_else(cores),
+            sites: sites.map(|(sites, partitions)| Sites::new(sites, partitions)),
+            started: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             posters: SessionPool::default(),
             state: Mutex::default(),
             moved: Condvar::new(),
@@ -163,9 +182,7 @@ impl PostedCalls {
             return;
         }
         if let Some(job) = state.waiting.remove(&seat) {
-            state.runnable.push_back(job);
-            drop(state);
-            self.moved.notify_one();
+            self.push(state, job);
         } else {
             debug_assert!(state.stopped, "a call is here before it may run");
         }
@@ -187,32 +204,29 @@ impl PostedCalls {
         Ok(Lent { posters: &self.posters, session: Some(session) })
     }
 
-    /// Starts the threads; at least one, or returns why there is none.
-    fn start(self: &Arc<Self>, state: &mut PostedState) -> Result<(), Error> {
-        for number in 0..self.threads {
-            let caller = match self.caller() {
-                Ok(caller) => caller,
-                // The program's own sessions occupy the other slots of the log.
-                Err(_) if number > 0 => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            let calls = self.clone();
-            let started = thread::Builder::new()
-                .name(format!("posted calls {number}"))
-                .spawn(move || calls.work(caller));
-            match started {
-                Ok(thread) => {
-                    state.own.push(thread.thread().id());
-                    state.threads.push(thread);
-                }
-                Err(_) if number > 0 => return Ok(()),
-                Err(error) => {
-                    let fault = format!("no thread for posted calls can be started: {error}");
-                    return Err(Error::Misuse(fault));
-                }
-            }
+    /// Hands a call that may run to the threads.
+    fn push(&self, mut state: MutexGuard<'_, PostedState>, job: PostedJob) {
+        if let (Some(sites), Some(arrived)) = (&self.sites, &job.arrived) {
+            let of = sites.of_slots(arrived.slots);
+            drop(state);
+            return sites.push(of, job);
         }
-        Ok(())
+        state.runnable.push_back(job);
+        drop(state);
+        self.moved.notify_one();
+    }
+
+    /// Counts a call as open, if it is taken; no more than `most` if it is limited.
+    fn admit(&self, is_limited: bool) -> Result<Admitted<'_>, Error> {
+        let open = self.open.fetch_add(1, Ordering::SeqCst);
+        let admitted = Admitted { calls: self, is_done: false };
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::Misuse("the database was closed".to_string()));
+        }
+        if is_limited && open >= self.most {
+            return Err(Error::TooManyPosted(self.most));
+        }
+        Ok(admitted)
     }
 
     /// Posts a call.
@@ -221,40 +235,59 @@ impl PostedCalls {
         procedure: ProcedureId,
         arguments: Vec<u8>,
     ) -> Result<PostedCall<R>, Error> {
+        Ok(PostedCall::of(self.submit((procedure, None), arguments, true)?))
+    }
+
+    /// Whether calls of the calling thread are run by sites, for which it may wait.
+    pub fn hands_over(&self) -> bool {
+        self.sites.is_some() && !threads::is_site()
+    }
+
+    /// Has a call run by its sites, and waits until it has: its encoded result, and its ticket.
+    pub fn call_at_sites(
+        self: &Arc<Self>,
+        called: (ProcedureId, Option<RecordKind>),
+        arguments: &[u8],
+    ) -> Result<Outcome, Error> {
+        match self.submit(called, arguments.to_vec(), false)?.outcome() {
+            Ok(outcome) => Ok(outcome),
+            Err(NoOutcome::Failed(error)) => Err(error),
+            Err(NoOutcome::Panicked(panic)) => resume_unwind(panic),
+        }
+    }
+
+    fn submit(
+        self: &Arc<Self>,
+        (procedure, record): (ProcedureId, Option<RecordKind>),
+        arguments: Vec<u8>,
+        is_limited: bool,
+    ) -> Result<Arc<Reply>, Error> {
         let (called, ..) = self.procedures.get(procedure)?;
         let is_wrong = self.logs_first && !called.understands(&arguments);
-        let mut state = self.state();
-        if state.closed {
-            return Err(Error::Misuse("the database was closed".to_string()));
-        }
-        if state.open >= self.most {
-            return Err(Error::TooManyPosted(self.most));
-        }
-        if state.threads.is_empty() {
-            self.start(&mut state)?;
+        let admitted = self.admit(is_limited)?;
+        if !self.started.load(Ordering::Acquire) {
+            self.start()?;
         }
         let reply = Arc::new(Reply::new());
-        let job = PostedJob { procedure, arguments, reply: reply.clone(), arrived: None };
-        state.open += 1;
+        let sites = self.sites.as_ref().filter(|_| !self.logs_first);
+        let sites = sites.map(|sites| (sites, sites.of_slots(called.stated_slots(&arguments))));
+        let job = PostedJob { procedure, arguments, record, reply: reply.clone(), arrived: None };
         if is_wrong {
-            drop(state);
             let ticket = Tickets::new(None, true).issue(&mut Answer::default());
             self.end(job, Ok((Err(Abort::BadArguments), ticket)));
         } else if self.logs_first {
-            let seat = state.seats.pop();
-            drop(state);
-            let arriving = Arriving { calls: self, is_done: false };
+            let seat = self.state().seats.pop();
             let mut lent = self.lend()?;
             let seat = seat.map_or_else(|| self.engine.add_seat(), Ok)?;
             let session = lent.session.as_deref_mut().expect("it is given back when it is dropped");
             self.arrive(session, job, seat)?;
-            arriving.done();
+        } else if let Some((queues, sites)) = sites {
+            queues.push(sites, job);
         } else {
-            state.runnable.push_back(job);
-            drop(state);
-            self.moved.notify_one();
+            self.push(self.state(), job);
         }
-        Ok(PostedCall::of(reply))
+        admitted.done();
+        Ok(reply)
     }
 
     /// Logs a call, and lines it up.
@@ -279,11 +312,16 @@ impl PostedCalls {
         Ok(())
     }
 
+    /// No call is open, and none will come.
+    fn is_over(&self) -> bool {
+        self.closed.load(Ordering::SeqCst) && self.open.load(Ordering::SeqCst) == 0
+    }
+
     /// The next call that may run. Waits for one if `waits`; `None` once the database is closed and
     /// none is open.
     fn next(&self, waits: bool, idle: impl FnOnce()) -> Option<PostedJob> {
         let mut state = self.state();
-        if state.runnable.is_empty() && !state.closed && waits {
+        if state.runnable.is_empty() && !self.closed.load(Ordering::SeqCst) && waits {
             drop(state);
             idle();
             state = self.state();
@@ -292,7 +330,7 @@ impl PostedCalls {
             if let Some(job) = state.runnable.pop_front() {
                 return Some(job);
             }
-            if !waits || state.closed && state.open == 0 {
+            if !waits || self.is_over() {
                 return None;
             }
             state = self.moved.wait(state).expect("no holder panics");
@@ -308,25 +346,15 @@ impl PostedCalls {
     /// There is room for one more; this seat is free, unless turns have stopped: then it may stand
     /// in queues.
     fn ended(&self, seat: Option<PostedSeat>) {
-        let mut state = self.state();
-        state.open -= 1;
-        if !state.stopped {
-            state.seats.extend(seat);
+        if seat.is_some() {
+            let mut state = self.state();
+            if !state.stopped {
+                state.seats.extend(seat);
+            }
         }
-        let is_last = state.closed && state.open == 0;
-        drop(state);
-        if is_last {
-            self.moved.notify_all();
-        }
-    }
-
-    /// What each thread does.
-    fn work(&self, mut caller: Caller) {
-        event!(DEBUG, "thread for posted calls started");
-        loop {
-            let session = &mut caller.session;
-            let Some(job) = self.next(true, || session.hand_over_garbage()) else { return };
-            self.run(&mut caller, job);
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        if self.is_over() {
+            self.let_threads_end();
         }
     }
 
@@ -371,7 +399,7 @@ impl PostedCalls {
         } else {
             let call = called.call(log_id, &job.arguments, false);
             let call = call.expect("it is not looked at before");
-            session.run(Some((call, kind)), &mut body, answer)?;
+            session.run(Some((call, job.record.unwrap_or(kind))), &mut body, answer)?;
         }
         Ok(Some((outcome.map(|()| value), tickets.issue(answer))))
     }
@@ -382,52 +410,5 @@ impl PostedCalls {
         let Some(job) = self.next(false, || ()) else { return Ok(false) };
         self.run(&mut caller, job);
         Ok(true)
-    }
-
-    /// Whether the calling thread runs posted calls.
-    pub fn is_own_thread(&self) -> bool {
-        self.state().own.contains(&thread::current().id())
-    }
-
-    /// Gives seats and sessions back.
-    fn clear(&self) {
-        let seats = std::mem::take(&mut self.state().seats);
-        seats.into_iter().for_each(|seat| self.engine.remove_seat(seat));
-        self.posters.clear();
-    }
-
-    /// Takes no more calls, and waits until those that are open have ended. Without threads the
-    /// calling one runs them.
-    pub fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        let threads = std::mem::take(&mut state.threads);
-        drop(state);
-        self.moved.notify_all();
-        if threads.is_empty() {
-            self.run_rest();
-        }
-        for thread in threads {
-            // A panic of a procedure is in its reply.
-            let _ = thread.join();
-        }
-        self.clear();
-    }
-
-    fn run_rest(&self) {
-        if self.state().open == 0 {
-            return;
-        }
-        let mut caller = self.caller();
-        while let Some(job) = self.next(true, || ()) {
-            match &mut caller {
-                Ok(caller) => self.run(caller, job),
-                Err(_) => {
-                    let fault = "the database was closed before the call was run";
-                    let failed = NoOutcome::Failed(Error::Misuse(fault.to_string()));
-                    self.end(job, Err(failed));
-                }
-            }
-        }
     }
 }

@@ -92,6 +92,21 @@ fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
     bytes("a block of a checkpoint", *block_bytes as u64, 1..=GIB)
 }
 
+fn sites(builder: &Builder) -> Result<(), Error> {
+    let Some(sites) = builder.sites else { return Ok(()) };
+    within("the number of sites", &sites, 1..=builder.partitions, usize::to_string)?;
+    let fault = if !builder.control().has_partitions() {
+        "sites own partitions: choose partitioned execution, or leave out Builder::sites"
+    } else if builder.post_threads.is_some() {
+        "sites run posted calls: leave out Builder::post_threads, or Builder::sites"
+    } else if builder.log.research.stepped {
+        "in a simulation one thread does everything: leave out Builder::sites"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Misuse(fault.to_string()))
+}
+
 /// Returns an error if a setting of the builder is outside its range.
 pub(crate) fn check(builder: &Builder) -> Result<(), Error> {
     log(&builder.log)?;
@@ -102,6 +117,7 @@ pub(crate) fn check(builder: &Builder) -> Result<(), Error> {
         return Err(Error::Misuse(format!("{n} partitions: choose a power of two")));
     }
     within("the number of posted calls", &builder.posted_calls, 1..=10_000, usize::to_string)?;
+    sites(builder)?;
     let threads = builder.post_threads.unwrap_or(1);
     within("the threads of posted calls", &threads, 0..=200, usize::to_string)?;
     within("the threads of recovery", &builder.recovery_threads, 0..=1024, usize::to_string)

@@ -198,6 +198,11 @@ impl OnThisThread {
         })
     }
 
+    /// Whether the calling thread is running a transaction of any database.
+    pub fn runs_any() -> bool {
+        UNDER_WAY.with_borrow(|under_way| !under_way.is_empty())
+    }
+
     /// Whether the calling thread is running a transaction of this database.
     pub fn runs(database: usize) -> bool {
         UNDER_WAY.with_borrow(|under_way| under_way.contains(&database))

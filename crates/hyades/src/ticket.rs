@@ -69,11 +69,13 @@ const MAX_BATCHES: usize = 256;
 pub(crate) struct LogHandles {
     log: Log,
     kept: Mutex<Vec<Vec<Arc<Log>>>>,
+    /// Transactions are acknowledged before they are on disk.
+    asynchronous: bool,
 }
 
 impl LogHandles {
-    pub fn new(log: Log) -> Self {
-        LogHandles { log, kept: Mutex::default() }
+    pub fn new(log: Log, asynchronous: bool) -> Self {
+        LogHandles { log, kept: Mutex::default(), asynchronous }
     }
 
     /// Returns a portion that was given back, or a new one.
@@ -99,20 +101,25 @@ pub(crate) struct Tickets {
     spare: Vec<Arc<Log>>,
     /// The session runs a single transaction.
     once: bool,
+    asynchronous: bool,
 }
 
 impl Tickets {
     pub fn new(handles: Option<Arc<LogHandles>>, once: bool) -> Self {
+        let asynchronous = handles.as_ref().is_some_and(|handles| handles.asynchronous);
         let handles = handles.map(|handles| {
             let own = Arc::new(handles.log.clone());
             (handles, own)
         });
-        Tickets { handles, spare: Vec::new(), once }
+        Tickets { handles, spare: Vec::new(), once, asynchronous }
     }
 
     #[inline]
     pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
         let Answer { needs, position, .. } = answer;
+        if self.asynchronous {
+            *needs = Needs::default();
+        }
         let log = match &self.handles {
             // Already acknowledged, and without an id.
             _ if needs.is_empty() && position.is_none() => None,

@@ -89,6 +89,30 @@ fn refusals(db: &Database) -> usize {
     tried.into_iter().filter(is_refused).count()
 }
 
+/// How rows would be logged does not matter where they are not: an outcome is the same.
+#[test]
+fn outcomes_do_not_depend_on_settings_of_rows() {
+    let dir = directory();
+    let open = |whole_rows: bool| {
+        let (builder, calls) = builder(8);
+        let builder = builder.log_settings(|log| {
+            log.research.whole_rows = whole_rows;
+            log.epoch = Some(std::time::Duration::from_micros(500));
+        });
+        (builder.open(dir.path()).unwrap(), calls)
+    };
+    let (db, calls) = open(true);
+    let mut session = db.session().unwrap();
+    session.call(calls.fill, &()).unwrap().0.unwrap();
+    for n in 0..3000i64 {
+        session.call(calls.bump, &(n % SHOPS)).unwrap().0.unwrap();
+    }
+    drop(session);
+    let digest = db.digest();
+    db.close().unwrap();
+    assert_eq!(open(false).0.digest(), digest);
+}
+
 #[test]
 fn what_would_wait_for_itself_is_refused() {
     let dir = directory();

@@ -9,6 +9,7 @@
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
+use crate::vector::{covers, join};
 use stateright::{Model, Property};
 
 const STREAMS: usize = 2;
@@ -55,14 +56,6 @@ pub struct Arrival {
 type Vector = [u8; STREAMS];
 /// For each partition the call that has written its row last, counted from 1; 0 for none.
 type Rows = [u8; PARTITIONS];
-
-fn join(a: Vector, b: Vector) -> Vector {
-    std::array::from_fn(|at| a[at].max(b[at]))
-}
-
-fn covers(a: Vector, b: Vector) -> bool {
-    (0..STREAMS).all(|at| b[at] <= a[at])
-}
 
 /// A call that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,6 +8,7 @@
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
+use crate::vector::{covers, join};
 use stateright::{Model, Property};
 
 const STREAMS: usize = 2;
@@ -52,14 +53,6 @@ pub struct Partitions {
 type Vector = [u8; STREAMS];
 /// For each partition the transaction that has written its row last, counted from 1; 0 for none.
 type Rows = [u8; PARTITIONS];
-
-fn join(a: Vector, b: Vector) -> Vector {
-    std::array::from_fn(|at| a[at].max(b[at]))
-}
-
-fn covers(a: Vector, b: Vector) -> bool {
-    (0..STREAMS).all(|at| b[at] <= a[at])
-}
 
 /// A transaction that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

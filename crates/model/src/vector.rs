@@ -10,13 +10,13 @@ pub type Vector = [u8; LANES];
 pub const BOTTOM: Vector = [0; LANES];
 
 /// The maximum of each component.
-pub fn join(a: Vector, b: Vector) -> Vector {
+pub fn join<const N: usize>(a: [u8; N], b: [u8; N]) -> [u8; N] {
     std::array::from_fn(|lane| a[lane].max(b[lane]))
 }
 
 /// Whether no component of `lower` is above that of `upper`.
-pub fn covers(upper: Vector, lower: Vector) -> bool {
-    (0..LANES).all(|lane| lower[lane] <= upper[lane])
+pub fn covers<const N: usize>(upper: [u8; N], lower: [u8; N]) -> bool {
+    (0..N).all(|lane| lower[lane] <= upper[lane])
 }
 
 /// Formats the first `streams` components.

@@ -7,6 +7,7 @@ use crate::isolation::workload::{self, Load};
 use crate::kept::SavedFailure;
 use crate::life::{Counters, Runner, SessionResult, Work};
 use crate::plan::{Combination, Plan};
+use crate::traces::ProcedureTraces;
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
 use hyades::{Database, ProcedureId, Protocol, RecordKind, Replay};
@@ -123,6 +124,8 @@ pub(crate) struct Opened {
     pub(crate) combination: Combination,
     /// Whether a fault was armed while it was opened. It may have hit a thread started there.
     pub(crate) faulty: bool,
+    /// What its procedure has read and written, where it may run on other threads.
+    pub(crate) traces: ProcedureTraces,
 }
 
 impl Opened {
@@ -132,6 +135,8 @@ impl Opened {
             procedure: self.procedure,
             tables: plan.tables,
             counters,
+            traces: &self.traces,
+            calls_only: self.combination.calls_only(),
             data_only: self.combination.record == RecordKind::Data,
             transactions: plan.transactions,
             shape: plan.shape,
@@ -145,7 +150,7 @@ impl Opened {
 pub fn run(plan: &Plan) -> Outcome {
     // Computes the list before the history starts: it opens databases, which would consume the
     // history's random numbers and simulated time.
-    Combination::all();
+    Combination::with_calls();
     if plan.isolation {
         return run_for_isolation(plan);
     }
@@ -244,7 +249,7 @@ impl Case {
     fn open(&mut self, life: usize) -> Option<Opened> {
         let varies = self.plan.varies && life > 0;
         let combination =
-            if varies { Combination::random(&mut self.rng) } else { self.plan.combination };
+            if varies { self.plan.combination.next(&mut self.rng) } else { self.plan.combination };
         self.now = combination;
         if self.rng.u32(0..4) == 0 {
             self.dirs = self.dirs.max(self.rng.usize(1..4));
@@ -264,8 +269,14 @@ impl Case {
                 device.arm(SimulatedFault::Short);
             }
             let settings = self.rng.u64(..);
-            let (builder, procedure) =
-                database::builder(&self.plan, combination, &device, self.dirs, settings);
+            let traces = ProcedureTraces::default();
+            let (builder, procedure) = database::builder_tracing(
+                (&self.plan, combination),
+                &device,
+                self.dirs,
+                settings,
+                &traces,
+            );
             let (threads, replay) = self.random_replay();
             match builder.replay(replay).recovery_threads(threads).open("/db") {
                 Ok(db) => {
@@ -273,7 +284,9 @@ impl Case {
                     if self.plan.lying_sync {
                         device.arm(SimulatedFault::LyingSync);
                     }
-                    let opened = Opened { db, device, procedure, combination, faulty };
+                    // Those of replay.
+                    traces.clear();
+                    let opened = Opened { db, device, procedure, combination, faulty, traces };
                     self.examine(&opened, image);
                     return Some(opened);
                 }

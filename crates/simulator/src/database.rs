@@ -2,6 +2,8 @@
 
 use crate::plan::{Combination, Plan};
 use crate::program::{self, Program};
+use crate::stated::stated as program_partitions;
+use crate::traces::ProcedureTraces;
 use crate::{checkpoints, schema};
 use fastrand::Rng;
 use hyades::{Builder, Database, Partitions, ProcedureId, Transaction};
@@ -17,6 +19,17 @@ pub(crate) fn builder(
     device: &SimulatedDevice,
     dirs: usize,
     settings: u64,
+) -> (Builder, ProcedureId) {
+    builder_tracing((plan, combination), device, dirs, settings, &ProcedureTraces::default())
+}
+
+/// The same. Where calls are logged before they run, its procedure leaves traces there.
+pub(crate) fn builder_tracing(
+    (plan, combination): (&Plan, Combination),
+    device: &SimulatedDevice,
+    dirs: usize,
+    settings: u64,
+    traces: &ProcedureTraces,
 ) -> (Builder, ProcedureId) {
     let mut rng = Rng::with_seed(settings);
     let mut builder = Database::builder()
@@ -47,13 +60,31 @@ pub(crate) fn builder(
             plan.shape.retry_settings(&mut Rng::with_seed(settings ^ 0x4E74), retries);
         });
     let tables = plan.tables;
-    // Each opening spreads the rows in another way, over another number of partitions.
+    // Each opening spreads the rows in another way, over another number of partitions. Calls that
+    // were logged before they ran state their partitions, so the rows stay where they are.
     let mut rng = Rng::with_seed(settings ^ 0x9A27);
     builder = builder.partitions(1 << rng.u32(0..7));
-    schema::declare(&mut builder, tables, &mut rng);
-    let run = move |tx: &Transaction<'_>, program: Program| program::run(tx, tables, &program);
+    let states = plan.combination.calls_only();
+    schema::declare(&mut builder, tables, (!states).then_some(&mut rng));
+    let (traces, keeps) = (traces.clone(), combination.calls_only());
+    let run = move |tx: &Transaction<'_>, program: Program| {
+        let result = program::run(tx, tables, &program);
+        if keeps {
+            traces.put(program.id, program::take_trace());
+        }
+        result
+    };
     let procedure = builder.procedure("program", 1, run);
-    if rng.bool() {
+    if states {
+        builder.on(procedure, move |(program,): (Program,)| program_partitions(tables, &program));
+        if !plan.stepped && combination.calls_only() {
+            match rng.u32(0..4) {
+                0 => builder = builder.sites(1),
+                1 => builder = builder.post_threads(1 + rng.usize(0..3)),
+                _ => {}
+            }
+        }
+    } else if rng.bool() {
         builder.on(procedure, |(id,): (u64,)| stated(id));
     }
     (builder, procedure)

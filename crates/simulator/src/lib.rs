@@ -25,8 +25,10 @@ pub mod program;
 pub mod report;
 pub mod schema;
 pub mod shape;
+mod stated;
 mod stepped;
 pub mod torture;
+pub mod traces;
 
 pub use guard::HANGS_AFTER;
 pub use report::Report;

@@ -4,6 +4,7 @@ use crate::history::ExecutedTransaction;
 use crate::program::{self, Program};
 use crate::schema::Tables;
 use crate::shape::Shape;
+use crate::traces::ProcedureTraces;
 use fastrand::Rng;
 use hyades::{
     Abort, CommitQueue, Database, Error, ProcedureId, RecordKind, Session, Snapshot, Ticket,
@@ -46,6 +47,10 @@ pub struct Work<'d> {
     pub tables: Tables,
     /// Clock and program numbers.
     pub counters: &'d Counters,
+    /// What procedures read and wrote, if only calls are logged.
+    pub traces: &'d ProcedureTraces,
+    /// Whether calls are logged before they run, and nothing else: closures only read.
+    pub calls_only: bool,
     /// Whether the log holds data records only.
     pub data_only: bool,
     /// Maximum number of transactions of each session.
@@ -199,13 +204,15 @@ impl<'d> Runner<'d> {
         }
         let mut began = self.work.counters.moment();
         self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
-        let (how, ticket) = match program.only_reads() && self.rng.bool() {
-            true => self.read_snapshot(&program, &mut began, between)?,
-            false => self.submit(&program, between)?,
+        let reads = program.only_reads();
+        let (how, ticket) = match (reads && self.rng.bool(), self.work.calls_only && !reads) {
+            (true, _) => self.read_snapshot(&program, &mut began, between)?,
+            (_, true) if self.rng.bool() => self.post(&program, may_wait)?,
+            _ => self.submit(&program, between)?,
         };
         self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
         let returned = self.work.counters.moment();
-        let trace = program::take_trace();
+        let trace = self.work.traces.take(id).unwrap_or_else(program::take_trace);
         self.ran.push(ExecutedTransaction { id, began, returned, trace, acknowledged: false, how });
         match self.rng.u32(0..16) {
             // The ticket is dropped, so the transaction counts as not acknowledged.
@@ -255,6 +262,7 @@ impl<'d> Runner<'d> {
         let kinds = [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive];
         // Only closures can be interrupted between their steps.
         let kind = if self.reads { 0 } else { self.rng.u32(0..8) };
+        let kind = if self.work.calls_only && !program.only_reads() { 7 } else { kind };
         let (how, result, ticket) = match kind {
             0 | 1 => {
                 let (result, ticket) = self
@@ -262,7 +270,7 @@ impl<'d> Runner<'d> {
                     .try_submit(|tx| program::run_with(tx, tables, program, between))?;
                 ("closure".to_string(), result, ticket)
             }
-            2 if !self.work.data_only => {
+            2 if !self.work.data_only && !self.work.calls_only => {
                 let kind = kinds[self.rng.usize(0..3)];
                 let (result, ticket) =
                     self.session.call_recorded(self.work.procedure, program, kind)?;
@@ -274,6 +282,14 @@ impl<'d> Runner<'d> {
             }
         };
         Ok((self.describe(how, result, program), ticket))
+    }
+
+    /// Posts a program, and waits until it has run; runs it on this thread if it must not wait.
+    fn post(&mut self, program: &Program, may_wait: bool) -> Result<(String, Ticket), Error> {
+        let posted = self.work.db.post::<_, ()>(self.work.procedure, program)?;
+        while !may_wait && self.work.db.run_posted()? {}
+        let (result, ticket) = posted.outcome()?;
+        Ok((self.describe("posted".to_string(), result, program), ticket))
     }
 
     fn describe(&self, how: String, result: Result<(), Abort>, program: &Program) -> String {

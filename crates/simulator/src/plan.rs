@@ -26,16 +26,25 @@ pub struct Combination {
 const STREAMS: usize = 4;
 
 impl Combination {
+    /// Every combination that the engine opens with a log, and in which closures may write.
+    pub fn all() -> &'static [Combination] {
+        static ALL: OnceLock<Vec<Combination>> = OnceLock::new();
+        ALL.get_or_init(|| Self::with_calls().iter().filter(|c| !c.calls_only()).copied().collect())
+    }
+
+    /// Whether calls of procedures are logged, before they run, and nothing else.
+    pub fn calls_only(&self) -> bool {
+        !self.protocol.takes_data()
+    }
+
     /// Every combination that the engine opens with a log. The engine decides which are sound:
     /// those that it refuses as misuse are left out.
-    pub fn all() -> &'static [Combination] {
+    pub fn with_calls() -> &'static [Combination] {
         // Computed once, on first use.
         static ALL: OnceLock<Vec<Combination>> = OnceLock::new();
         ALL.get_or_init(|| {
             let mut all = Vec::new();
-            // Histories have closures that write, so calls alone are not logged.
-            let with_closures = |p: &Protocol| *p != Protocol::None && p.takes_data();
-            for protocol in Protocol::all().filter(with_closures) {
+            for protocol in Protocol::all().filter(|protocol| *protocol != Protocol::None) {
                 for streams in 1..=STREAMS {
                     for concurrency in Concurrency::all() {
                         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive]
@@ -74,6 +83,21 @@ impl Combination {
     pub fn random(rng: &mut Rng) -> Combination {
         let all = Self::all();
         all[rng.usize(0..all.len())]
+    }
+
+    /// A random one that may follow this one in a history. What states partitions from the first
+    /// life on may log calls alone in a later one.
+    pub fn next(&self, rng: &mut Rng) -> Combination {
+        if !self.calls_only() {
+            return Self::random(rng);
+        }
+        let all = Self::with_calls();
+        let own = || all.iter().filter(|c| c.calls_only());
+        let others = Self::random(rng);
+        match rng.bool() {
+            true => *own().nth(rng.usize(0..own().count())).expect("it is one of them"),
+            false => others,
+        }
     }
 }
 

@@ -38,6 +38,17 @@ fn what_only_overwrote_survives_what_is_lost() {
     assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
 }
 
+/// Calls that are logged before they run, called and posted, on varying numbers of partitions.
+#[test]
+fn calls_that_are_logged_first_are_replayed() {
+    let protocol = Some(Protocol::Arrival);
+    let options = Options { protocol, seed: options(0.0).seed + 104, ..options(4.0) };
+    let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
+    eprintln!("{:?} {:#?}", torture.report, torture.faults);
+    assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
+    assert!(torture.report.acknowledged > 0, "{:?}", torture.report);
+}
+
 /// Seeds whose first history once failed, and what was wrong.
 const PAST: [(u64, &str); 1] = [(
     46_150_874_786_921,

@@ -22,4 +22,4 @@ mod engine_tests;
 mod oracle;
 
 pub use check::{MISSING_ROW, Reader, Violation};
-pub use workload::{Outcome, Workload, populate};
+pub use workload::{Calls, Outcome, Workload, populate};

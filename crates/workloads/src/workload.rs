@@ -2,13 +2,60 @@
 
 use crate::check::{Reader, Violation};
 use fastrand::Rng;
-use hyades::{Abort, Builder, Database, Error, Session, Table, Ticket, Transaction};
+use hyades::{
+    Abort, Builder, Database, Error, PostedCall, ProcedureId, Session, Table, Ticket, Transaction,
+};
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The result of a session's call: the procedure's outcome, and the ticket to wait for.
 pub type Outcome = Result<(Result<(), Abort>, Ticket), Error>;
+
+/// What a workload's transactions are called through.
+pub trait Calls {
+    /// What is known of a call at once.
+    type Called;
+
+    /// Calls a procedure.
+    ///
+    /// # Errors
+    /// The database's.
+    fn call<A: Serialize + ?Sized>(
+        &mut self,
+        procedure: ProcedureId,
+        arguments: &A,
+    ) -> Result<Self::Called, Error>;
+}
+
+/// Runs the call.
+impl Calls for Session {
+    type Called = (Result<(), Abort>, Ticket);
+
+    #[inline]
+    fn call<A: Serialize + ?Sized>(
+        &mut self,
+        procedure: ProcedureId,
+        arguments: &A,
+    ) -> Result<Self::Called, Error> {
+        Session::call(self, procedure, arguments)
+    }
+}
+
+/// Posts the call.
+impl Calls for &Database {
+    type Called = PostedCall<()>;
+
+    #[inline]
+    fn call<A: Serialize + ?Sized>(
+        &mut self,
+        procedure: ProcedureId,
+        arguments: &A,
+    ) -> Result<Self::Called, Error> {
+        self.post(procedure, arguments)
+    }
+}
 
 /// A workload: its tables and procedures, population, transactions, and consistency check.
 pub trait Workload: Send + Sync {
@@ -37,11 +84,11 @@ pub trait Workload: Send + Sync {
     /// Draws the next input of a worker.
     fn draw(&self, rng: &mut Rng, worker: usize, into: &mut Self::Input);
 
-    /// Runs a transaction.
+    /// Runs a transaction, or posts it.
     ///
     /// # Errors
     /// The database's.
-    fn run(&self, session: &mut Session, input: &Self::Input) -> Outcome;
+    fn run<C: Calls>(&self, calls: &mut C, input: &Self::Input) -> Result<C::Called, Error>;
 
     /// The kinds of transactions, for reports.
     fn kinds(&self) -> &'static [&'static str];

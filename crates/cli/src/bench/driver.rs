@@ -1,5 +1,6 @@
 //! Drives a workload: workers with many transactions in flight, each counted at acknowledgement.
 
+use super::posting::PostedInOrder;
 use crate::bench::scanners::{self, Scanned, Scanning};
 use crate::bench::timeline::{self, Look, TICK_NS, Ticks, Timeline};
 use crate::progress::Bar;
@@ -40,6 +41,8 @@ pub struct Drive {
     pub timeline: Option<Vec<PathBuf>>,
     /// Scans beside the workload.
     pub scanning: Scanning,
+    /// Workers post their calls, and do not run them.
+    pub posts: bool,
 }
 
 /// Results of a run.
@@ -186,6 +189,9 @@ impl Interval {
 
 struct Worker<'a, W: Workload> {
     workload: &'a W,
+    database: &'a Database,
+    /// Calls that have not run, if it posts them.
+    posted: Option<PostedInOrder>,
     session: Session,
     queue: CommitQueue<Started>,
     input: W::Input,
@@ -205,6 +211,11 @@ impl<W: Workload> Worker<'_, W> {
     #[inline]
     fn execute(&mut self, at_ns: u64) -> Result<(), Error> {
         self.workload.draw(&mut self.rng, self.number, &mut self.input);
+        if let Some(posted) = &mut self.posted {
+            let call = self.workload.run(&mut self.database, &self.input)?;
+            posted.push(call, at_ns);
+            return if posted.is_full() { self.take_outcomes(true) } else { Ok(()) };
+        }
         let (outcome, ticket) = self.workload.run(&mut self.session, &self.input)?;
         let rolled_back = match outcome {
             Ok(()) => false,
@@ -220,10 +231,39 @@ impl<W: Workload> Worker<'_, W> {
             return Ok(true);
         }
         let name = self.workload.name();
-        let kind = self.workload.kinds()[self.workload.kind(&self.input)];
+        // Of a posted call the input is another one's by now.
+        let kind = match self.posted {
+            None => self.workload.kinds()[self.workload.kind(&self.input)],
+            Some(_) => "posted",
+        };
         Err(Error::Recovery(format!(
             "a {kind} transaction of {name} aborted unexpectedly: {abort}"
         )))
+    }
+
+    /// Takes the outcomes of posted calls that have run; waits for some if `waits`.
+    fn take_outcomes(&mut self, waits: bool) -> Result<(), Error> {
+        let Some(mut posted) = self.posted.take() else { return Ok(()) };
+        if waits {
+            posted.wait_for_some();
+        }
+        let mut taken = Ok(());
+        while taken.is_ok()
+            && let Some((ran, at_ns)) = posted.next_that_ran()
+        {
+            taken = ran.and_then(|(outcome, ticket)| {
+                let rolled_back = outcome.map_or_else(|abort| self.expected(abort), |()| Ok(false));
+                self.queue.push(ticket, Started { at_ns, rolled_back: rolled_back? });
+                Ok(())
+            });
+        }
+        self.posted = Some(posted);
+        taken
+    }
+
+    /// Transactions that await their acknowledgement.
+    fn under_way(&self) -> usize {
+        self.queue.len() + self.posted.as_ref().map_or(0, PostedInOrder::len)
     }
 
     /// The thread's processor time; 0 if it is not measured.
@@ -254,7 +294,7 @@ impl<W: Workload> Worker<'_, W> {
         loop {
             for _ in 0..DRAIN_EVERY {
                 self.execute(monotonic_ns())?;
-                if self.queue.len() >= self.in_flight {
+                if self.under_way() >= self.in_flight {
                     break;
                 }
             }
@@ -266,10 +306,14 @@ impl<W: Workload> Worker<'_, W> {
 
     /// Drains acknowledgements, and waits while too many are outstanding. False at the end.
     fn make_room(&mut self) -> Result<bool, Error> {
+        self.take_outcomes(false)?;
         let mut now = monotonic_ns();
         self.drain(now)?;
-        while self.queue.len() >= self.in_flight && now < self.interval.end {
-            self.queue.wait_for_one()?;
+        while self.under_way() >= self.in_flight && now < self.interval.end {
+            self.take_outcomes(true)?;
+            if !self.queue.is_empty() {
+                self.queue.wait_for_one()?;
+            }
             now = monotonic_ns();
             self.drain(now)?;
         }
@@ -289,7 +333,7 @@ impl<W: Workload> Worker<'_, W> {
                 scheduled += step;
                 since_drain += 1;
             }
-            if ahead > 0.0 || since_drain == DRAIN_EVERY || self.queue.len() >= self.in_flight {
+            if ahead > 0.0 || since_drain == DRAIN_EVERY || self.under_way() >= self.in_flight {
                 since_drain = 0;
                 if !self.make_room()? {
                     return Ok(());
@@ -308,8 +352,11 @@ impl<W: Workload> Worker<'_, W> {
         if self.conflicts_before.is_some() {
             self.tally.cpu_ns = self.cpu_ns() - self.cpu_before_ns;
         }
-        while !self.queue.is_empty() {
-            self.queue.wait_for_one()?;
+        while self.under_way() > 0 {
+            self.take_outcomes(true)?;
+            if !self.queue.is_empty() {
+                self.queue.wait_for_one()?;
+            }
             self.drain(u64::MAX)?;
         }
         Ok(())
@@ -367,6 +414,10 @@ pub fn drive<W: Workload>(
         }
         let bytes = (after.log_bytes - before.log_bytes, after.device_bytes - before.device_bytes);
         let cpu_ns = all.cpu_ns;
+        if drive.posts {
+            // Of the sessions that run the calls.
+            all.conflicts = after.conflicts - before.conflicts;
+        }
         let ticks = all.ticks.take();
         Ok(Measured {
             worker_cpu_ns: drive.processor_time.then_some(cpu_ns),
@@ -387,6 +438,8 @@ fn work<W: Workload>(
 ) -> Result<Tally, Error> {
     let mut worker = Worker {
         workload,
+        database,
+        posted: drive.posts.then(|| PostedInOrder::of(drive.workers)),
         session,
         queue: database.commit_queue(),
         input: W::Input::default(),

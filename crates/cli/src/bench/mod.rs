@@ -7,6 +7,7 @@ mod driver;
 pub mod help;
 pub mod knobs;
 pub mod options;
+mod posting;
 pub mod report;
 pub mod scanners;
 pub mod settings;
@@ -218,6 +219,10 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
         });
     }
     if settings.recover {
+        if let Some(log) = database.log().filter(|_| settings.asynchronous) {
+            // What was acknowledged before it was on disk may be lost, but is to be compared.
+            log.flush().map_err(Failure::doing("the log could not be written"))?;
+        }
         let digest = database.digest();
         // The process is about to crash, so the log must not be closed cleanly.
         std::mem::forget(database);
@@ -297,6 +302,8 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         dc: None,
         budget_bytes: None,
         workers: settings.workers,
+        sites: settings.sites,
+        can_lose: settings.can_lose(),
         streams: settings.streams,
         device: logged.then(|| settings.device.clone()),
         in_flight: settings.in_flight,

@@ -3,6 +3,7 @@
 use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::help::CHOICES;
 use super::knobs::Knobs;
+use super::posting::MOST_POSTED;
 use super::scanners::Scanning;
 use super::settings::Settings;
 use super::smallbank::{self, SmallBank};
@@ -41,6 +42,15 @@ pub struct Common {
     /// How often no-wait looks again for a lock before it aborts [default: 0]
     #[arg(long, value_name = "N")]
     patience: Option<u32>,
+    /// Under partitioned: N threads that own the partitions and alone run their calls, as VoltDB;
+    /// the workers post the calls, and a call of several sites stops them all [default: none; a
+    /// call runs on its worker's thread when its turn has come]
+    #[arg(long, value_name = "N")]
+    sites: Option<usize>,
+    /// Acknowledge transactions when they are pre-committed, before they are on disk; the report
+    /// says what a crash can lose
+    #[arg(long)]
+    asynchronous: bool,
     /// Log streams, 1 to 64 [default: 4; serial and physiological have 1]
     #[arg(long)]
     streams: Option<usize>,
@@ -246,6 +256,8 @@ impl Bench {
             concurrency: common.concurrency,
             isolation: common.isolation,
             patience: common.patience.unwrap_or(0),
+            sites: common.sites,
+            asynchronous: common.asynchronous,
             streams,
             dirs: common.log_dir,
             device: common.device,
@@ -280,6 +292,8 @@ impl Common {
             ("--concurrency", !its_own.contains(&self.concurrency)),
             ("--isolation", self.isolation != Isolation::Serializable),
             ("--patience", self.patience.is_some()),
+            ("--sites", self.sites.is_some()),
+            ("--asynchronous", self.asynchronous),
             ("--rate", self.rate.is_some()),
             ("--epoch", self.epoch.is_some()),
             ("--max-recovery", self.max_recovery.is_some()),
@@ -322,6 +336,31 @@ impl Common {
                 self.protocol.word(),
                 self.concurrency.word()
             ));
+        }
+        Ok(())
+    }
+
+    /// Whether what runs transactions, and when they are acknowledged, fits the rest.
+    fn check_execution(&self) -> Result<(), Failure> {
+        if self.asynchronous && self.protocol == Protocol::None {
+            return usage(
+                "without a log nothing is on disk: leave --asynchronous out, or choose --protocol \
+                 taurus",
+            );
+        }
+        let Some(sites) = self.sites else { return Ok(()) };
+        if self.concurrency != Concurrency::Partitioned {
+            return usage(format!(
+                "{} has no partitions that sites could own: --sites is for --concurrency \
+                 partitioned",
+                self.concurrency.word()
+            ));
+        }
+        if !(1..=64).contains(&sites) {
+            return usage(format!("--sites must be 1 to 64, not {sites}"));
+        }
+        if self.workers.unwrap_or(1) > MOST_POSTED {
+            return usage(format!("--sites takes calls of {MOST_POSTED} workers at most"));
         }
         Ok(())
     }
@@ -380,6 +419,7 @@ impl Common {
                 self.concurrency.word()
             ));
         }
+        self.check_execution()?;
         if self.knobs.no_undo && self.protocol != Protocol::Physiological {
             return usage(format!(
                 "{} logging has nothing to undo: --no-undo is for --protocol physiological",

@@ -33,6 +33,12 @@ pub struct Report {
     pub budget_bytes: Option<u64>,
     /// Worker threads.
     pub workers: usize,
+    /// Threads that own partitions and run their calls; absent if transactions take turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<usize>,
+    /// What a crash can lose of what was acknowledged; absent if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub can_lose: Option<String>,
     /// Log streams; 0 without a log.
     pub streams: usize,
     /// The device of the log; none without a log.
@@ -198,6 +204,9 @@ impl Report {
                 ),
             );
         }
+        if let Some(lost) = &self.can_lose {
+            line("a crash loses", lost.clone());
+        }
         self.scans_text(&mut line);
         self.checkpoint_text(&mut line);
         self.recovery_text(settings.knobs.recovery, &mut line);
@@ -225,10 +234,11 @@ impl Report {
         };
         let offered = settings.rate.map_or(String::new(), |r| format!(", offered {}", rate(r)));
         let (name, workers) = (&self.workload, self.workers);
+        let sites = self.sites.map_or(String::new(), |sites| format!(" with {sites} sites"));
         line(
             "run",
             format!(
-                "{name}: {log}, {}, {workers} workers, {} in flight each{offered}",
+                "{name}: {log}, {}{sites}, {workers} workers, {} in flight each{offered}",
                 self.concurrency.word(),
                 self.in_flight
             ),
@@ -342,6 +352,8 @@ mod tests {
             dc: None,
             budget_bytes: None,
             workers: 1,
+            sites: None,
+            can_lose: None,
             streams: 1,
             device: Some("file".parse().unwrap()),
             in_flight: 1,

@@ -4,8 +4,10 @@ use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::driver::Drive;
 use super::knobs::{FlushedBy, Knobs};
 use super::options::Workload;
+use super::posting::MOST_POSTED;
 use super::scanners::Scanning;
 use crate::device::DeviceChoice;
+use crate::units;
 use hyades::Builder;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -27,6 +29,12 @@ pub struct Settings {
     /// How often no-wait looks again for a lock.
     #[serde(default)]
     pub patience: u32,
+    /// Sites; none if transactions take turns.
+    #[serde(default)]
+    pub sites: Option<usize>,
+    /// Whether transactions are acknowledged before they are on disk.
+    #[serde(default)]
+    pub asynchronous: bool,
     /// Log streams; 0 without a log.
     pub streams: usize,
     /// Log directories, filled in once they are known.
@@ -77,11 +85,26 @@ impl Settings {
         loading.device = self.device.unhindered();
         loading.knobs.last_device = None;
         loading.knobs.segment = self.knobs.segment_on(&self.device);
+        loading.asynchronous = false;
         loading.knobs.flush_interval = None;
         loading.knobs.flush_fill = None;
         loading.knobs.flush_count = None;
         loading.knobs.flushed_by = FlushedBy::Streams;
         loading
+    }
+
+    /// What a crash can lose of what was acknowledged, if anything.
+    pub fn can_lose(&self) -> Option<String> {
+        if !self.asynchronous {
+            return None;
+        }
+        Some(match self.knobs.flush_interval {
+            Some(interval) => format!(
+                "what was committed during the last {} and one flush",
+                units::time(interval)
+            ),
+            None => "what was committed during the last two flushes, and 2 ms".to_string(),
+        })
     }
 
     /// How the workload is driven; over time, if a timeline is wanted.
@@ -96,6 +119,7 @@ impl Settings {
             processor_time: self.knobs.processor_time,
             timeline: over_time.then(|| self.dirs.clone()),
             scanning: self.scanning,
+            posts: self.sites.is_some(),
         }
     }
 
@@ -110,6 +134,10 @@ impl Settings {
             .streams(self.streams.max(1))
             .recovery_threads(self.recovery_threads)
             .replay(self.knobs.recovery.replay());
+        if let Some(sites) = self.sites {
+            builder = builder.sites(sites).posted_calls(MOST_POSTED);
+        }
+        builder = builder.asynchronous(self.asynchronous);
         // A striped device has the other directories; the log is given the first only.
         for dir in self.dirs.iter().skip(1).filter(|_| !self.device.is_striped()) {
             builder = builder.log_dir(dir);

@@ -5,6 +5,7 @@ use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
+use crate::retry::OnThisThread;
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
@@ -187,6 +188,12 @@ impl Session {
         bytes.clear();
         encode_arguments(arguments, bytes)?;
         let (called, log_id, kind) = shared.procedures.get(procedure)?;
+        // Inside a transaction it must not wait for a site, which may wait for that transaction.
+        if shared.posted.hands_over() && !OnThisThread::runs_any() {
+            let (outcome, ticket) = shared.posted.call_at_sites((procedure, record), bytes)?;
+            let outcome = outcome.map(|result| *value = result);
+            return Ok((outcome, ticket));
+        }
         let kind = record.unwrap_or(kind);
         let logs_first = shared.logs_first;
         let Some(call) = called.call(log_id, bytes, logs_first) else {

@@ -325,7 +325,8 @@ impl Opening<'_> {
         engine.orders_commands = !engine.replays_versions && !self.is_data_only();
         self.configure::<C, P>(&mut engine);
         engine.epoch_interval = epoch_interval;
-        engine.whole_rows = settings.research.whole_rows;
+        // Where rows are not logged, outcomes must not depend on how they would be.
+        engine.whole_rows = settings.research.whole_rows && !P::LOGS_FIRST;
         engine
     }
 
@@ -415,7 +416,9 @@ impl Opening<'_> {
         let is_stepped = self.builder.log.research.stepped;
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
-        let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
+        let asynchronous = self.builder.asynchronous;
+        let references = log.clone().map(|log| Arc::new(LogHandles::new(log, asynchronous)));
+        let sites = self.builder.sites.map(|sites| (sites, self.builder.partitions));
         let Builder { procedures, record, origin, posted_calls, post_threads, .. } = self.builder;
         let log_ids = catalogue.procedure_ids.clone();
         let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
@@ -423,7 +426,7 @@ impl Opening<'_> {
         let logs_first = engine.logs_first();
         // In simulations no thread runs beside the one that steps.
         let threads = if is_stepped { Some(0) } else { post_threads };
-        let posted = PostedCalls::new(caller, posted_calls, threads);
+        let posted = PostedCalls::new(caller, posted_calls, threads, sites);
         let shared = DatabaseInner {
             keeper,
             engine,

@@ -16,6 +16,9 @@ use std::task::{Context, Poll, Waker};
 /// tells when that is durable.
 pub(super) type Outcome = (Result<Vec<u8>, Abort>, Ticket);
 
+/// What is known of a call that has run: its result, and the ticket that tells when it is durable.
+type Ran<R> = Result<(Result<R, Abort>, Ticket), Error>;
+
 /// Why a call has no outcome.
 pub(super) enum NoOutcome {
     Failed(Error),
@@ -24,8 +27,8 @@ pub(super) enum NoOutcome {
 }
 
 enum ReplyState {
-    /// The call is open; what is to be woken when it has ended.
-    Open(Option<Waker>),
+    /// The call is open; what is to be woken when it has ended, and whether a thread waits.
+    Open(Option<Waker>, bool),
     Ended(Box<Result<Outcome, NoOutcome>>),
     Taken,
 }
@@ -38,7 +41,7 @@ pub(super) struct Reply {
 
 impl Reply {
     pub fn new() -> Reply {
-        Reply { state: Mutex::new(ReplyState::Open(None)), ended: Condvar::new() }
+        Reply { state: Mutex::new(ReplyState::Open(None, false)), ended: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, ReplyState> {
@@ -47,8 +50,11 @@ impl Reply {
 
     pub fn end(&self, outcome: Result<Outcome, NoOutcome>) {
         let before = std::mem::replace(&mut *self.state(), ReplyState::Ended(Box::new(outcome)));
-        self.ended.notify_all();
-        if let ReplyState::Open(Some(waker)) = before {
+        // Notifying is a system call, waited for or not.
+        if let ReplyState::Open(_, true) = before {
+            self.ended.notify_all();
+        }
+        if let ReplyState::Open(Some(waker), _) = before {
             waker.wake();
         }
     }
@@ -56,7 +62,7 @@ impl Reply {
     /// The outcome, once. `None` while the call is open: then `waker` will be woken.
     fn take(&self, waker: Option<&Waker>) -> Option<Result<Outcome, NoOutcome>> {
         let mut state = self.state();
-        if let ReplyState::Open(woken) = &mut *state {
+        if let ReplyState::Open(woken, _) = &mut *state {
             *woken = waker.cloned().or(woken.take());
             return None;
         }
@@ -70,9 +76,17 @@ impl Reply {
     }
 
     fn wait(&self) {
-        let state = self.state();
-        let is_open = |state: &mut ReplyState| matches!(state, ReplyState::Open(_));
-        drop(self.ended.wait_while(state, is_open).expect("no holder panics"));
+        let mut state = self.state();
+        while let ReplyState::Open(_, waits) = &mut *state {
+            *waits = true;
+            state = self.ended.wait(state).expect("no holder panics");
+        }
+    }
+
+    /// Blocks until the call has ended, and takes its outcome.
+    pub fn outcome(&self) -> Result<Outcome, NoOutcome> {
+        self.wait();
+        self.take(None).expect("the call has ended")
     }
 }
 
@@ -112,6 +126,55 @@ impl<R: DeserializeOwned> PostedCall<R> {
             }
         }
         Ok(())
+    }
+
+    /// The outcome: the result, and the ticket that tells when it is durable.
+    fn pre_committed(outcome: Outcome) -> Ran<R> {
+        let (result, ticket) = outcome;
+        match result {
+            Ok(bytes) => Ok((Ok(decode_result(&bytes)?), ticket)),
+            Err(abort) => Ok((Err(abort), ticket)),
+        }
+    }
+
+    /// Blocks until the call has run: [`PostedCall::outcome`] will not block.
+    pub fn wait_until_run(&self) {
+        if self.outcome.is_none() {
+            self.reply.wait();
+        }
+    }
+
+    /// Blocks until the call has run, and returns its result before that is durable: the call is
+    /// pre-committed, or has aborted, and the ticket tells when its outcome is acknowledged. Until
+    /// then a crash may undo it; see [`Session::submit`](crate::Session::submit) for what a program
+    /// may do with such a result.
+    ///
+    /// # Errors
+    /// As for [`Session::call`](crate::Session::call).
+    ///
+    /// # Panics
+    /// If the procedure did. Its changes were rolled back.
+    pub fn outcome(mut self) -> Ran<R> {
+        if self.outcome.is_none() {
+            self.reply.wait();
+            self.advance(None)?;
+        }
+        Self::pre_committed(self.outcome.take().expect("the call has ended"))
+    }
+
+    /// Like [`PostedCall::outcome`], but returns `None` where that would block. Once it has
+    /// returned an outcome, that is taken: later calls return an error.
+    ///
+    /// # Errors
+    /// As for [`PostedCall::outcome`].
+    ///
+    /// # Panics
+    /// If the procedure did.
+    pub fn try_outcome(&mut self) -> Option<Ran<R>> {
+        if let Err(error) = self.advance(None) {
+            return Some(Err(error));
+        }
+        self.outcome.take().map(Self::pre_committed)
     }
 
     fn result(result: Result<Vec<u8>, Abort>) -> Result<R, Error> {

@@ -1,7 +1,7 @@
 //! Replays calls that were logged before they ran. One that had aborted aborts again, and leaves
 //! nothing: that is how it ended, and what follows it has met the same state.
 
-use super::command::{CommandRunner, written};
+use super::command::{CommandRunner, called, keep_rolled_back, written};
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::{self, ReplayingCalls};
 use crate::concurrency::state::{RowIds, TxnState};
@@ -12,8 +12,6 @@ use crate::logging::outcomes::{CallPlace, StatedSum};
 use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
-use crate::storage::key::KeyBytes;
-use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
 use crossbeam_epoch::Guard;
@@ -32,8 +30,7 @@ impl CommandRunner {
         mut body: &[u8],
         guard: &Guard,
     ) -> Result<(), String> {
-        let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
-        let called = replay.catalogue.procedure(id)?;
+        let (id, called) = called(replay, &mut body)?;
         let named =
             |what: &str| format!("procedure {:?} version {} {what}", called.name, called.version);
         if !called.understands(body) {
@@ -80,13 +77,7 @@ impl CommandRunner {
         } else {
             state.truncate_writes(0);
         }
-        // As for all commands: a row object that it placed and rolled back may be in use.
-        if state.rolled_back {
-            let inserted = super::command::take_inserted(state, &self.arena);
-            let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
-            let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
-            replay.absent.lock().expect("no holder panics").extend(keys);
-        }
+        keep_rolled_back(replay, state, &self.arena);
         self.garbage.collect_from(&TransactionEnd::Replayed, state, commits);
         drop(running);
         self.sweep(replay);

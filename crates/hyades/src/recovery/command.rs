@@ -99,8 +99,7 @@ impl CommandRunner {
         (writer, versions): (Id, Option<EarlierVersions<'_>>),
         guard: &Guard,
     ) -> Result<(), String> {
-        let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
-        let procedure = replay.catalogue.procedure(id)?;
+        let (_, procedure) = called(replay, &mut body)?;
         let named = |what: String| {
             format!("procedure {:?} version {} {what}", procedure.name, procedure.version)
         };
@@ -121,14 +120,7 @@ impl CommandRunner {
         check_outcome(replay, head, state).map_err(named)?;
         let installed = replaying::install(&replay.engine, state, head.tid);
         installed.map_err(|what| named(what.into()))?;
-        // A row object that it placed and rolled back was only read. Another command that does the
-        // same may be running now, so the row object stays until the end.
-        if state.rolled_back {
-            let inserted = take_inserted(state, &self.arena);
-            let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
-            let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
-            replay.absent.lock().expect("no holder panics").extend(keys);
-        }
+        keep_rolled_back(replay, state, &self.arena);
         // The rest of its garbage is removed at once: the next transaction on these rows may follow
         // as soon as this one counts as replayed.
         let ended = match versions {
@@ -157,8 +149,32 @@ impl CommandRunner {
     }
 }
 
+/// Notes row objects that a command has placed and rolled back: they were only read. Another command
+/// that does the same may be running now, so they stay until the end.
+pub(super) fn keep_rolled_back<'s, S: Stamp>(
+    replay: &ReplayContext<S>,
+    state: &mut TxnState<'s, Unstamped<S>>,
+    arena: &'s Bump,
+) {
+    if state.rolled_back {
+        let inserted = take_inserted(state, arena);
+        let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
+        let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
+        replay.absent.lock().expect("no holder panics").extend(keys);
+    }
+}
+
+/// Reads which procedure a command calls: its number, which is taken from `body`, and what it is.
+pub(super) fn called<'r, S: Stamp>(
+    replay: &'r ReplayContext<S>,
+    body: &mut &[u8],
+) -> Result<(u64, &'r Procedure), String> {
+    let id = take_varint(body).ok_or("the command record has no procedure")?;
+    Ok((id, replay.catalogue.procedure(id)?))
+}
+
 /// Takes the rows that a command has inserted.
-pub(super) fn take_inserted<'s, P: LoggingProtocol>(
+fn take_inserted<'s, P: LoggingProtocol>(
     state: &mut TxnState<'s, P>,
     arena: &'s Bump,
 ) -> ArenaVec<'s, (u32, &'s Record<P::RowStamp>)> {

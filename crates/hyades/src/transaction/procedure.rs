@@ -85,6 +85,12 @@ impl Procedure {
         (self.understands)(arguments)
     }
 
+    /// The slots that a call with these arguments states; all if it states none.
+    pub fn stated_slots(&self, arguments: &[u8]) -> u64 {
+        let stated = self.partitions.as_ref().and_then(|stated| stated(arguments).ok());
+        stated.map_or(u64::MAX, |stated| stated.0)
+    }
+
     /// A call of it. `None` if it is to be logged before it runs, and the arguments are not for it.
     #[inline]
     pub fn call<'a>(&self, log_id: u32, arguments: &'a [u8], logs_first: bool) -> Option<Call<'a>> {

@@ -38,7 +38,7 @@ fn keeps(group: &'static str, of: Control, theta: f64, aim: f64) -> Check {
 }
 
 fn contention(table: &Table<'_>) -> Experiment {
-    let all = [0.0, 0.6, 0.9, 1.2];
+    let all = [0.0, 0.6, 1.2];
     let mut runs = Vec::new();
     for ((accesses, write_share, group), few) in [(SHORT, 0.6), (LONG, 1.2)] {
         let thetas = table.steps(&all, &[few]);

@@ -74,7 +74,7 @@ const REPLAYED: &str = "Replay of commands";
 const SERIALLY: &str = "Taurus command, replayed serially";
 
 fn contention_runs(table: &Table<'_>) -> Vec<Run> {
-    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.0, 1.2], &[0.0, 0.8, 1.2]);
+    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.2], &[0.0, 0.8, 1.2]);
     let all = [NONE, SERIAL_DATA, SERIAL_COMMAND, TAURUS_DATA, TAURUS_COMMAND, PLOVER, SILO_R];
     let schemes = if table.size.fine { &all[..] } else { &all[2..5] };
     let mut runs = Vec::new();
@@ -165,7 +165,7 @@ fn contention(table: &Table<'_>) -> Experiment {
 }
 
 fn parallelism(table: &Table<'_>) -> Experiment {
-    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.0, 1.2], &[0.0, 0.8, 1.2]);
+    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.2], &[0.0, 0.8, 1.2]);
     let mut runs = Vec::new();
     for (label, streams) in [("Taurus command, 4 streams", 4), ("Taurus command, 16 streams", 16)] {
         for theta in &thetas {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Violation;
-use crate::workload::{Outcome, Workload};
+use crate::workload::{Calls, Outcome, Workload};
 use hyades::{Builder, Database, Error, ProcedureId, Session, Table};
 
 /// The bank workload.
@@ -72,10 +72,10 @@ impl Workload for Bank {
         self.inputs.draw(rng, into);
     }
 
-    fn run(&self, session: &mut Session, input: &BankInput) -> Outcome {
+    fn run<C: Calls>(&self, calls: &mut C, input: &BankInput) -> Result<C::Called, Error> {
         match input {
-            BankInput::Audit => session.call(self.procedures().audit, &()),
-            BankInput::Transfer(call) => session.call(self.procedures().transfer, call),
+            BankInput::Audit => calls.call(self.procedures().audit, &()),
+            BankInput::Transfer(call) => calls.call(self.procedures().transfer, call),
         }
     }
 

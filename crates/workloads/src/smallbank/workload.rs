@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Violation;
-use crate::workload::{Outcome, Workload};
+use crate::workload::{Calls, Outcome, Workload};
 use fastrand::Rng;
 use hyades::{Builder, Database, Error, ProcedureId, Session};
 
@@ -86,19 +86,15 @@ impl Workload for SmallBank {
         self.inputs.draw(rng, into);
     }
 
-    fn run(&self, session: &mut Session, input: &SmallBankInput) -> Outcome {
+    fn run<C: Calls>(&self, calls: &mut C, input: &SmallBankInput) -> Result<C::Called, Error> {
         let procedures = self.procedures();
         match input {
-            SmallBankInput::Balance(call) => session.call(procedures.balance, call),
-            SmallBankInput::DepositChecking(call) => {
-                session.call(procedures.deposit_checking, call)
-            }
-            SmallBankInput::TransactSavings(call) => {
-                session.call(procedures.transact_savings, call)
-            }
-            SmallBankInput::Amalgamate(call) => session.call(procedures.amalgamate, call),
-            SmallBankInput::WriteCheck(call) => session.call(procedures.write_check, call),
-            SmallBankInput::SendPayment(call) => session.call(procedures.send_payment, call),
+            SmallBankInput::Balance(call) => calls.call(procedures.balance, call),
+            SmallBankInput::DepositChecking(call) => calls.call(procedures.deposit_checking, call),
+            SmallBankInput::TransactSavings(call) => calls.call(procedures.transact_savings, call),
+            SmallBankInput::Amalgamate(call) => calls.call(procedures.amalgamate, call),
+            SmallBankInput::WriteCheck(call) => calls.call(procedures.write_check, call),
+            SmallBankInput::SendPayment(call) => calls.call(procedures.send_payment, call),
         }
     }
 

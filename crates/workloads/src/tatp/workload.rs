@@ -3,7 +3,7 @@
 use super::schema::TatpTables;
 use super::*;
 use crate::Violation;
-use crate::workload::{Outcome, Workload};
+use crate::workload::{Calls, Outcome, Workload};
 use fastrand::Rng;
 use hyades::{Abort, Builder, Database, Error, ProcedureId, Session, Table};
 
@@ -100,25 +100,21 @@ impl Workload for Tatp {
         self.inputs.draw(rng, into);
     }
 
-    fn run(&self, session: &mut Session, input: &TatpInput) -> Outcome {
+    fn run<C: Calls>(&self, calls: &mut C, input: &TatpInput) -> Result<C::Called, Error> {
         let procedures = self.procedures();
         match input {
-            TatpInput::GetSubscriberData(call) => {
-                session.call(procedures.get_subscriber_data, call)
-            }
-            TatpInput::GetNewDestination(call) => {
-                session.call(procedures.get_new_destination, call)
-            }
-            TatpInput::GetAccessData(call) => session.call(procedures.get_access_data, call),
+            TatpInput::GetSubscriberData(call) => calls.call(procedures.get_subscriber_data, call),
+            TatpInput::GetNewDestination(call) => calls.call(procedures.get_new_destination, call),
+            TatpInput::GetAccessData(call) => calls.call(procedures.get_access_data, call),
             TatpInput::UpdateSubscriberData(call) => {
-                session.call(procedures.update_subscriber_data, call)
+                calls.call(procedures.update_subscriber_data, call)
             }
-            TatpInput::UpdateLocation(call) => session.call(procedures.update_location, call),
+            TatpInput::UpdateLocation(call) => calls.call(procedures.update_location, call),
             TatpInput::InsertCallForwarding(call) => {
-                session.call(procedures.insert_call_forwarding, call)
+                calls.call(procedures.insert_call_forwarding, call)
             }
             TatpInput::DeleteCallForwarding(call) => {
-                session.call(procedures.delete_call_forwarding, call)
+                calls.call(procedures.delete_call_forwarding, call)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Violation;
-use crate::workload::{Outcome, Workload};
+use crate::workload::{Calls, Outcome, Workload};
 use fastrand::Rng;
 use hyades::{Builder, Database, Error, Partitions, ProcedureId, Session, Table};
 
@@ -134,14 +134,14 @@ impl Workload for Tpcc {
         self.inputs.draw(rng, worker, into);
     }
 
-    fn run(&self, session: &mut Session, input: &TpccInput) -> Outcome {
+    fn run<C: Calls>(&self, calls: &mut C, input: &TpccInput) -> Result<C::Called, Error> {
         let procedures = self.procedures();
         match input {
-            TpccInput::NewOrder(call) => session.call(procedures.new_order, call),
-            TpccInput::Payment(call) => session.call(procedures.payment, call),
-            TpccInput::OrderStatus(call) => session.call(procedures.order_status, call),
-            TpccInput::Delivery(call) => session.call(procedures.delivery, call),
-            TpccInput::StockLevel(call) => session.call(procedures.stock_level, call),
+            TpccInput::NewOrder(call) => calls.call(procedures.new_order, call),
+            TpccInput::Payment(call) => calls.call(procedures.payment, call),
+            TpccInput::OrderStatus(call) => calls.call(procedures.order_status, call),
+            TpccInput::Delivery(call) => calls.call(procedures.delivery, call),
+            TpccInput::StockLevel(call) => calls.call(procedures.stock_level, call),
         }
     }
 

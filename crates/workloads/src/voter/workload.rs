@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Violation;
-use crate::workload::{Outcome, Workload};
+use crate::workload::{Calls, Outcome, Workload};
 use fastrand::Rng;
 use hyades::{Builder, Database, Error, Partitions, ProcedureId, Session};
 
@@ -78,8 +78,8 @@ impl Workload for Voter {
         *into = Ballot { phone, contestant, limit: self.config.limit.unwrap_or(0) };
     }
 
-    fn run(&self, session: &mut Session, input: &Ballot) -> Outcome {
-        session.call(self.procedures().vote, input)
+    fn run<C: Calls>(&self, calls: &mut C, input: &Ballot) -> Result<C::Called, Error> {
+        calls.call(self.procedures().vote, input)
     }
 
     fn kinds(&self) -> &'static [&'static str] {

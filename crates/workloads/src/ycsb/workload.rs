@@ -1,7 +1,7 @@
 //! YCSB as a [`Workload`].
 
 use super::*;
-use crate::workload::{Outcome, Workload};
+use crate::workload::{Calls, Outcome, Workload};
 use crate::{MISSING_ROW, Violation};
 use hyades::{Abort, Builder, Database, Error, ProcedureId, Session, Table};
 
@@ -89,20 +89,18 @@ impl Workload for Ycsb {
         self.inputs.draw(rng, into);
     }
 
-    fn run(&self, session: &mut Session, input: &YcsbInput) -> Outcome {
+    fn run<C: Calls>(&self, calls: &mut C, input: &YcsbInput) -> Result<C::Called, Error> {
         let procedures = self.procedures();
         match input.operation {
-            Operation::Access => session.call(procedures.access, &input.given.accesses),
-            Operation::AccessAll => session.call(procedures.access_all, &input.given.accesses),
-            Operation::AccessGiven => session.call(procedures.access_given, &input.given),
-            Operation::Store => session.call(procedures.store, &input.given.accesses),
-            Operation::StoreGiven => session.call(procedures.store_given, &input.given),
-            Operation::Insert => session.call(procedures.insert, &input.insert),
-            Operation::Scan => session.call(procedures.scan, &input.scan),
-            Operation::Modify => session.call(procedures.modify, &input.modify),
-            Operation::WriteAndScan => {
-                session.call(procedures.write_and_scan, &input.write_and_scan)
-            }
+            Operation::Access => calls.call(procedures.access, &input.given.accesses),
+            Operation::AccessAll => calls.call(procedures.access_all, &input.given.accesses),
+            Operation::AccessGiven => calls.call(procedures.access_given, &input.given),
+            Operation::Store => calls.call(procedures.store, &input.given.accesses),
+            Operation::StoreGiven => calls.call(procedures.store_given, &input.given),
+            Operation::Insert => calls.call(procedures.insert, &input.insert),
+            Operation::Scan => calls.call(procedures.scan, &input.scan),
+            Operation::Modify => calls.call(procedures.modify, &input.modify),
+            Operation::WriteAndScan => calls.call(procedures.write_and_scan, &input.write_and_scan),
         }
     }
 

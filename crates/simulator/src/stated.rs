@@ -1,0 +1,42 @@
+//! Which partitions a program accesses, where tables are partitioned by their keys.
+
+use crate::program::{Program, Step};
+use crate::schema::{At, Tables};
+use hyades::Partitions;
+
+/// Partitions of a program: those of the rows it names, or all if it may meet others. Some programs
+/// leave one out, or name all without need.
+pub fn stated(tables: Tables, program: &Program) -> Partitions {
+    let mut rows = Vec::new();
+    if program.id.is_multiple_of(5) || !program.steps.iter().all(|step| named(step, &mut rows)) {
+        return Partitions::ALL;
+    }
+    if program.mark {
+        rows.push(tables.mark(program.id));
+    }
+    if program.id % 13 == 1 {
+        rows.pop();
+    }
+    let with = |held: Partitions, at: &At| tables.with_key(*at, |key| held.with(key));
+    rows.iter().fold(Partitions::default(), with)
+}
+
+/// Adds the rows that a step accesses; false if it may access others.
+fn named(step: &Step, rows: &mut Vec<At>) -> bool {
+    match step {
+        Step::Get(at)
+        | Step::Put(at)
+        | Step::Blind(at)
+        | Step::Store(at)
+        | Step::Change(at)
+        | Step::Insert(at)
+        | Step::Delete(at) => rows.push(*at),
+        Step::Attempt { steps, .. } => return steps.iter().all(|step| named(step, rows)),
+        Step::Scan { .. }
+        | Step::Group { .. }
+        | Step::Fill { .. }
+        | Step::All { .. }
+        | Step::Pair { .. } => return false,
+    }
+    true
+}
