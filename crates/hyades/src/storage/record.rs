@@ -1,16 +1,17 @@
 //! One row in memory: its version word, lock, stamp, key and bytes.
 //!
 //! A record is one allocation: header, key bytes, then an inline block for the row. A row that
-//! outgrows its block moves to a separate block; the old one is retired through the epoch, so a
-//! pinned reader may go on reading it. All row bytes are atomic words. A reader that races with a
-//! writer may read torn bytes, which the version word shows, but never reads outside a block: the
+//! outgrows its block moves to a separate block, and one that has shrunk far below a separate block
+//! moves to a smaller one, or back; a separate block that it leaves is retired through the epoch,
+//! so a pinned reader may go on reading it. All row bytes are atomic words. A reader that races with
+//! a writer may read torn bytes, which the version word shows, but never reads outside a block: the
 //! row's length is stored in the block itself and never exceeds its capacity.
 
 use super::key::stored_len;
 use super::prefetch::{prefetch, prefetch_bytes};
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
-use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout as Allocation, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The version word: TID << 3 | dead << 2 | absent << 1 | locked.
@@ -129,7 +130,7 @@ impl<S: Default> Record<S> {
     /// It came from [`Record::new`], and no other reference to it exists or can be obtained.
     pub unsafe fn free(record: *mut Record<S>) {
         // SAFETY: by the contract this is the only access. The layout is recomputed from the same
-        // numbers, and a block that is not the inline one came from `store_row`.
+        // numbers, and a block that is not the inline one came from `new_block`.
         unsafe {
             let this = &*record;
             // The inline block's head states its capacity, which never changes.
@@ -289,26 +290,22 @@ impl<S> Record<S> {
     /// Replaces the whole row. The caller holds the write lock.
     pub fn store_row(&self, bytes: &[u8], guard: &Guard) {
         debug_assert!(bytes.len() as u64 <= LEN_MASK, "a row's length fits its block's head");
+        let (inline, old) = (self.inline_block(), self.block.load(Ordering::Relaxed));
         let (words, _) = self.block();
-        if words_for(bytes.len()) <= words.len() {
-            fill(words, bytes);
-            let block = self.block.load(Ordering::Relaxed);
-            // SAFETY: this is the current block, which only the holder of the write lock replaces
-            // and retires. Its head is atomic.
-            unsafe {
-                (*block).store((words.len() as u64) << 32 | bytes.len() as u64, Ordering::Relaxed)
-            };
+        let needed = words_for(bytes.len());
+        if needed <= words.len() && (old == inline || !is_wasteful(needed, words.len())) {
+            store_block(old, bytes);
             return;
         }
-        // 1.5 times the size, so that a row that grows bit by bit does not move every time.
-        let capacity = words_for(bytes.len()) * 3 / 2;
-        let fresh: Box<[AtomicU64]> = (0..=capacity).map(|_| AtomicU64::new(0)).collect();
-        fresh[0].store((capacity as u64) << 32 | bytes.len() as u64, Ordering::Relaxed);
-        fill(&fresh[1..], bytes);
-        let fresh = Box::into_raw(fresh).cast::<AtomicU64>();
+        // SAFETY: the inline block is in the record's own allocation; its head is atomic.
+        let inline_words = unsafe { (*inline).load(Ordering::Relaxed) >> 32 } as usize;
+        // A reader that still reads the inline block, which the row has left before, may see words
+        // of both rows, as if the row were overwritten in place.
+        let fresh = if needed <= inline_words { inline } else { new_block(needed) };
+        store_block(fresh, bytes);
         // Release: a reader that sees the block sees its head and words.
-        let old = self.block.swap(fresh, Ordering::Release);
-        if old != self.inline_block() {
+        self.block.store(fresh, Ordering::Release);
+        if old != inline {
             // SAFETY: the old block came from an earlier `store_row`. It was replaced just now,
             // under the write lock, so it is retired once, and it is freed after every reader that
             // is pinned now has unpinned.
@@ -427,56 +424,67 @@ fn fill(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
+/// Words of an allocation that has room for `words`, and which allocators with four sizes to each
+/// power of two (mimalloc, jemalloc) serve without a rest.
+fn allocated(words: usize) -> usize {
+    debug_assert!(words > 0, "a block has a head");
+    if words <= 8 {
+        // Sixteen bytes are the smallest step.
+        return words.next_multiple_of(2);
+    }
+    words.next_multiple_of(1 << ((words - 1).ilog2() - 2))
+}
+
+/// Blocks up to this capacity in words never shrink.
+const SMALL_BLOCK_WORDS: usize = 31;
+
+/// Whether a row of `needed` words leaves a separate block of this capacity: its own would have
+/// five eighths of the size at most. A row that grows again then moves a second time at least two
+/// sizes later, so the moves cost less than the changes between them.
+fn is_wasteful(needed: usize, capacity: usize) -> bool {
+    capacity > SMALL_BLOCK_WORDS && allocated(needed + 1) * 8 <= (capacity + 1) * 5
+}
+
+/// Allocates a block with room for `needed` words, and the room that a row needs that grows bit by
+/// bit. Its head states its capacity, all else is 0.
+fn new_block(needed: usize) -> *mut AtomicU64 {
+    let words = allocated(needed + 1);
+    let allocation = Allocation::array::<AtomicU64>(words).expect("a block's size");
+    // SAFETY: the allocation is not of size zero, and is aligned and large enough for its head.
+    // All zeros are valid words.
+    unsafe {
+        let block = alloc_zeroed(allocation).cast::<AtomicU64>();
+        if block.is_null() {
+            handle_alloc_error(allocation);
+        }
+        block.write(AtomicU64::new((words as u64 - 1) << 32));
+        block
+    }
+}
+
+/// Writes a row into a block, which has room for it.
+fn store_block(block: *mut AtomicU64, bytes: &[u8]) {
+    // SAFETY: the caller holds the record's write lock, so the block, its current or its next one,
+    // is not freed; its head states its capacity, which never changes, and all words are atomic.
+    unsafe {
+        let capacity = (*block).load(Ordering::Relaxed) >> 32;
+        debug_assert!(words_for(bytes.len()) as u64 <= capacity, "a row fits its block");
+        fill(std::slice::from_raw_parts(block.add(1), capacity as usize), bytes);
+        (*block).store(capacity << 32 | bytes.len() as u64, Ordering::Relaxed);
+    }
+}
+
 /// # Safety
-/// `block` came from `Box::into_raw` in `store_row`, cannot be reached any more, and is freed once.
+/// `block` came from [`new_block`], cannot be reached any more, and is freed once.
 unsafe fn free_block(block: *mut AtomicU64) {
-    // SAFETY: by the contract this is the only access. The head states the capacity, and the box
+    // SAFETY: by the contract this is the only access. The head states the capacity, and the block
     // had one more word for the head.
     unsafe {
         let capacity = ((*block).load(Ordering::Relaxed) >> 32) as usize;
-        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(block, capacity + 1)));
+        let allocation = Allocation::array::<AtomicU64>(capacity + 1).expect("a block's size");
+        dealloc(block.cast(), allocation);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_grows_shrinks_and_reads_back() {
-        let record = Record::<()>::new(b"key", 10, word::ABSENT, 0);
-        // SAFETY: this test owns the record until `free`.
-        let this = unsafe { &*record };
-        assert_eq!(this.key(), b"key");
-        let guard = crossbeam_epoch::pin();
-        for len in [10usize, 3, 64, 200, 16, 1000, 0] {
-            let row: Vec<u8> = (0..len).map(|i| i as u8).collect();
-            this.store_row(&row, &guard);
-            let mut out = Vec::new();
-            this.read_row(&mut out);
-            assert_eq!(out, row);
-            let arena = bumpalo::Bump::new();
-            assert_eq!(this.read_row_into(&arena), &row[..]);
-            if len > 12 {
-                this.store_range(5, &[0xAA; 7]);
-                let (window, base) = this.read_window_into(5, 7, &arena);
-                assert_eq!(&window[5 - base..12 - base], &[0xAA; 7]);
-            }
-        }
-        drop(guard);
-        // SAFETY: this is the only reference to the record.
-        unsafe { Record::free(record) };
-    }
-
-    #[test]
-    fn a_locked_word_cannot_be_locked_again() {
-        let record = Record::<AtomicU64>::new(b"k", 8, 40, 0);
-        // SAFETY: this test owns the record until `free`.
-        let this = unsafe { &*record };
-        assert!(this.try_lock(40));
-        assert!(!this.try_lock(40));
-        assert!(!this.try_lock(48));
-        // SAFETY: this is the only reference to the record.
-        unsafe { Record::free(record) };
-    }
-}
+mod tests;

@@ -78,6 +78,9 @@ pub struct Schema {
     pub(crate) indexes: Vec<IndexSpec>,
     #[serde(skip)]
     pub(crate) partitions: PartitionSpec,
+    /// See [`Schema::growing_rows`]. Not stored: nothing on disk depends on it.
+    #[serde(skip)]
+    pub(crate) growing_rows: bool,
     /// The first error in the description, reported when the table is declared.
     #[serde(skip)]
     pub(crate) fault: Option<String>,
@@ -94,6 +97,7 @@ impl Schema {
             primary: PrimaryKind::Ordered,
             indexes: Vec::new(),
             partitions: PartitionSpec::Whole,
+            growing_rows: false,
             fault: None,
         }
     }
@@ -256,6 +260,15 @@ impl Schema {
             self.fail(format!("table {:?} is partitioned, and replicated", self.name));
         }
         self.partitions = PartitionSpec::Replicated;
+        self
+    }
+
+    /// Keeps rows above 256 bytes apart from their keys in memory from the start. A row that
+    /// outgrows the place beside its key leaves that unused for as long as it exists; a read of one
+    /// apart waits for memory once more. For tables whose long rows mostly change their lengths.
+    /// Nothing on disk depends on it: each opening may declare it or not.
+    pub fn growing_rows(mut self) -> Self {
+        self.growing_rows = true;
         self
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct TableData<S: Stamp> {
     pub indexed: u64,
     /// How its rows are spread over partitions.
     pub partitions: TablePartitions,
+    /// See [`Schema::growing_rows`].
+    growing_rows: bool,
     primary: Primary<S>,
 }
 
@@ -90,6 +92,9 @@ pub(crate) enum WalkPosition {
     Key(KeyBytes),
     End,
 }
+
+/// The longest row beside its key in a table of growing rows, in bytes.
+const MOST_INLINE_GROWING: usize = 256;
 
 /// Number of records after which one call of [`TableData::walk`] stops.
 const WALK_BATCH: usize = 1024;
@@ -139,6 +144,7 @@ impl<S: Stamp> TableData<S> {
             secondaries,
             indexed,
             partitions: TablePartitions::new(schema, number),
+            growing_rows: schema.growing_rows,
             primary,
         }
     }
@@ -337,7 +343,9 @@ impl<S: Stamp> TableData<S> {
             Tid::NONE,
             "a row has no version before its first write"
         );
-        let fresh = Record::<S>::new(key, row_bytes, version, lock);
+        let is_apart = self.growing_rows && row_bytes > MOST_INLINE_GROWING;
+        let inline_bytes = if is_apart { 0 } else { row_bytes };
+        let fresh = Record::<S>::new(key, inline_bytes, version, lock);
         match &self.primary {
             Primary::Hash { index, misses } => {
                 let hash = hash_key(key);

@@ -44,7 +44,8 @@ impl Tables {
             .column("head", Type::U64)
             .column("body", Type::Bytes)
             .primary_key(&["generation", "key"])
-            .hash();
+            .hash()
+            .growing_rows();
         // Without a primary key: the engine numbers the rows, and never uses a number again.
         let collections = Schema::new("collections").column("kind", Type::U32);
         let blocks = Schema::new("blocks")
@@ -52,7 +53,8 @@ impl Tables {
             .column("low", Type::Bytes)
             .column("count", Type::U32)
             .column("body", Type::Bytes)
-            .primary_key(&["run", "low"]);
+            .primary_key(&["run", "low"])
+            .growing_rows();
         let garbage =
             Schema::new("garbage").column("collection", Type::U64).primary_key(&["collection"]);
         Tables {
