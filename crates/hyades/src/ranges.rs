@@ -71,6 +71,8 @@ fn log(log: &LogSettings) -> Result<(), Error> {
     within("the records of a group", &count, 1..=1 << 40, u64::to_string)?;
     time("the interval between flushes", log.flush_interval, Duration::ZERO..=HOUR)?;
     bytes("the interval between anchors", log.research.anchor_interval_bytes, 1..=TIB)?;
+    let cut = log.research.cut_changes.unwrap_or(1) as u64;
+    bytes("what is left of cut changes", cut, 1..=GIB)?;
     bytes("delta", log.research.delta_bytes, 0..=TIB)?;
     bytes("the hot-row table", log.hot_rows_bytes, 1..=TIB)?;
     // Shorter epochs would use up the 34 bits of an epoch's number within days.

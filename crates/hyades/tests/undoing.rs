@@ -194,3 +194,39 @@ fn what_it_cannot_recover_is_refused_with_what_it_can() {
     let why = refuse(&|builder| builder.streams(2));
     assert!(why.contains("set streams to 1"), "{why}");
 }
+
+/// An experiment's log says that it cannot be recovered, and costs what it says.
+#[test]
+fn a_log_with_cut_changes_is_refused() {
+    let dir = common::directory();
+    let open = |cut: Option<usize>| {
+        let mut builder = hyades::Database::builder().protocol(hyades::Protocol::Physiological);
+        builder = builder.streams(1).log_settings(|log| log.research.cut_changes = cut);
+        let schema = hyades::Schema::new("rows").column("id", hyades::Type::I64);
+        let schema = schema.column("text", hyades::Type::Text).primary_key(&["id"]);
+        let rows = builder.table(schema);
+        (builder.open(dir.path()), rows)
+    };
+    let written = |cut: Option<usize>, from: i64| {
+        let (db, rows) = open(cut);
+        let db = db.unwrap();
+        let text = "x".repeat(500);
+        for id in from..from + 20 {
+            db.transact(|tx| {
+                tx.insert(rows, &[(2 * id).into(), text[..].into()])?;
+                Ok(tx.insert(rows, &[(2 * id + 1).into(), text[..].into()])?)
+            })
+            .unwrap();
+        }
+        let bytes = db.stats().log_bytes;
+        db.close().unwrap();
+        bytes
+    };
+    assert!(written(None, 0) > 20 * 1000);
+    assert!(written(Some(1), 100) < 20 * 120);
+    for cut in [None, Some(100)] {
+        let refused = open(cut).0.err().expect("it is cut").to_string();
+        assert!(refused.contains("cut to 1 bytes"), "{refused}");
+    }
+    assert!(matches!(open(Some(0)).0, Err(hyades::Error::Misuse(_))));
+}

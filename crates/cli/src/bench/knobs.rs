@@ -131,6 +131,10 @@ pub struct Knobs {
     /// Under physiological logging: log no before-images, and recover without an undo pass
     #[arg(long)]
     pub no_undo: bool,
+    /// Under physiological logging: write only this much of each transaction's changes, to learn
+    /// what the bytes cost; such a log cannot be recovered
+    #[arg(long, value_name = "SIZE", value_parser = units::size, conflicts_with = "recover")]
+    pub cut_changes: Option<u64>,
     /// Log updates as whole rows instead of changed columns, as the papers' systems do
     #[arg(long)]
     pub whole_rows: bool,
@@ -234,6 +238,7 @@ impl Knobs {
         let set = [
             ("--delta", self.delta.is_some()),
             ("--no-undo", self.no_undo),
+            ("--cut-changes", self.cut_changes.is_some()),
             ("--whole-rows", self.whole_rows),
             ("--compress-lists", self.compress_lists),
             ("--processor-time", self.processor_time),
@@ -296,6 +301,7 @@ impl Knobs {
         }
         hyades_wal::lsn_vector::set_portable(self.simd == Switch::Off);
         log.research.undo = !self.no_undo;
+        log.research.cut_changes = self.cut_changes.map(|bytes| bytes as usize);
         log.research.whole_rows = self.whole_rows;
         log.research.compresses_lists = self.compress_lists;
         if let Some(delta) = self.delta {

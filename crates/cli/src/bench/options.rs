@@ -426,6 +426,9 @@ impl Common {
                 self.protocol.word()
             ));
         }
+        if self.knobs.cut_changes.is_some() && self.protocol != Protocol::Physiological {
+            return usage("--cut-changes is for --protocol physiological");
+        }
         self.knobs.check(&self.device, &self.log_dir)
     }
 }

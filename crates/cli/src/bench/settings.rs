@@ -86,6 +86,7 @@ impl Settings {
         loading.knobs.last_device = None;
         loading.knobs.segment = self.knobs.segment_on(&self.device);
         loading.asynchronous = false;
+        loading.knobs.cut_changes = None;
         loading.knobs.flush_interval = None;
         loading.knobs.flush_fill = None;
         loading.knobs.flush_count = None;

@@ -190,6 +190,7 @@ impl Session {
         let (called, log_id, kind) = shared.procedures.get(procedure)?;
         // Inside a transaction it must not wait for a site, which may wait for that transaction.
         if shared.posted.hands_over() && !OnThisThread::runs_any() {
+            value.clear();
             let (outcome, ticket) = shared.posted.call_at_sites((procedure, record), bytes)?;
             let outcome = outcome.map(|result| *value = result);
             return Ok((outcome, ticket));

@@ -33,6 +33,8 @@ use hyades_wal::{Lane, Log, Lsn};
 pub(crate) struct Physiological {
     log: Log,
     rows: RowFrames,
+    /// The most bytes of changes that a transaction writes.
+    most: usize,
 }
 
 impl LoggingProtocol for Physiological {
@@ -43,7 +45,7 @@ impl LoggingProtocol for Physiological {
 
     /// The changes, row by row, then a record that states only that the transaction has committed.
     fn append<'w, M: Stamp>(&self, _: &mut (), mut draft: Draft<'_, 'w, M>) -> Reserved<'w> {
-        let first = draft.write_rows(self.rows);
+        let first = draft.write_rows(self.rows, self.most);
         draft.compose_after(first).reserve()
     }
 
@@ -65,6 +67,7 @@ impl StartsOnLog for Physiological {
     }
 
     fn start(context: &StartContext<'_>) -> Self {
-        Physiological { log: context.log.clone(), rows: Self::rows(context.settings) }
+        let most = context.settings.research.cut_changes.unwrap_or(usize::MAX);
+        Physiological { log: context.log.clone(), rows: Self::rows(context.settings), most }
     }
 }

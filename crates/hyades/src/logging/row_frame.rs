@@ -23,6 +23,9 @@ impl RowFrames {
     const SETTING: [(RowFrames, &'static str); 2] =
         [(RowFrames::After, "after"), (RowFrames::Both, "both")];
 
+    /// The incarnation setting with which changes were cut, and cannot be recovered.
+    pub const CUT: &'static str = "cut-changes";
+
     /// The incarnation setting, name and value, that states this.
     pub fn setting(self) -> Option<(&'static str, &'static str)> {
         let (_, word) = Self::SETTING.iter().find(|(rows, _)| *rows == self)?;

@@ -13,16 +13,18 @@ use std::sync::atomic::Ordering;
 impl<S: Stamp> Draft<'_, '_, S> {
     /// Writes a frame for each changed row. Returns where the first one starts, by which the record
     /// and all of them identify the transaction. The write set is protected, so rows still have
-    /// their content from before the transaction.
-    pub fn write_rows(&mut self, rows: RowFrames) -> Option<Lsn> {
+    /// their content from before the transaction. What is beyond `most` bytes is left out.
+    pub fn write_rows(&mut self, rows: RowFrames, most: usize) -> Option<Lsn> {
         let mut images = Images::default();
-        let mut first = None;
+        let (mut first, mut left) = (None, most);
         let frame = &mut *self.payload;
         for write in final_writes(self.writes) {
             frame.clear();
             frame.resize(FRAME_HEAD, 0);
             images.push(self.tables, rows, self.tid, write, frame);
-            append(self.writer, self.stream, frame, &mut first);
+            let bytes = left.min(frame.len() - FRAME_HEAD);
+            left -= bytes;
+            append(self.writer, self.stream, &mut frame[..FRAME_HEAD + bytes], &mut first);
         }
         first
     }

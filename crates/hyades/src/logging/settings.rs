@@ -103,6 +103,10 @@ pub struct ResearchSettings {
     /// transactions. Without them recovery buffers the changes of a transaction until it has read
     /// that the transaction committed.
     pub undo: bool,
+    /// Under physiological logging: of the changes of a transaction only this many bytes are
+    /// written, at least 1, to learn what the bytes of a log cost. Such a log cannot be recovered,
+    /// and is refused when it is opened again.
+    pub cut_changes: Option<usize>,
     /// Data records hold the whole rows that a transaction updated, as the papers' do, instead of
     /// the changed columns. Both kinds of log are recovered under either setting.
     pub whole_rows: bool,
@@ -125,6 +129,7 @@ impl Default for ResearchSettings {
             anchor_interval_bytes: 128 << 10,
             delta_bytes: 0,
             undo: true,
+            cut_changes: None,
             whole_rows: false,
             compresses_lists: false,
             stepped: false,

@@ -14,6 +14,7 @@ use crate::engine::snapshots::Snapshots;
 use crate::erased::AnyEngine;
 use crate::error::Error;
 use crate::logging::record::RecordKind;
+use crate::logging::row_frame::RowFrames;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
 use crate::pool::SessionPool;
 use crate::posted::PostedCalls;
@@ -392,6 +393,9 @@ impl Opening<'_> {
         let calls = P::LOGS_FIRST.then_some((hyades_wal::CALLS, &*partitions));
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
         let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls);
+        let cut = self.builder.log.research.cut_changes.filter(|_| rows.is_some());
+        let cut = cut.map(|bytes| bytes.to_string());
+        let settings = settings.chain(cut.as_ref().map(|bytes| (RowFrames::CUT, &**bytes)));
         let settings = IncarnationSettings {
             catalogue,
             data_only,

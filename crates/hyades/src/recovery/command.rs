@@ -149,8 +149,8 @@ impl CommandRunner {
     }
 }
 
-/// Notes row objects that a command has placed and rolled back: they were only read. Another command
-/// that does the same may be running now, so they stay until the end.
+/// Notes row objects that a command has placed and rolled back: they were only read. Another
+/// command that does the same may be running now, so they stay until the end.
 pub(super) fn keep_rolled_back<'s, S: Stamp>(
     replay: &ReplayContext<S>,
     state: &mut TxnState<'s, Unstamped<S>>,

@@ -42,6 +42,7 @@ mod version_collector;
 pub(crate) mod wavefront;
 
 use crate::error::Error;
+use crate::logging::row_frame::RowFrames;
 use crate::storage::Stamp;
 use crate::storage::table::TableData;
 use catalogue::Catalogue;
@@ -65,6 +66,21 @@ pub(crate) struct Recovered {
     pub max_epoch: EpochNumber,
 }
 
+/// Refuses a log of an experiment, in which changes were cut.
+fn refuse_cut(recovering: &Recovering) -> Result<(), Error> {
+    let mut incarnations = recovering.manifest().incarnations.iter();
+    let is_cut = |i: &&Incarnation| i.settings.contains_key(RowFrames::CUT);
+    match incarnations.find(is_cut) {
+        None => Ok(()),
+        Some(incarnation) => Err(Error::Mismatch(format!(
+            "incarnation {} of the log was written with changes cut to {} bytes for each \
+             transaction, for an experiment: it cannot be recovered",
+            incarnation.number,
+            incarnation.settings[RowFrames::CUT]
+        ))),
+    }
+}
+
 /// Replays everything that `recovering` holds into `tables`.
 pub(crate) fn recover<S: Stamp>(
     recovering: &Recovering,
@@ -75,6 +91,7 @@ pub(crate) fn recover<S: Stamp>(
 ) -> Result<Recovered, Error> {
     debug_assert!(plan.threads > 0, "replay needs a thread");
     debug_assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
+    refuse_cut(recovering)?;
     let mut readers = recovering.readers();
     let recovery = Recovery {
         recovering,
