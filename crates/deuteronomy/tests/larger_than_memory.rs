@@ -194,7 +194,7 @@ fn an_open_transaction_keeps_nobody_out() {
                 let gone = open.get(&1u64.to_be_bytes());
                 assert!(matches!(gone, Err(Error::Aborted(Abort::SnapshotTooOld))), "{gone:?}");
             }
-            // It conflicts with nobody.
+            // It conflicts with no other.
             false => open.commit().unwrap().wait().unwrap(),
         }
     }
@@ -210,7 +210,7 @@ fn an_open_transaction_does_not_write_below_what_has_left_memory() {
     let (mut one, mut other) = (database.session().unwrap(), database.session().unwrap());
     let mut open = other.begin().unwrap();
     (0..1000).for_each(|key| put(&mut one, key, &[2; 300]));
-    // The write of a younger transaction, which nobody has read, is in the data component alone.
+    // The write of a younger transaction, which none has read, is in the data component alone.
     let late = open.put(&0u64.to_be_bytes(), &[1; 300]);
     assert!(matches!(late, Err(Error::Aborted(_))), "{late:?}");
     drop(open);

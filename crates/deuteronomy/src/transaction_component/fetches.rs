@@ -16,13 +16,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 /// The lists; keys are spread over them by their hash.
 const LISTS: usize = 64;
 
-/// What a fetch has come to.
+/// How far a fetch is.
 #[derive(Clone, Debug)]
 enum FetchState {
     UnderWay,
     /// The timestamp and the value.
     Found(u64, Value),
-    /// The data component has failed or panicked: who has joined asks it anew.
+    /// The data component has failed or panicked: transactions that have joined ask it anew.
     Failed,
 }
 
