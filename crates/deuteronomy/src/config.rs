@@ -12,7 +12,11 @@ pub struct Options {
     pub log: LogOptions,
     /// The budget for versions kept in memory, and for what scans need beside them, in bytes: 4 KiB
     /// to 1 TiB. Values are counted without the allocator's overhead, from when they are handed to
-    /// a transaction. Each session may exceed it by one key and value. Default: 64 MiB.
+    /// a transaction. Each session may exceed it by one key and value. Data may be larger: what was
+    /// read or written lately is kept, twice-read keys longer. Where versions are kept for an older
+    /// transaction that is open, and the budget is exhausted, they go, and that transaction ends
+    /// with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld) if it needs one. Default:
+    /// 64 MiB.
     pub memory_bytes: usize,
     /// The most sessions at a time: 1 to 65,536. Default: 256.
     pub sessions: usize,

@@ -88,7 +88,7 @@ pub use config::Options;
 pub use data::FjallData;
 #[cfg(feature = "redb")]
 pub use data::RedbData;
-pub use data::{MemoryData, PartitionedData};
+pub use data::{DataLayer, MemoryData, PartitionedData};
 pub use data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row, ScanOrder,
 };

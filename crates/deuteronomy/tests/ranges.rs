@@ -46,11 +46,14 @@ fn write(session: &mut Session, writes: &[(&str, Option<&[u8]>)]) {
 
 /// Leaves all that is committed to the data component.
 fn empty_the_table(database: &Database, session: &mut Session) {
-    write(session, &[("\u{7f}filler", Some(&[0; 3300]))]);
-    while database.log().step(0) {}
-    database.step_proxy().unwrap();
-    drop(session.begin().unwrap());
-    assert_eq!(database.version_bytes(), 0, "a transaction that begins has swept the table");
+    // What was read since the last sweep stays for one more.
+    for _ in 0..2 {
+        write(session, &[("\u{7f}filler", Some(&[0; 3300]))]);
+        while database.log().step(0) {}
+        database.step_proxy().unwrap();
+        drop(session.begin().unwrap());
+    }
+    assert_eq!(database.version_bytes(), 0, "transactions that begin have swept the table");
 }
 
 fn keys(tx: &mut Transaction<'_>, from: Bound<&str>, to: Bound<&str>, limit: usize) -> String {

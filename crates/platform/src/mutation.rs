@@ -233,6 +233,8 @@ mutations! {
     RedoByArrival "redo-by-arrival",
     /// Redo begins before the recovered tail is durable.
     RedoUnprovenTail "redo-unproven-tail",
+    /// A record that leaves the version table keeps its last read, not its last write.
+    FloorOfReadsOnly "floor-of-reads-only",
 }
 
 impl Mutation {

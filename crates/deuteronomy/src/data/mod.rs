@@ -4,6 +4,7 @@
 mod fjall;
 #[cfg(any(feature = "redb", feature = "fjall"))]
 mod item;
+mod layer;
 mod memory;
 mod partitioned;
 #[cfg(feature = "redb")]
@@ -11,6 +12,7 @@ mod redb;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::FjallData;
+pub use self::layer::DataLayer;
 pub use self::memory::MemoryData;
 pub use self::partitioned::PartitionedData;
 #[cfg(feature = "redb")]

@@ -1,5 +1,6 @@
 //! The transaction component: all that is known of transactions.
 
+mod fetches;
 pub(crate) mod place;
 pub(crate) mod ranges;
 pub(crate) mod record;
@@ -13,17 +14,23 @@ use crate::config::Options;
 use crate::data_component::DataComponent;
 use crate::error::{Abort, Error};
 use crate::proxy::Proxy;
+use fetches::Fetches;
 use hyades_wal::{Log, Lsn};
 use ranges::Ranges;
 use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
 use transaction_table::TransactionTable;
-use version_table::VersionTable;
+use version_table::{Sweep, VersionTable};
 
-/// The buckets that a transaction sweeps when the version table is nearly full.
+/// The most buckets that a transaction sweeps when the version table is nearly full.
 const SWEEP_SOFT: usize = 16;
-/// How often a transaction sweeps the table before it is shed.
-const ROUNDS_HARD: usize = 8;
+/// How often a transaction sweeps the table before it is shed: what is unread, then what no active
+/// transaction needs, at last what some may need.
+const ROUNDS_HARD: [Sweep; 8] = {
+    let mut rounds = [Sweep::Unneeded; 8];
+    (rounds[0], rounds[6], rounds[7]) = (Sweep::Unread, Sweep::PastActive, Sweep::PastActive);
+    rounds
+};
 /// The bytes of the budget for which there is a bucket.
 const BYTES_PER_BUCKET: usize = 256;
 /// What is noted of scans may take the budget divided by this.
@@ -35,6 +42,7 @@ pub(crate) struct TransactionComponent {
     pub timestamps: Timestamps,
     pub transactions: TransactionTable,
     pub versions: VersionTable,
+    pub fetches: Fetches,
     pub proxy: Proxy,
     pub data: Arc<dyn DataComponent>,
     pub options: Options,
@@ -52,6 +60,7 @@ impl TransactionComponent {
             timestamps: Timestamps::new(first_ts, options.sessions),
             transactions: TransactionTable::new(options.transactions, starts.len()),
             versions: VersionTable::new(buckets.clamp(16, 1 << 24), ranges),
+            fetches: Fetches::new(),
             proxy: Proxy::new(&log),
             log,
             data,
@@ -63,21 +72,31 @@ impl TransactionComponent {
     /// Keeps the version table within its budget. Called where a transaction begins, and before it
     /// puts something into the table; no latch is held.
     ///
+    /// A transaction that is open for long keeps the versions above it. It does not keep others out
+    /// for that: where the budget is exhausted they go, and it ends with [`Abort::SnapshotTooOld`]
+    /// if it reads one of their keys. Only what is not durable yet, or not committed, can exhaust
+    /// the budget beyond that.
+    ///
     /// # Errors
     /// It could not be: [`Abort::Shed`].
     pub fn make_room(&self) -> Result<(), Error> {
         let budget = self.options.memory_bytes;
-        if self.versions.bytes() <= budget / 4 * 3 {
+        let (soft, hard) = (budget / 4 * 3, budget / 8 * 7);
+        if self.versions.bytes() <= soft {
             return Ok(());
         }
-        self.versions.sweep(SWEEP_SOFT, self.timestamps.oldest_active());
-        for _ in 0..ROUNDS_HARD {
+        self.versions.sweep(SWEEP_SOFT, soft, self.timestamps.oldest_active(), Sweep::Unread);
+        for what in ROUNDS_HARD {
             if self.versions.bytes() <= budget {
                 return Ok(());
             }
             // Only what the data component holds can leave the table.
-            self.run_proxy()?;
-            self.versions.sweep(self.versions.buckets(), self.timestamps.oldest_active());
+            match what {
+                Sweep::PastActive => self.run_proxy_within(0)?,
+                Sweep::Unread | Sweep::Unneeded => self.run_proxy()?,
+            };
+            let (all, oldest_active) = (self.versions.buckets(), self.timestamps.oldest_active());
+            self.versions.sweep(all, hard, oldest_active, what);
         }
         match self.versions.bytes() <= budget {
             true => Ok(()),
@@ -91,7 +110,11 @@ impl TransactionComponent {
     /// The data component failed, now or before. The log is stopped.
     pub fn run_proxy(&self) -> Result<bool, Error> {
         // What waits is in memory, too.
-        let lag_limit = self.options.lag_bytes.min(self.options.memory_bytes / 2);
+        self.run_proxy_within(self.options.lag_bytes.min(self.options.memory_bytes / 2))
+    }
+
+    /// The same; what is younger than an active transaction waits only up to this many bytes.
+    fn run_proxy_within(&self, lag_limit: usize) -> Result<bool, Error> {
         self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit)
     }
 }

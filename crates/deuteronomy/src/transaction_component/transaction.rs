@@ -180,13 +180,16 @@ impl TransactionComponent {
 
     /// F1 to F5: reads the data component. The read is noted, so no older writer comes any more.
     fn fetch(&self, work: &mut Work, key: &[u8], hash: u64, number: u64) -> Result<Value, Error> {
-        let found = self.data.get(key)?;
-        if found.ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
+        let read = || {
+            let found = self.data.get(key)?;
+            Ok((found.ts, found.value.as_deref().map(Arc::from)))
+        };
+        let (ts, value): (u64, Value) = self.fetches.fetch(key, hash, number, read)?;
+        if ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
         self.join_durable(work);
-        let value: Value = found.value.as_deref().map(Arc::from);
-        self.versions.insert_fetched(key, hash, number, found.ts, value.clone());
+        self.versions.insert_fetched(key, hash, number, ts, value.clone());
         Ok(value)
     }
 

@@ -5,6 +5,7 @@ use crate::config::Options;
 use crate::data::MemoryData;
 use crate::data_component::ScanOrder::Ascending;
 use crate::recovery::restart;
+use crate::transaction_component::version_table::Sweep;
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::LogOptions;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -32,6 +33,12 @@ fn component(change: impl FnOnce(&mut Options)) -> (tempfile::TempDir, Transacti
 
 fn work(component: &TransactionComponent) -> Work {
     Work::new(component.timestamps.enter().unwrap(), component.log.streams())
+}
+
+/// Drops all that no active transaction needs.
+fn sweep_all(component: &TransactionComponent) {
+    let oldest_active = component.timestamps.oldest_active();
+    component.versions.sweep(component.versions.buckets(), 0, oldest_active, Sweep::Unneeded);
 }
 
 /// The vector of the record that the transaction has written last.
@@ -69,8 +76,7 @@ fn a_record_states_what_it_depends_on_though_that_is_durable() {
             }
         } else if found != "in the table" {
             assert!(component.run_proxy().unwrap());
-            let oldest_active = component.timestamps.oldest_active();
-            component.versions.sweep(component.versions.buckets(), oldest_active);
+            sweep_all(&component);
             assert_eq!(component.versions.bytes(), 0, "it has left the table");
         }
         if found == "fetched" {
@@ -151,7 +157,7 @@ fn what_transactions_will_write_counts() {
     assert!(component.versions.bytes() <= budget + 2000);
     drop(component.abort(&mut two));
     drop(component.abort(&mut one));
-    component.versions.sweep(component.versions.buckets(), component.timestamps.oldest_active());
+    sweep_all(&component);
     assert_eq!(component.versions.bytes(), 0);
     component.begin(&mut one).unwrap();
     let mut put = |key: u8| component.put(&mut one, &[key], Some(&value));
@@ -180,7 +186,7 @@ fn what_scans_need_counts_and_keeps_within_its_share() {
     let written = component.put(&mut oldest, b"z", Some(b""));
     assert!(matches!(written, Err(Error::Aborted(Abort::ReadByYounger))), "{written:?}");
     drop(component.abort(&mut oldest));
-    component.versions.sweep(component.versions.buckets(), component.timestamps.oldest_active());
+    sweep_all(&component);
     assert_eq!(component.versions.bytes(), 0, "notes leave with those that they matter to");
     let long = vec![b'm'; budget];
     component.begin(&mut scanner).unwrap();
@@ -210,8 +216,7 @@ fn the_index_of_keys_counts() {
         let bytes = component.versions.bytes();
         assert!((budget..budget + 400).contains(&bytes), "{bytes} bytes");
         drop(component.abort(&mut one));
-        let oldest_active = component.timestamps.oldest_active();
-        component.versions.sweep(component.versions.buckets(), oldest_active);
+        sweep_all(&component);
         assert_eq!(component.versions.bytes(), 0, "entries leave with their keys");
         written
     };

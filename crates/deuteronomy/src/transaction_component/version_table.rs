@@ -11,7 +11,11 @@
 //!   active or committed are in it.
 //! - No version is put into a record below its `last_read`, or below its newest version.
 //! - A key without a record has not been read, and has no version, above its bucket's `floor`.
-//! - Each version that a transaction may read is in its record, or in the data component.
+//! - Each version that a transaction may read is in its record, or in the data component; or a
+//!   newer one is there, which tells it that its own is gone ([`Sweep::PastActive`]).
+//!
+//! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
+//! last one (a clock with a second chance; a key that was read only once has none).
 
 use super::ranges::Ranges;
 use super::transaction_table::{Standing, TransactionTable};
@@ -98,6 +102,20 @@ struct KeyRecord {
     versions: Vec<Arc<Version>>,
     /// Whether it has had versions of writers, and is among the keys of [`Ranges`].
     entered: bool,
+    /// Whether a version of it was found here since the last sweep.
+    hit: bool,
+}
+
+/// What a sweep drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    /// What no active transaction needs, without what was read lately.
+    Unread,
+    /// What no active transaction needs.
+    Unneeded,
+    /// Everything that the data component holds, or something newer. An active transaction that
+    /// needs an older version finds that it is gone.
+    PastActive,
 }
 
 #[derive(Debug, Default)]
@@ -199,8 +217,8 @@ impl VersionTable {
         let at = bucket.position(key).unwrap_or_else(|| {
             self.add(RECORD_BYTES + key.len());
             let last_read = bucket.floor;
-            let record =
-                KeyRecord { key: key.into(), last_read, versions: Vec::new(), entered: false };
+            let (key, versions) = (key.into(), Vec::new());
+            let record = KeyRecord { key, last_read, versions, entered: false, hit: false };
             bucket.records.push(record);
             bucket.records.len() - 1
         });
@@ -229,7 +247,10 @@ impl VersionTable {
             return match version.standing(transactions) {
                 Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
                 Standing::Active => Seen::Active(version.ts),
-                Standing::Committed => Seen::Version(version.clone()),
+                Standing::Committed => {
+                    record.hit = true;
+                    Seen::Version(version.clone())
+                }
             };
         }
         Seen::Missing(number)
@@ -298,18 +319,22 @@ impl VersionTable {
         }
     }
 
-    /// Trims and evicts in the next `buckets` buckets what no transaction needs from here, where
-    /// none below `oldest_active` is active or will be; and drops what is noted of older scans.
-    pub fn sweep(&self, buckets: usize, oldest_active: u64) {
-        let from = self.hand.fetch_add(buckets, Ordering::Relaxed);
-        for at in from..from + buckets {
-            let bucket = &self.buckets[at & (self.buckets.len() - 1)];
-            let bucket = &mut *bucket.lock().unwrap_or_else(|e| e.into_inner());
-            self.trim(bucket, oldest_active);
-            self.evict(bucket, oldest_active);
-        }
+    /// Trims and evicts in the next buckets, at most this many, until no more than `enough` bytes
+    /// are left, where no transaction below `oldest_active` is active or will be; and drops what
+    /// is noted of older scans.
+    pub fn sweep(&self, most: usize, enough: usize, oldest_active: u64, what: Sweep) {
         if let Some(ranges) = &self.ranges {
             ranges.forget_below(oldest_active);
+        }
+        for _ in 0..most {
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) & (self.buckets.len() - 1);
+            let bucket = &mut *self.buckets[at].lock().unwrap_or_else(|e| e.into_inner());
+            self.trim(bucket, oldest_active);
+            self.evict(bucket, oldest_active, what);
+            // To sweep more would drop what is read soon.
+            if self.bytes() <= enough {
+                return;
+            }
         }
     }
 
@@ -325,22 +350,26 @@ impl VersionTable {
         }
     }
 
-    /// E1 to E4: drops records whose versions all transactions find in the data component. The
+    /// E1 to E4: drops records whose versions the data component holds, or something newer. The
     /// floor keeps what the record says of reads and writes (D5).
-    fn evict(&self, bucket: &mut Bucket, oldest_active: u64) {
+    fn evict(&self, bucket: &mut Bucket, oldest_active: u64, what: Sweep) {
         let Bucket { records, floor, drops } = bucket;
-        records.retain(|record| {
+        records.retain_mut(|record| {
             let is_old = |v: &Arc<Version>| {
                 let is_applied = v.is_applied() || mutation::is(Mutation::EvictUnapplied);
-                v.ts < oldest_active && is_applied
+                is_applied && (v.ts < oldest_active || what == Sweep::PastActive)
             };
-            if !record.versions.iter().all(is_old) {
+            let is_spared = std::mem::take(&mut record.hit) && what == Sweep::Unread;
+            if is_spared || !record.versions.iter().all(is_old) {
                 return true;
             }
+            // E3. An older transaction that is active may neither write below what is evicted.
+            let newest = record.versions.last().map_or(0, |newest| newest.ts);
+            let newest = if mutation::is(Mutation::FloorOfReadsOnly) { 0 } else { newest };
+            let needed = record.last_read.max(newest);
             // No transaction to come is below `oldest_active`: such a floor says nothing.
-            let is_needed = record.last_read >= oldest_active;
-            if is_needed && !mutation::is(Mutation::EvictWithoutFloor) {
-                *floor = (*floor).max(record.last_read);
+            if needed >= oldest_active && !mutation::is(Mutation::EvictWithoutFloor) {
+                *floor = (*floor).max(needed);
             }
             if record.entered
                 && let Some(ranges) = &self.ranges

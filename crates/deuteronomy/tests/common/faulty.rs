@@ -2,10 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{
-    Abort, DataComponent, Error, Found, KeyRange, Limits, MemoryData, Operation, ResumePoint,
-    ScanOrder,
+    Abort, DataComponent, DataLayer, Error, MemoryData, Operation, ResumePoint,
 };
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,18 +50,9 @@ fn meet(fault: &Mutex<Option<Fault>>) -> Result<(), Error> {
     }
 }
 
-impl DataComponent for Faulty {
-    fn get(&self, key: &[u8]) -> Result<Found, Error> {
-        self.data.get(key)
-    }
-
-    fn scan(
-        &self,
-        range: KeyRange<'_>,
-        order: ScanOrder,
-        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.data.scan(range, order, each)
+impl DataLayer for Faulty {
+    fn below(&self) -> &dyn DataComponent {
+        self.data.as_ref()
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
@@ -79,17 +68,5 @@ impl DataComponent for Faulty {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         meet(&self.checkpoint)?;
         self.data.checkpoint(point)
-    }
-
-    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
-        self.data.resume_point()
-    }
-
-    fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        self.data.forget_below(ts)
-    }
-
-    fn limits(&self) -> Limits {
-        self.data.limits()
     }
 }

@@ -1,0 +1,86 @@
+//! A layer over a data component: it counts, fails in tests, or encodes values, say.
+
+use crate::data_component::{
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+};
+use crate::error::Error;
+use std::ops::ControlFlow;
+
+/// A data component that hands on to another what it does not do itself: each method is that of
+/// [`DataComponent`], and by default calls the one below.
+pub trait DataLayer: Send + Sync {
+    /// The data component below.
+    fn below(&self) -> &dyn DataComponent;
+
+    /// [`DataComponent::get`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        self.below().get(key)
+    }
+
+    /// [`DataComponent::scan`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.below().scan(range, order, each)
+    }
+
+    /// [`DataComponent::apply`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        self.below().apply(batch)
+    }
+
+    /// [`DataComponent::checkpoint`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        self.below().checkpoint(point)
+    }
+}
+
+impl<L: DataLayer> DataComponent for L {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        DataLayer::get(self, key)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        DataLayer::scan(self, range, order, each)
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        DataLayer::apply(self, batch)
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        DataLayer::checkpoint(self, point)
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        self.below().resume_point()
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.below().forget_below(ts)
+    }
+
+    fn limits(&self) -> Limits {
+        self.below().limits()
+    }
+}

@@ -1,0 +1,202 @@
+//! Fetches that are under way: a key is read from the data component once, however many
+//! transactions miss it meanwhile.
+//!
+//! A transaction that finds a key missing joins the fetch of another one if both have noted the
+//! same number of dropped versions of the bucket. Then what the fetch finds is right for it as
+//! well: when it looked, the table had no version of the key that it may read, and none has left
+//! the table since before the fetch began, so none that it may read has come since. With another
+//! number a version may have come, been applied, and left: the fetch may have missed it.
+//!
+//! Invariant: a fetch is in the list exactly while its transaction is at the data component.
+
+use super::version_table::Value;
+use crate::error::Error;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// The lists; keys are spread over them by their hash.
+const LISTS: usize = 64;
+
+/// How far a fetch is.
+#[derive(Clone, Debug)]
+enum FetchState {
+    UnderWay,
+    /// The timestamp and the value.
+    Found(u64, Value),
+    /// The data component has failed or panicked: transactions that have joined ask it anew.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Fetch {
+    key: Box<[u8]>,
+    number: u64,
+    state: Mutex<FetchState>,
+    ended: Condvar,
+}
+
+/// The fetches of a database.
+#[derive(Debug)]
+pub(crate) struct Fetches {
+    lists: Box<[Mutex<Vec<Arc<Fetch>>>]>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Fetch {
+    fn end(&self, state: FetchState) {
+        *locked(&self.state) = state;
+        self.ended.notify_all();
+    }
+
+    /// Waits for the transaction that fetches; None if it has failed.
+    fn wait(&self) -> Option<(u64, Value)> {
+        let mut state = locked(&self.state);
+        loop {
+            match &*state {
+                FetchState::UnderWay => {
+                    state = self.ended.wait(state).unwrap_or_else(|e| e.into_inner());
+                }
+                FetchState::Found(ts, value) => return Some((*ts, value.clone())),
+                FetchState::Failed => return None,
+            }
+        }
+    }
+}
+
+/// Takes a fetch out of its list, in a panic of the data component, too; then the fetch ends.
+struct EndFetch<'f> {
+    list: &'f Mutex<Vec<Arc<Fetch>>>,
+    fetch: Arc<Fetch>,
+    state: FetchState,
+}
+
+impl Drop for EndFetch<'_> {
+    fn drop(&mut self) {
+        locked(self.list).retain(|other| !Arc::ptr_eq(other, &self.fetch));
+        self.fetch.end(std::mem::replace(&mut self.state, FetchState::Failed));
+    }
+}
+
+impl Fetches {
+    pub fn new() -> Self {
+        Self { lists: (0..LISTS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// The fetch of the key with this number that is under way, or a new one; and whether it is
+    /// new.
+    fn join(list: &Mutex<Vec<Arc<Fetch>>>, key: &[u8], number: u64) -> (Arc<Fetch>, bool) {
+        let mut list = locked(list);
+        let is_same = |fetch: &&Arc<Fetch>| fetch.number == number && *fetch.key == *key;
+        if let Some(fetch) = list.iter().find(is_same) {
+            return (Arc::clone(fetch), false);
+        }
+        let (state, ended) = (Mutex::new(FetchState::UnderWay), Condvar::new());
+        let fetch = Arc::new(Fetch { key: key.into(), number, state, ended });
+        list.push(Arc::clone(&fetch));
+        (fetch, true)
+    }
+
+    /// F2: what `read` finds, or what it finds for another transaction that has noted the same
+    /// number. No latch is held meanwhile.
+    ///
+    /// # Errors
+    /// That of `read`; one of another transaction is not passed on.
+    pub fn fetch(
+        &self,
+        key: &[u8],
+        hash: u64,
+        number: u64,
+        mut read: impl FnMut() -> Result<(u64, Value), Error>,
+    ) -> Result<(u64, Value), Error> {
+        let list = &self.lists[hash as usize % LISTS];
+        loop {
+            let (fetch, is_new) = Self::join(list, key, number);
+            if is_new {
+                let mut end = EndFetch { list, fetch, state: FetchState::Failed };
+                let found = read()?;
+                end.state = FetchState::Found(found.0, found.1.clone());
+                return Ok(found);
+            }
+            if let Some(found) = fetch.wait() {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    fn is_listed(fetches: &Fetches) -> bool {
+        fetches.lists.iter().any(|list| !locked(list).is_empty())
+    }
+
+    fn value(byte: u8) -> Value {
+        Some(Arc::from([byte]))
+    }
+
+    /// Fetches `k` while another fetch of it is under way, which ends as `first` does. Returns
+    /// what the second has found, and how often it was at the data component.
+    fn beside(number: u64, first: impl Fn() -> Result<(u64, Value), Error> + Sync) -> (u8, usize) {
+        let (fetches, asked) = (Fetches::new(), AtomicUsize::new(0));
+        let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel::<()>());
+        let found = std::thread::scope(|scope| {
+            let (fetches, first, asked) = (&fetches, &first, &asked);
+            scope.spawn(move || {
+                let fetch = || {
+                    fetches.fetch(b"k", 9, 1, || {
+                        reached.send(()).unwrap();
+                        goes_on.recv_timeout(Duration::from_secs(20)).unwrap();
+                        first()
+                    })
+                };
+                drop(catch_unwind(AssertUnwindSafe(fetch)));
+            });
+            is_reached.recv_timeout(Duration::from_secs(20)).unwrap();
+            let second = scope.spawn(move || {
+                fetches.fetch(b"k", 9, number, || {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    Ok((2, value(2)))
+                })
+            });
+            if number == 1 {
+                // The list, the first and the second: it has joined.
+                let joined = || locked(&fetches.lists[9])[0].clone();
+                while Arc::strong_count(&joined()) < 4 {
+                    std::thread::yield_now();
+                }
+                go_on.send(()).unwrap();
+                second.join().unwrap()
+            } else {
+                let found = second.join().unwrap();
+                go_on.send(()).unwrap();
+                found
+            }
+        });
+        assert!(!is_listed(&fetches));
+        (found.unwrap().1.unwrap()[0], asked.into_inner())
+    }
+
+    #[test]
+    fn a_key_is_read_once() {
+        assert_eq!(beside(1, || Ok((1, value(1)))), (1, 0));
+    }
+
+    #[test]
+    fn not_where_a_version_was_dropped_meanwhile() {
+        assert_eq!(beside(2, || Ok((1, value(1)))), (2, 1));
+    }
+
+    #[test]
+    fn a_failed_fetch_fails_for_nobody_else() {
+        assert_eq!(beside(1, || Err(Error::DataComponent("a test says so".into()))), (2, 1));
+        assert_eq!(beside(1, || panic!("a test says so")), (2, 1));
+    }
+}

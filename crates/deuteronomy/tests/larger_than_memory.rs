@@ -1,0 +1,269 @@
+//! Data larger than the budget of memory, and transactions that stay open while it is used up.
+#![allow(missing_docs)]
+
+use hyades_deuteronomy::{
+    Abort, DataComponent, DataLayer, Database, Error, Found, LogOptions, MemoryData, Options,
+    Session,
+};
+use hyades_platform::device::MemoryDevice;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+/// The data component in memory; it counts its reads, and each takes this long.
+struct Slow {
+    data: MemoryData,
+    gets: AtomicU64,
+    takes: Duration,
+}
+
+impl Slow {
+    fn new(takes: Duration) -> Arc<Self> {
+        Arc::new(Self { data: MemoryData::new(), gets: AtomicU64::new(0), takes })
+    }
+}
+
+impl DataLayer for Slow {
+    fn below(&self) -> &dyn DataComponent {
+        &self.data
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(self.takes);
+        self.data.get(key)
+    }
+}
+
+fn options(dir: &Path, memory_bytes: usize) -> Options {
+    let mut log = LogOptions::new(vec![dir.to_owned()], 2);
+    log.device = MemoryDevice::shared();
+    log.buffer_bytes = 1 << 16;
+    log.segment_bytes = 1 << 18;
+    let mut options = Options::new(log);
+    options.memory_bytes = memory_bytes;
+    options
+}
+
+fn put(session: &mut Session, key: u64, value: &[u8]) {
+    let put = session.submit(|tx| tx.put(&key.to_be_bytes(), value));
+    drop(put.unwrap());
+}
+
+const KEYS: u64 = 4000;
+const VALUE: usize = 500;
+const BUDGET: usize = 200 << 10;
+/// Their records and versions take about a third of the budget.
+const HOT: u64 = 100;
+
+/// A value of a key: it names the key's pair and how often that was written.
+fn value(key: u64, number: u64) -> Vec<u8> {
+    let mut value = vec![key as u8; VALUE];
+    value[..8].copy_from_slice(&(key / 2).to_be_bytes());
+    value[8..16].copy_from_slice(&number.to_be_bytes());
+    value
+}
+
+fn number(key: u64, found: &[u8]) -> u64 {
+    let number = u64::from_be_bytes(found[8..16].try_into().unwrap());
+    assert_eq!(found, value(key, number));
+    number
+}
+
+/// Reads pairs, and writes some; both keys of a pair are always written together, by the number
+/// before and one more. Returns how many pairs were written.
+fn read_and_write(session: &mut Session, seed: u64, transactions: u64) -> u64 {
+    let (mut rng, mut written) = (fastrand::Rng::with_seed(seed), 0);
+    for _ in 0..transactions {
+        let pair = match rng.u8(0..10) {
+            0 => rng.u64(0..KEYS / 2),
+            _ => rng.u64(0..HOT / 2),
+        };
+        let keys = [2 * pair, 2 * pair + 1].map(|key| (key, key.to_be_bytes()));
+        let writes = rng.u8(0..8) == 0;
+        let done = session.submit(|tx| {
+            let mut numbers = [0; 2];
+            for (at, (key, bytes)) in keys.iter().enumerate() {
+                numbers[at] = number(*key, &tx.get(bytes)?.expect("it was loaded"));
+            }
+            assert_eq!(numbers[0], numbers[1], "half of a transaction is seen");
+            if writes {
+                for (key, bytes) in &keys {
+                    tx.put(bytes, &value(*key, numbers[0] + 1))?;
+                }
+            }
+            Ok::<_, Error>(())
+        });
+        drop(done.unwrap());
+        written += u64::from(writes);
+    }
+    written
+}
+
+#[test]
+fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Slow::new(Duration::ZERO);
+    let database = Database::open(options(dir.path(), BUDGET), data.clone()).unwrap();
+    let mut session = database.session().unwrap();
+    (0..KEYS).for_each(|key| put(&mut session, key, &value(key, 0)));
+    assert!(KEYS as usize * VALUE > 9 * BUDGET, "{KEYS} keys are too few");
+    // What is hot comes into memory.
+    read_and_write(&mut session, 1, 2000);
+    let (gets, transactions) = (data.gets.load(Ordering::Relaxed), 3000);
+    let written = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for seed in 2..5 {
+            let (database, written) = (&database, &written);
+            scope.spawn(move || {
+                let mut session = database.session().unwrap();
+                for piece in 0..10 {
+                    let n = read_and_write(&mut session, seed * 100 + piece, transactions / 10);
+                    written.fetch_add(n, Ordering::Relaxed);
+                    let bytes = database.version_bytes();
+                    assert!(bytes <= BUDGET + 8 * (VALUE + 300), "{bytes} bytes");
+                }
+            });
+        }
+    });
+    let (gets, reads) = (data.gets.load(Ordering::Relaxed) - gets, 2 * 3 * transactions);
+    println!("{gets} of {reads} reads were at the data component, {written:?} writes");
+    assert!(gets < reads / 5, "{gets} of {reads}; a tenth is of cold keys");
+    // Every write is there, once.
+    let mut sum = 0;
+    for pair in 0..KEYS / 2 {
+        let key = 2 * pair;
+        let read = session.execute(|tx| tx.get(&key.to_be_bytes())).unwrap().unwrap();
+        sum += number(key, &read);
+    }
+    let mut before = fastrand::Rng::with_seed(1);
+    let before = (0..2000).filter(|_| {
+        match before.u8(0..10) {
+            0 => before.u64(0..KEYS / 2),
+            _ => before.u64(0..HOT / 2),
+        };
+        before.u8(0..8) == 0
+    });
+    assert_eq!(sum, before.count() as u64 + written.into_inner());
+    drop(session);
+    database.close().unwrap();
+}
+
+#[test]
+fn a_key_is_fetched_once_for_all_that_miss_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Slow::new(Duration::from_millis(50));
+    let database = Database::open(options(dir.path(), 4 << 10), data.clone()).unwrap();
+    let barrier = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut session = database.session().unwrap();
+                barrier.wait();
+                assert_eq!(session.execute(|tx| tx.get(b"a")).unwrap(), None);
+            });
+        }
+    });
+    assert_eq!(data.gets.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn an_open_transaction_keeps_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 64 << 10);
+    // Each is run again until the log is durable, not until the other has ended.
+    settings.attempts = 1000;
+    let database = Database::open(settings, Slow::new(Duration::ZERO)).unwrap();
+    let (mut one, mut other) = (database.session().unwrap(), database.session().unwrap());
+    (0..1000).for_each(|key| put(&mut one, key, &[1; 300]));
+    for reads in [false, true] {
+        let mut open = other.begin().unwrap();
+        open.put(b"mine", &[u8::from(reads)]).unwrap();
+        if reads {
+            assert_eq!(open.get(&0u64.to_be_bytes()).unwrap().as_deref(), Some(&[2; 300][..]));
+        }
+        for key in 0..1000 {
+            put(&mut one, key, &[2; 300]);
+            let bytes = database.version_bytes();
+            assert!(bytes <= 66 << 10, "{bytes} bytes");
+        }
+        match reads {
+            // What it reads was overwritten, and is not kept for it any more.
+            true => {
+                let gone = open.get(&1u64.to_be_bytes());
+                assert!(matches!(gone, Err(Error::Aborted(Abort::SnapshotTooOld))), "{gone:?}");
+            }
+            // It conflicts with no other.
+            false => open.commit().unwrap().wait().unwrap(),
+        }
+    }
+    let mine = one.execute(|tx| tx.get(b"mine")).unwrap();
+    assert_eq!(mine.as_deref(), Some(&[0][..]), "of the second, nothing is there");
+}
+
+#[test]
+fn an_open_transaction_does_not_write_below_what_has_left_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let database =
+        Database::open(options(dir.path(), 64 << 10), Slow::new(Duration::ZERO)).unwrap();
+    let (mut one, mut other) = (database.session().unwrap(), database.session().unwrap());
+    let mut open = other.begin().unwrap();
+    (0..1000).for_each(|key| put(&mut one, key, &[2; 300]));
+    // The write of a younger transaction, which none has read, is in the data component alone.
+    let late = open.put(&0u64.to_be_bytes(), &[1; 300]);
+    assert!(matches!(late, Err(Error::Aborted(_))), "{late:?}");
+    drop(open);
+    let read = one.execute(|tx| tx.get(&0u64.to_be_bytes())).unwrap();
+    assert_eq!(read.as_deref(), Some(&[2; 300][..]));
+}
+
+/// The data component in memory; the first read of `k` says what it has found, and waits.
+struct Stopped {
+    data: MemoryData,
+    stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl DataLayer for Stopped {
+    fn below(&self) -> &dyn DataComponent {
+        &self.data
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        let found = self.data.get(key);
+        let stop = if key == b"k" { self.stop.lock().unwrap().take() } else { None };
+        if let Some((reached, go_on)) = stop {
+            reached.send(()).unwrap();
+            go_on.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
+        found
+    }
+}
+
+#[test]
+fn a_fetch_is_not_shared_with_one_that_began_before_a_write_has_come_and_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
+    let stop = Mutex::new(Some((reached, goes_on)));
+    let data = Arc::new(Stopped { data: MemoryData::new(), stop });
+    let database = Database::open(options(dir.path(), 64 << 10), data).unwrap();
+    std::thread::scope(|scope| {
+        let older = scope.spawn(|| {
+            let mut session = database.session().unwrap();
+            let mut tx = session.begin().unwrap();
+            tx.get(b"k").unwrap()
+        });
+        is_reached.recv_timeout(Duration::from_secs(20)).unwrap();
+        let mut session = database.session().unwrap();
+        session.execute(|tx| tx.put(b"k", b"1")).unwrap();
+        // Though the older transaction is active, this drives the write out of memory.
+        (0..1000).for_each(|key| put(&mut session, key, &[2; 300]));
+        let read = session.execute(|tx| tx.get(b"k")).unwrap();
+        assert_eq!(read.as_deref(), Some(&b"1"[..]));
+        go_on.send(()).unwrap();
+        assert_eq!(older.join().unwrap(), None, "it is before the write");
+    });
+    let read = database.session().unwrap().execute(|tx| tx.get(b"k")).unwrap();
+    assert_eq!(read.as_deref(), Some(&b"1"[..]), "what it has fetched is not the newest");
+}
