@@ -38,7 +38,7 @@ impl Pause {
         self.may_be.store(true, Relaxed);
     }
 
-    /// Ends it: who has set commands aside is to be woken.
+    /// Ends it. The caller wakes the event loops, which have set commands aside.
     pub fn end(&self) {
         *self.until.lock().expect("no holder panics") = None;
         self.may_be.store(false, Relaxed);

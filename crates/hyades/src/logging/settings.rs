@@ -84,8 +84,8 @@ pub struct ResearchSettings {
     pub fixed_streams: bool,
     /// Each session writes and syncs its own records when they commit, after it has released its
     /// locks, as the workers of NVM-D do; otherwise each stream has a thread for this. Sessions
-    /// keep to their streams. With as many streams as sessions each has a file of its own. Wakers of
-    /// tickets then run on the threads of sessions, and must not commit anything themselves.
+    /// keep to their streams. With as many streams as sessions each has a file of its own. Wakers
+    /// of tickets then run on the threads of sessions, and must not commit anything themselves.
     pub flushed_by_sessions: bool,
     /// The unit of writing in bytes: a power of two, 64 to 65,536, at most a sixteenth of a
     /// segment. Less than a device's block is for memory alone.

@@ -57,24 +57,8 @@ impl Conversation {
             }
             Some(command) => refusal(&self.client, command, turn),
         };
-        let resp3 = self.client.is_resp3;
         if let Some(text) = error {
-            let is_exec = command.is_some_and(|of| of.name == "exec");
-            let text = match text.strip_prefix("ERR ") {
-                Some(cause) if is_exec && !has_arity => {
-                    self.drop_transaction();
-                    format!("EXECABORT Transaction discarded because of: {cause}")
-                }
-                _ => text,
-            };
-            if let Some(multi) = &mut self.client.multi {
-                multi.is_refused = true;
-            }
-            turn.shared.count_error(&text);
-            if command.is_some() {
-                turn.shared.command_stats.reject(&request, &self.input);
-            }
-            Reply::new(self.replies.buffer(), resp3).error(&text);
+            self.reject(turn.shared, &request, text);
             return true;
         }
         let command = command.expect("it has no error");
@@ -93,6 +77,27 @@ impl Conversation {
         };
         self.run_local(turn.shared, turn.session.as_deref_mut(), run, &request);
         true
+    }
+
+    /// Replies an error to a request that is not run, nor queued: EXEC will run none.
+    fn reject(&mut self, shared: &Shared, request: &Request, text: String) {
+        let command = request.place().map(|at| &table::all()[at]);
+        let is_exec = command.is_some_and(|of| of.name == "exec");
+        let text = match text.strip_prefix("ERR ") {
+            Some(cause) if is_exec && !request.has_arity() => {
+                self.drop_transaction();
+                format!("EXECABORT Transaction discarded because of: {cause}")
+            }
+            _ => text,
+        };
+        if let Some(multi) = &mut self.client.multi {
+            multi.is_refused = true;
+        }
+        shared.count_error(&text);
+        if command.is_some() {
+            shared.command_stats.reject(request, &self.input);
+        }
+        Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
     }
 
     /// Appends the reply of a command that runs outside of transactions.
