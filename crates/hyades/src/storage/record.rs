@@ -4,8 +4,8 @@
 //! outgrows its block moves to a separate block, and one that has shrunk far below a separate block
 //! moves to a smaller one, or back; a separate block that it leaves is retired through the epoch,
 //! so a pinned reader may go on reading it. All row bytes are atomic words. A reader that races
-//! with a writer may read torn bytes, which the version word shows, but never reads outside a block: the
-//! row's length is stored in the block itself and never exceeds its capacity.
+//! with a writer may read torn bytes, which the version word shows, but never reads outside a
+//! block: the row's length is stored in the block itself and never exceeds its capacity.
 
 use super::key::stored_len;
 use super::prefetch::{prefetch, prefetch_bytes};
