@@ -12,6 +12,7 @@ use super::prefetch::{prefetch, prefetch_bytes};
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The version word: TID << 3 | dead << 2 | absent << 1 | locked.
@@ -309,10 +310,7 @@ impl<S> Record<S> {
             // SAFETY: the old block came from an earlier `store_row`. It was replaced just now,
             // under the write lock, so it is retired once, and it is freed after every reader that
             // is pinned now has unpinned.
-            unsafe {
-                let old = old as usize;
-                guard.defer_unchecked(move || free_block(old as *mut AtomicU64));
-            }
+            unsafe { retire_block(old, guard) };
         }
     }
 
@@ -443,6 +441,35 @@ const SMALL_BLOCK_WORDS: usize = 31;
 /// sizes later, so the moves cost less than the changes between them.
 fn is_wasteful(needed: usize, capacity: usize) -> bool {
     capacity > SMALL_BLOCK_WORDS && allocated(needed + 1) * 8 <= (capacity + 1) * 5
+}
+
+/// Bytes of retired blocks after which a thread has the epoch collect garbage, and what a block
+/// counts for at least: 256 small ones are fewer than are then freed. By itself the epoch collects
+/// once in 128 pins, and replay retires many blocks between two pins.
+const COLLECT_BYTES: usize = 1 << 20;
+const LEAST_RETIRED_BYTES: usize = COLLECT_BYTES / 256;
+
+thread_local! {
+    /// Bytes of blocks that this thread has retired since it last had garbage collected.
+    static RETIRED_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// # Safety
+/// `block` came from `new_block`, and no reader that pins from now on reaches it; it is retired
+/// once.
+unsafe fn retire_block(block: *mut AtomicU64, guard: &Guard) {
+    // SAFETY: the guard keeps the block until the end of this function; its head is atomic. It is
+    // freed after every reader that may reach it has unpinned.
+    let capacity = unsafe {
+        let address = block as usize;
+        guard.defer_unchecked(move || free_block(address as *mut AtomicU64));
+        ((*block).load(Ordering::Relaxed) >> 32) as usize
+    };
+    let retired = RETIRED_BYTES.get() + (8 * capacity).max(LEAST_RETIRED_BYTES);
+    RETIRED_BYTES.set(retired % COLLECT_BYTES);
+    if retired >= COLLECT_BYTES {
+        guard.flush();
+    }
 }
 
 /// Allocates a block with room for `needed` words, and the room that a row needs that grows bit by
