@@ -14,7 +14,6 @@ macro_rules! words {
 
         impl $name {
             /// The word of this variant.
-            #[allow(dead_code, reason = "not all choices are printed")]
             pub fn word(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }
@@ -24,14 +23,11 @@ macro_rules! words {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($word => Ok($name::$variant),)+
-                    _ => Err(format!(
-                        concat!("{:?} is not a ", $what, ": choose {}"),
-                        text,
-                        [$($word),+].join(", ")
-                    )),
-                }
+                let all = [$($name::$variant),+];
+                all.into_iter().find(|choice| choice.word() == text).ok_or_else(|| {
+                    let words = all.map(Self::word).join(", ");
+                    format!(concat!("{:?} is not a ", $what, ": choose {}"), text, words)
+                })
             }
         }
     };

@@ -80,6 +80,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/hyades/src/storage/ordered_index/tree.rs",
     "crates/hyades/src/storage/prefetch.rs",
     "crates/hyades/src/storage/record.rs",
+    "crates/hyades/src/storage/record/block.rs",
     "crates/hyades/src/storage/record/tests.rs",
     "crates/hyades/src/storage/secondary.rs",
     "crates/hyades/src/storage/table.rs",

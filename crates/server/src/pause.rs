@@ -17,7 +17,7 @@ pub enum PauseMode {
 /// The pause of all clients.
 #[derive(Debug, Default)]
 pub struct Pause {
-    /// There may be one: it is looked at before each command.
+    /// Whether there may be one: looked at before each command, and written under the lock.
     may_be: AtomicBool,
     until: Mutex<Option<(PauseMode, Instant)>>,
     clients: AtomicU64,
@@ -29,18 +29,20 @@ impl Pause {
         // One beyond all time ends in a hundred years.
         let longest = Duration::from_secs(100 * 365 * 24 * 3_600);
         let end = Instant::now() + time.min(longest);
-        let running = self.running();
         let mut until = self.until.lock().expect("no holder panics");
-        *until = Some(match running {
-            Some((other, other_end)) => (mode.max(other), end.max(other_end)),
-            None => (mode, end),
+        *until = Some(match *until {
+            Some((other, other_end)) if other_end > Instant::now() => {
+                (mode.max(other), end.max(other_end))
+            }
+            _ => (mode, end),
         });
         self.may_be.store(true, Relaxed);
     }
 
     /// Ends it. The caller wakes the event loops, which have set commands aside.
     pub fn end(&self) {
-        *self.until.lock().expect("no holder panics") = None;
+        let mut until = self.until.lock().expect("no holder panics");
+        *until = None;
         self.may_be.store(false, Relaxed);
     }
 

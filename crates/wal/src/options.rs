@@ -33,8 +33,7 @@ pub struct LogOptions {
     /// The size of each stream's ring buffer in bytes: a power of two, 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
     /// The maximum segment size in bytes: a multiple of the block, from 16 blocks (and 16 KiB) to
-    /// 1 TiB. Sizes
-    /// double up to it from 4 MiB (or from this, if smaller).
+    /// 1 TiB. Sizes double up to it from 4 MiB (or from this, if smaller).
     pub segment_bytes: u64,
     /// The unit of writing in bytes: a power of two, 64 to 65,536. No block is written twice, so on
     /// a device whose own blocks are larger a torn write may damage what is durable: less than that

@@ -14,7 +14,7 @@ pub(crate) mod command;
 mod cursor;
 pub(crate) mod dataflow;
 pub(crate) mod decode;
-mod degrading;
+mod fallback;
 pub(crate) mod finish;
 mod former;
 mod former_changes;
@@ -246,8 +246,8 @@ impl<S: Stamp> Recovery<'_, S> {
                 pools::replay(replay, lanes, shape, plan.threads)
             }
             (false, false, true, kind) => {
-                let degrades = kind == Replay::Automatic;
-                wavefront::replay(replay, lanes, shape, (plan.threads, degrades))
+                let falls_back = kind == Replay::Automatic;
+                wavefront::replay(replay, lanes, shape, (plan.threads, falls_back))
             }
             // A log without vectors has one order, that of its stream.
             (false, false, false, _) => wavefront::replay(replay, lanes, shape, (1, false)),

@@ -1,6 +1,6 @@
 //! The loop of the threads of an ordered replay, whatever decides which record may run next.
 
-use super::degrading::SerialFallback;
+use super::fallback::SerialFallback;
 use super::idle_detector::{IdleDetector, deadlock_error};
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
@@ -35,12 +35,12 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
     /// complete.
     fn unresolved(&self) -> Option<(StreamId, Lsn)>;
 
-    /// Whether one thread goes on alone where that is faster.
-    fn degrades(&self) -> bool {
+    /// Whether one thread replays alone while that is faster.
+    fn falls_back(&self) -> bool {
         false
     }
 
-    /// How many bytes of all streams are resolved; needed where it [degrades](Self::degrades).
+    /// How many bytes of all streams are resolved; where it [falls back](Self::falls_back).
     fn resolved(&self) -> u64 {
         0
     }
@@ -66,7 +66,7 @@ pub(crate) trait OrderedReplay<S: Stamp>: Sync {
 /// wait for each other is an error.
 pub(crate) fn run<S: Stamp, R: OrderedReplay<S>>(replay: &R, threads: usize) {
     let idle_detector = IdleDetector::new(threads);
-    let fallback = (threads > 1 && replay.degrades()).then(|| SerialFallback::new(threads));
+    let fallback = (threads > 1 && replay.falls_back()).then(|| SerialFallback::new(threads));
     let ended = |number: usize| {
         idle_detector.leave(number);
         replay.ended();

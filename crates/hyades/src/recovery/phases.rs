@@ -147,14 +147,14 @@ fn load<S: Stamp>(
         readers.iter().map(|_| Mutex::new(None)).collect();
     let turn = AtomicUsize::new(0);
     let work = |_| {
-        while let Some(reader) = readers.get(turn.fetch_add(1, Ordering::Relaxed)) {
-            let at = readers.iter().position(|other| std::ptr::eq(other, reader));
+        loop {
+            let at = turn.fetch_add(1, Ordering::Relaxed);
+            let Some(reader) = readers.get(at) else { return Ok(()) };
             let reader = reader.lock().expect("no holder panics").take();
-            let (Some(at), Some(reader)) = (at, reader) else { continue };
+            let reader = reader.expect("each reader has one turn");
             let stream = load_stream(replay, reader, shape, whole)?;
             *loaded[at].lock().expect("no holder panics") = stream;
         }
-        Ok(())
     };
     threads::run_on(replay, threads, work, |_| ());
     let stream = |loaded: Mutex<Option<_>>| loaded.into_inner().expect("no holder panics");

@@ -73,7 +73,7 @@ const MOST_KEPT: usize = 1 << 14;
 struct Wavefront<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
     /// Whether one thread goes on alone where that is faster.
-    degrades: bool,
+    falls_back: bool,
     lanes: Vec<ReplayStream>,
     watermarks: Watermarks<BufferedRecord>,
     lookahead: usize,
@@ -163,7 +163,7 @@ pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
     shape: RecordShape,
-    (threads, degrades): (usize, bool),
+    (threads, falls_back): (usize, bool),
 ) -> Result<Vec<ReaderEnd>, Error> {
     let sleepers = Arc::<Sleepers>::default();
     let waiters = Arc::clone(&sleepers);
@@ -177,7 +177,7 @@ pub(crate) fn replay<S: Stamp>(
     let floors = shape.versions.then(|| Floors::begin(replay, lanes.len()));
     let front = Wavefront {
         replay,
-        degrades,
+        falls_back,
         lanes,
         watermarks,
         lookahead,
@@ -234,8 +234,8 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
         Some((self.lanes[at].stream, self.watermarks.resolved(at)))
     }
 
-    fn degrades(&self) -> bool {
-        self.degrades
+    fn falls_back(&self) -> bool {
+        self.falls_back
     }
 
     fn resolved(&self) -> u64 {

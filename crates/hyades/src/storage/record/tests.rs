@@ -1,3 +1,4 @@
+use super::block::{SMALL_BLOCK_WORDS, allocated};
 use super::*;
 use crate::storage::tid::Tid;
 

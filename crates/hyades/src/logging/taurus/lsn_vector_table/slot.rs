@@ -16,7 +16,7 @@ use hyades_wal::lsn_vector::{join, uses_vector_instructions};
 pub(super) const MARKED: u64 = 1;
 
 /// Without vector instructions, components are copied in groups of this many, so that copies stay
-/// in registers. With them, all are copied, and joined at once.
+/// in registers.
 const GROUP: usize = 8;
 
 /// See the module.
@@ -87,7 +87,9 @@ impl<'a> Slot<'a> {
             2 => self.fold_fixed::<2>(generation, into),
             4 => self.fold_fixed::<4>(generation, into),
             8 => self.fold_fixed::<8>(generation, into),
-            _ => self.fold_any(generation, into),
+            // All components are joined at once where the processor has instructions for that.
+            _ if uses_vector_instructions() => self.fold_any::<MAX_LANES>(generation, into),
+            _ => self.fold_any::<GROUP>(generation, into),
         }
     }
 
@@ -142,8 +144,8 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// As [`Slot::fold`], for any number of components.
-    fn fold_any(self, generation: u64, into: FoldTarget<'_>) -> RowObservation {
+    /// As [`Slot::fold`], for any number of components, in groups of `N`.
+    fn fold_any<const N: usize>(self, generation: u64, into: FoldTarget<'_>) -> RowObservation {
         let (mut write, mut both) = match into {
             FoldTarget::Write(write) => (Some(write), None),
             FoldTarget::Both(both) => (None, Some(both)),
@@ -156,15 +158,14 @@ impl<'a> Slot<'a> {
         if write.is_none() && !all {
             return RowObservation::COLD;
         }
-        let group = if uses_vector_instructions() { self.lanes } else { GROUP };
         'again: loop {
             if !self.is_of(generation) {
                 return RowObservation::COLD;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
-            for from in (0..self.lanes).step_by(group) {
-                let lanes = from..self.lanes.min(from + group);
-                let (mut first, mut second) = ([0; MAX_LANES], [0; MAX_LANES]);
+            for from in (0..self.lanes).step_by(N) {
+                let lanes = from..self.lanes.min(from + N);
+                let (mut first, mut second) = ([0; N], [0; N]);
                 let first = copy(&self.first()[lanes.clone()], &mut first, Ordering::Relaxed);
                 let second = match self.kind {
                     // SeqCst: a writer's lock precedes its load of the read vector, see E4.
@@ -204,7 +205,7 @@ impl<'a> Slot<'a> {
 }
 
 #[inline(always)]
-fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; MAX_LANES], ordering: Ordering) -> &'c [u64] {
+fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64], ordering: Ordering) -> &'c [u64] {
     for (to, from) in out.iter_mut().zip(lanes) {
         *to = from.load(ordering);
     }
