@@ -61,7 +61,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the protocol's name in manifests and on the command line.
+    /// Returns the protocol's name, as in manifests and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::None => "none",
@@ -157,7 +157,7 @@ pub enum Isolation {
 }
 
 impl Concurrency {
-    /// Its name on a command line and in a manifest.
+    /// Returns its name, as in manifests and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Concurrency::NoWait => "no-wait",
@@ -294,13 +294,13 @@ impl Builder {
     }
 
     /// Adds a log directory beside the one given to [`Builder::open`]. Streams are placed in all
-    /// directories in turn.
+    /// directories in turn. All of them belong to the database: give them at each opening.
     pub fn log_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.log.dirs.push(dir.as_ref().to_path_buf());
         self
     }
 
-    /// Changes any settings of the log.
+    /// Changes any settings of the log, see [`LogSettings`] for units, ranges and defaults.
     pub fn log_settings(mut self, change: impl FnOnce(&mut LogSettings)) -> Self {
         change(&mut self.log);
         self
@@ -348,13 +348,14 @@ impl Builder {
         self
     }
 
-    /// Changes any settings of checkpoints.
+    /// Changes any settings of checkpoints, see [`CheckpointSettings`].
     pub fn checkpoint_settings(mut self, change: impl FnOnce(&mut CheckpointSettings)) -> Self {
         change(&mut self.checkpoints);
         self
     }
 
-    /// Sets how often and for how long a transaction is retried after conflicts.
+    /// Sets how often and for how long a transaction is retried after conflicts. Default: as often
+    /// as needed within 30 s; see [`RetrySettings`].
     pub fn retries(mut self, change: impl FnOnce(&mut RetrySettings)) -> Self {
         change(&mut self.retries);
         self
@@ -387,7 +388,7 @@ impl Builder {
     }
 
     /// Sets how much memory the older versions of rows may take that open snapshots need, and how
-    /// old a snapshot may become.
+    /// old a snapshot may become. Default: 1 GiB, and any age; see [`SnapshotSettings`].
     pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
         change(&mut self.snapshots);
         self

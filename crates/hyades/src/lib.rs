@@ -1,12 +1,26 @@
 //! Hyades: an in-memory, serializable, durable transactional database.
 //!
-//! It logs in parallel to up to 64 streams, acknowledges only what is on disk, and recovers on all
-//! cores.
+//! All rows are in memory. The log has up to 64 parallel streams, a transaction is acknowledged
+//! once it is on disk, and recovery uses all cores.
 //!
-//! Start at [`Database::builder`]: declare tables ([`Schema`]) and procedures, then
-//! [`Builder::open`] a directory. [`Database::transact`] runs a closure as a transaction and
-//! returns when it is on disk. A [`Session`] does not wait: it returns a [`Ticket`], and a
-//! [`CommitQueue`] holds many tickets.
+//! - **Declare and open.** [`Database::builder`] returns a [`Builder`]. Declare tables, by structs
+//!   ([`Builder::table_of`], [`TableRow`]) or by columns ([`Builder::table`], [`Schema`]), and
+//!   procedures ([`Builder::procedure`]); then [`Builder::open`] a directory. It creates the
+//!   database, or recovers the one that is there. Declare everything again at each opening.
+//! - **Run transactions.** [`Database::transact`] runs a closure and returns once the transaction
+//!   is on disk; [`Database::call`] does the same with a procedure. After a conflict the body runs
+//!   again. [`Database::snapshot`] reads a consistent state beside writers.
+//! - **Do not wait.** [`Session::submit`] returns before the transaction is on disk, with a
+//!   [`Ticket`] to block on, poll or await. A [`CommitQueue`] holds many tickets.
+//! - **Bound the log.** No checkpoint is taken unless you ask for it: set
+//!   [`Builder::max_recovery`] or [`Builder::checkpoint_interval`], or call
+//!   [`Database::checkpoint`]. [`Database::backup`] copies a running database.
+//! - **Handle errors.** An [`Abort`] is the outcome of an operation or a transaction; an [`Error`]
+//!   is a failure of the database or of its use. After [`Error::OutcomeUnknown`] or
+//!   [`Error::Poisoned`] the database has to be opened again.
+//!
+//! The guide (`docs/guide.md`) explains each of these with examples, `docs/operations.md` sizing,
+//! monitoring and repair, `docs/choosing.md` the settings, `docs/reliability.md` the promises.
 //!
 //! ```
 //! use hyades::{Abort, Database, Schema, Type};
@@ -53,7 +67,7 @@ mod transaction;
 mod transaction_id;
 mod typed;
 
-/// Devices that a log can be written to, for [`LogSettings::device`](crate::LogSettings::device).
+/// Devices to which a log can be written, for [`LogSettings::device`](crate::LogSettings::device).
 pub use hyades_platform::device;
 /// The log below the engine: its errors ([`Error::Log`]), and what [`Database::log`] returns.
 pub use hyades_wal as wal;
@@ -79,8 +93,8 @@ pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
-#[cfg(feature = "research")]
 pub use storage::partition::Partitions;
+#[cfg(feature = "research")]
 pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{

@@ -35,22 +35,23 @@ use write::{Writing, WrittenParts};
 #[non_exhaustive]
 pub struct CheckpointSettings {
     /// Takes a checkpoint this long after the last one, if anything was committed since: 1 ms to a
-    /// year.
+    /// year. Default: not set.
     pub interval: Option<Duration>,
     /// Takes checkpoints often enough that replaying the log, after the image has been loaded,
-    /// takes less than this: 1 ms to a year.
+    /// takes less than this: 1 ms to a year. Default: not set. If neither this nor `interval` is,
+    /// checkpoints are taken only by [`Database::checkpoint`](crate::Database::checkpoint).
     pub max_recovery: Option<Duration>,
     /// The share of all processors' time, writes to the device included, that writing a checkpoint
-    /// may take: above 0, at most 1.
+    /// may take: above 0, at most 1. Default: 0.1.
     pub share: f64,
     /// Memory for the earlier versions of rows that are overwritten while a checkpoint is being
     /// written, in bytes. Above this, sessions wait until saved rows are written out: 1 byte to 1
-    /// TiB.
+    /// TiB. Default: 64 MiB.
     pub buffer_bytes: u64,
     /// In a log of data records alone: writes each row as it is when it is read; replay applies
     /// later records by version. No row has to be saved while transactions run. A database can then
     /// be restored to moments since the last row was read, not since the first. A log that may hold
-    /// commands always gets an exact cut.
+    /// commands always gets an exact cut. Default: true.
     pub fuzzy: bool,
     /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
     /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature `research`.

@@ -17,33 +17,36 @@ pub(crate) const EPOCH: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LogSettings {
-    /// Directories of the streams, used in turn. The first also holds the manifest.
+    /// Directories of the streams, used in turn. [`Builder::open`](crate::Builder::open) puts its
+    /// own before these; the first holds the manifest as well.
     pub dirs: Vec<PathBuf>,
-    /// The number of log streams, 1 to 64.
+    /// The number of log streams, 1 to 64. Default: 4.
     pub streams: usize,
     /// If set, when a database is created the number of its streams is chosen by measurement,
     /// from this one to `streams`: as many files are written and synced concurrently, then twice as
     /// many and so on, for 0.2 s each. It gets the fewest streams with 4,000 syncs per second or
     /// 80 % of the best rate, and keeps their number. Default: not set.
     pub probe_streams: Option<usize>,
-    /// The device of the directories; ordinary files if not set.
+    /// The device of the directories; files of the operating system if not set, which is the
+    /// default.
     pub device: Option<Arc<dyn Device>>,
-    /// The buffer of each stream in bytes, a power of two from 4 KiB to 1 GiB.
+    /// The buffer of each stream in bytes, a power of two from 4 KiB to 1 GiB. Default: 8 MiB.
     pub buffer_bytes: usize,
-    /// The largest segment file in bytes: a multiple of 4,096, from 64 KiB to 1 TiB.
+    /// The largest segment file in bytes: a multiple of 4,096, from 64 KiB to 1 TiB. Segments of a
+    /// stream begin with 4 MiB and double up to this. Default: 64 MiB.
     pub segment_bytes: u64,
-    /// The time between flushes, at most an hour. If not set, a stream is flushed as soon as a
-    /// transaction waits for it; while none does, a busy stream at most every 500 us, or every 2 ms
-    /// once a batch is 1 KiB or more.
+    /// The time between flushes, at most an hour. If not set, which is the default, a stream is
+    /// flushed as soon as a transaction waits for it; while none does, a busy stream at most every
+    /// 500 us, or every 2 ms once a batch is 1 KiB or more.
     pub flush_interval: Option<Duration>,
     /// Under `taurus` and `taurus-2016`: about the most bytes of memory for the vectors of recently
     /// used rows. Well before that, vectors are dropped as soon as they are durable. Where a
     /// stalled stream prevents that, rows share one vector, and transactions that touch them wait
-    /// for one another's streams.
+    /// for one another's streams. From 1 byte to 1 TiB. Default: 512 MiB.
     pub hot_rows_bytes: u64,
-    /// The length of an epoch while the database is busy, 100 us to an hour; the protocol's default
-    /// if not set. Epochs are cuts for checkpoints; where a protocol acknowledges by epochs,
-    /// acknowledging takes about as long.
+    /// The length of an epoch while the database is busy, 100 us to an hour. If not set, which is
+    /// the default, 10 ms, or 40 ms where the protocol acknowledges by epochs: an acknowledgement
+    /// then takes about that long. Epochs are cuts for checkpoints.
     pub epoch: Option<Duration>,
     /// Settings for experiments (feature `research`).
     #[cfg(feature = "research")]

@@ -209,7 +209,7 @@ impl Schema {
     }
 
     /// Spreads the rows over partitions by the value of a column, under
-    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); others take no notice. The
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); others ignore it. The
     /// column belongs to the primary key, or to a table without one, and is not nullable. A table
     /// that is neither partitioned nor [replicated](Schema::replicated) is in one partition as a
     /// whole.

@@ -346,8 +346,8 @@ impl<'t> Transaction<'t> {
     /// them, if it holds none yet; otherwise it takes those that are free, or runs again.
     /// [`Partitions::ALL`] are entered when it first writes, since one that only reads is better
     /// off with a snapshot. Nothing depends on it but speed: a transaction enters the partitions
-    /// that it reaches by itself, and runs again if it could not wait for one. Others take no
-    /// notice.
+    /// that it reaches by itself, and runs again if it could not wait for one. Other concurrency
+    /// controls ignore it.
     #[inline]
     pub fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
         self.0.hold(partitions)
