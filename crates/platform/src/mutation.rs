@@ -171,6 +171,8 @@ mutations! {
     StampWrittenOnly "stamp-written-only",
     /// A transaction hands its partitions on before it has installed its rows.
     HandOnBeforeInstall "hand-on-before-install",
+    /// A transaction hands its partitions on before it has placed its frames.
+    HandOnBeforeFrames "hand-on-before-frames",
     /// A transaction enters its next queue while its predecessor has still to enter some.
     OvertakeInQueues "overtake-in-queues",
     /// A call that is logged before it runs enters its queues once it is logged, without a latch.

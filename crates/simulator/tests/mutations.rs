@@ -16,6 +16,7 @@ fn is_of_partitions(rule: Mutation) -> bool {
             | Mutation::StampHomeOnly
             | Mutation::StampWrittenOnly
             | Mutation::HandOnBeforeInstall
+            | Mutation::HandOnBeforeFrames
             | Mutation::OvertakeInQueues
     )
 }
