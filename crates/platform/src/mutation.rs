@@ -153,6 +153,8 @@ mutations! {
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
     UniqueAsOfSnapshot "unique-as-of-snapshot",
+    /// The tombstone of a row is removed before its deletion is durable, where gaps have no stamps.
+    RemoveBeforeDurable "remove-before-durable",
     /// Under predecessor lists, a row that was read and then overwritten counts as not read.
     OverwrittenAsUnread "overwritten-as-unread",
     /// Replay takes a record for dead if one that it only overwrote is lost.

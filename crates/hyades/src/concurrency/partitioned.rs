@@ -358,15 +358,13 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
             partitions.turns.leave(state.slot);
             std::thread::yield_now();
             let reserved = steps::append(engine, state, &mut commit, tid, command);
-            let placed = (reserved.position(), reserved.bytes);
-            reserved.fill();
-            return Ok(steps::committed(engine, state, tid, placed));
+            let placed = reserved.fill(tid);
+            return Ok(steps::committed(engine, state, placed));
         }
 
         // 2. Reserve and fill.
         let reserved = steps::append(engine, state, &mut commit, tid, command);
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
         if mutation::is(Mutation::HandOnBeforeInstall) {
             partitions.turns.leave(state.slot);
             std::thread::yield_now();
@@ -375,7 +373,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         // 3. Install; leave the own stamp and TID in all partitions held.
         Self::install(engine, state, tid, held);
         partitions.turns.want(state.slot, 0);
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
