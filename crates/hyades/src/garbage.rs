@@ -5,7 +5,8 @@
 //! the key then gets a higher version. The gap that the tombstone leaves inherits its stamps.
 //! Waiting until the stamps are old enough to be dropped would not do: a scan that passes a
 //! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for its
-//! epoch to pass. Both wait until no snapshot is open that holds an earlier version of the row.
+//! epoch to pass. Both wait until no snapshot is open that holds an earlier version of the row, and
+//! until the protocol allows it ([`LoggingProtocol::may_remove`]).
 //!
 //! **Each item is recorded once.** A tombstone is recorded by the transaction that deleted the row:
 //! a sweep that finds a version of a later epoch leaves it to the transaction that wrote that
@@ -411,14 +412,16 @@ fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         // The transaction that deleted it again has recorded it.
         return Swept::Done;
     }
-    if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
+    let is_used = record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen);
+    if is_used || !engine.protocol.may_remove(word::tid(seen)) {
         return Swept::NotYet;
     }
     let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
     let gone = version & word::ABSENT != 0
         && version & word::DEAD == 0
         && record.entries.load(Ordering::Acquire) == 0
-        && is_past(engine, version);
+        && is_past(engine, version)
+        && engine.protocol.may_remove(word::tid(version));
     if !gone {
         C::unlock_record(record, version, false);
         return Swept::NotYet;
@@ -461,7 +464,8 @@ fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
     // A snapshot may hold an earlier version, which the entry matches.
-    let is_needed = word::tid(version) > oldest(engine);
+    let is_needed =
+        word::tid(version) > oldest(engine) || !engine.protocol.may_remove(word::tid(version));
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
     let done = true_entry
         || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), &leave, guard);

@@ -10,7 +10,7 @@ use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
 use crate::inspect;
-use crate::logging::record::RecordHead;
+use crate::logging::StampFormat;
 use crate::opening::{self, RestoreSource};
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::RecordShape;
@@ -251,10 +251,13 @@ impl LogSurvey {
     /// Reads the heads of all records, one thread per reader.
     fn read(from: &Recovering, wanted: Option<TransactionId>) -> Result<LogSurvey, Error> {
         let all = std::thread::scope(|scope| {
-            let readers = from.readers().into_iter();
-            let threads: Vec<_> = readers
-                .map(|reader| scope.spawn(move || LogSurvey::read_stream(reader, wanted)))
-                .collect();
+            let incarnations = &from.manifest().incarnations;
+            let survey = |reader: StreamReader| {
+                let incarnation = incarnations.iter().find(|i| i.number == reader.incarnation);
+                let stamp = incarnation.map_or(StampFormat::Empty, StampFormat::of);
+                scope.spawn(move || LogSurvey::read_stream(reader, stamp, wanted))
+            };
+            let threads: Vec<_> = from.readers().into_iter().map(survey).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -275,13 +278,14 @@ impl LogSurvey {
 
     fn read_stream(
         mut reader: StreamReader,
+        stamp: StampFormat,
         wanted: Option<TransactionId>,
     ) -> Result<LogSurvey, Error> {
         let wanted = wanted.filter(|id| id.stream == reader.stream.0);
         let mut known = LogSurvey::default();
         while let Some(chunk) = reader.next_chunk()? {
             for frame in chunk.frames().filter(|frame| frame.kind == FrameKind::Record) {
-                let Some(head) = RecordHead::decode(&mut &frame.payload[..]) else { continue };
+                let Some(head) = stamp.head(&mut &frame.payload[..]) else { continue };
                 let epoch = head.tid.epoch();
                 known.first_epoch = Some(known.first_epoch.map_or(epoch, |e| e.min(epoch)));
                 if let Some(began) = head.epoch_us {

@@ -317,11 +317,11 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             self.tally.failure();
         }
         let result = result.map(|done| {
-            if let Some((stream, end)) = done.placed {
-                self.stated_epoch = done.tid.epoch();
+            if let Some((stream, end)) = done.placed.position {
+                self.stated_epoch = done.placed.drafted_in;
                 self.last_stream = stream;
-                self.streak_bytes += done.bytes;
-                answer.position = Some((self.stated_epoch, stream, end));
+                self.streak_bytes += done.placed.bytes;
+                answer.position = Some((done.placed.tid.epoch(), stream, end));
             }
             answer.needs = done.needs;
         });

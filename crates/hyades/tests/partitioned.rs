@@ -32,6 +32,14 @@ fn no_piece_is_lost_or_made() {
     assert!(partitions::pieces_stay(&shops, Duration::from_millis(700)));
 }
 
+/// Each transaction that changes two partitions is recovered as a whole, or left out as a whole.
+#[test]
+fn no_piece_is_lost_or_made_wherever_the_power_fails() {
+    for undo in [false, true] {
+        assert!(partitions::pieces_survive_power_cuts(undo, 20), "with undo: {undo}");
+    }
+}
+
 #[test]
 fn commands_are_replayed_in_the_order_of_their_partitions() {
     assert!(partitions::commands_replay_in_their_order());

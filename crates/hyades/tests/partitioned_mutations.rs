@@ -5,7 +5,7 @@
 mod common;
 use common::broken::{self, BrokenRule};
 use common::partitions::{all_get_their_turns, commands_replay_in_their_order};
-use common::partitions::{builder, open, pieces_stay};
+use common::partitions::{builder, open, pieces_stay, pieces_survive_power_cuts};
 use hyades::Protocol;
 use hyades_platform::mutation::Mutation;
 use std::time::Duration;
@@ -16,9 +16,10 @@ const BOUND: Duration = Duration::from_secs(10);
 #[test]
 fn each_broken_rule_of_partitions_is_noticed() {
     let pieces = || pieces_stay(&open(builder(Protocol::None, 64)), Duration::from_secs(20));
-    let rules: [BrokenRule<'_>; 5] = [
+    let rules: [BrokenRule<'_>; 6] = [
         (Mutation::UncheckedPartitions, &pieces),
         (Mutation::HandOnBeforeInstall, &pieces),
+        (Mutation::HandOnBeforeFrames, &|| pieces_survive_power_cuts(false, 40)),
         (Mutation::StampHomeOnly, &commands_replay_in_their_order),
         (Mutation::StampWrittenOnly, &commands_replay_in_their_order),
         // Last: what waits in a circle stays there.

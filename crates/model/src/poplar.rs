@@ -34,6 +34,8 @@ pub struct Poplar {
     pub whole_rows: bool,
     /// Whether a deleted row's number is deleted with it.
     pub forgets: bool,
+    /// Whether a tombstone may be removed before its deletion is below the common mark.
+    pub removes_early: bool,
 }
 
 /// What a transaction does with the only row.
@@ -47,7 +49,7 @@ pub enum Op {
     Update,
     /// Deletes it.
     Delete,
-    /// Reads it, and leaves no record.
+    /// Reads it, or that it is absent, and leaves no record.
     Read,
 }
 
@@ -77,6 +79,9 @@ pub struct State {
     number: u8,
     writer: Option<u8>,
     present: bool,
+    /// Whether the tombstone of the deleted row has been removed. Later numbers are above its own,
+    /// as its epoch is over; but a reader finds nothing on which it depends.
+    removed: bool,
     /// Numbers of the entries of each stream, and how many are durable.
     streams: [Vec<u8>; STREAMS],
     durable: [u8; STREAMS],
@@ -93,6 +98,8 @@ pub enum Action {
     Flush(usize),
     /// An idle stream takes the highest number.
     Heartbeat(usize),
+    /// The tombstone of the deleted row is removed.
+    Remove,
 }
 
 const ANSWERED: &str = "an acknowledged transaction is recovered";
@@ -103,7 +110,8 @@ const ENDS: &str = "when everything is durable, every transaction is acknowledge
 impl Poplar {
     /// The corrected rules.
     pub fn mended(txns: usize) -> Poplar {
-        Poplar { txns, idle: Idle::Durably, whole_rows: false, forgets: false }
+        let idle = Idle::Durably;
+        Poplar { txns, idle, whole_rows: false, forgets: false, removes_early: false }
     }
 
     fn last(entries: &[u8], durable: u8) -> u8 {
@@ -187,12 +195,20 @@ impl Poplar {
             && own < Self::highest(state)
     }
 
+    fn may_remove(&self, state: &State) -> bool {
+        let is_durable = Self::common(state, false) >= state.number;
+        !state.present && !state.removed && (is_durable || self.removes_early)
+    }
+
     fn run(&self, state: &mut State, op: Op, stream: u8) {
         let lane = stream as usize;
         let this = state.txns.len() as u8;
         let reads = matches!(op, Op::Update | Op::Read) || op == Op::Column && self.whole_rows;
         let source = if reads { state.writer } else { None };
         let (mut number, mut place) = (state.number, 0);
+        if op == Op::Read && state.removed {
+            number = 0;
+        }
         if op != Op::Read {
             let own = state.streams[lane].last().copied().unwrap_or(0).max(state.marks[lane]);
             number = number.max(own) + 1;
@@ -201,6 +217,7 @@ impl Poplar {
             state.number = if op == Op::Delete && self.forgets { 0 } else { number };
             state.writer = Some(this);
             state.present = op != Op::Delete;
+            state.removed = false;
         }
         state.txns.push(Txn { op, stream, place, number, source, answered: false });
         Self::answer(state);
@@ -217,6 +234,7 @@ impl Model for Poplar {
             number: 0,
             writer: None,
             present: true,
+            removed: false,
             streams: Default::default(),
             durable: [0; STREAMS],
             marks: [0; STREAMS],
@@ -233,9 +251,10 @@ impl Model for Poplar {
             for stream in (0..streams).rev() {
                 actions.extend(ops.iter().map(|op| Action::Run(*op, stream)));
             }
-            if state.present {
-                actions.push(Action::Run(Op::Read, 0));
-            }
+            actions.push(Action::Run(Op::Read, 0));
+        }
+        if self.may_remove(state) {
+            actions.push(Action::Remove);
         }
         for lane in 0..STREAMS {
             if (state.durable[lane] as usize) < state.streams[lane].len() {
@@ -255,6 +274,7 @@ impl Model for Poplar {
                 state.durable[lane] = state.streams[lane].len() as u8;
                 Self::answer(&mut state);
             }
+            Action::Remove => state.removed = true,
             Action::Heartbeat(lane) => {
                 let highest = Self::highest(&state);
                 match self.idle {
@@ -298,6 +318,7 @@ impl Protocol for Poplar {
                     Op::Column => "writes a column of a",
                     Op::Update => "reads and writes a",
                     Op::Delete => "deletes a",
+                    Op::Read if !before.present => "finds no a",
                     Op::Read => "reads a",
                 };
                 let place = match op {
@@ -307,6 +328,7 @@ impl Protocol for Poplar {
                 format!("T{} {what}: number {}{place}", after.txns.len(), txn.number)
             }
             Action::Flush(lane) => format!("stream {} is durable", lane + 1),
+            Action::Remove => "the tombstone of a is removed".to_string(),
             Action::Heartbeat(lane) if self.idle == Idle::InMemory => {
                 format!("stream {}, idle, takes number {}", lane + 1, after.marks[*lane])
             }
@@ -367,6 +389,12 @@ pub fn cases() -> Vec<Case> {
         Case::breaks(("Poplar", Mutation), "a deleted row's number is dropped", LAST, || {
             run(Poplar { forgets: true, ..Poplar::mended(4) })
         }),
+        Case::breaks(
+            ("Poplar", Mutation),
+            "a tombstone is removed before its deletion is durable",
+            CLOSED,
+            || run(Poplar { removes_early: true, ..Poplar::mended(3) }),
+        ),
         Case::mended(("Poplar", Mended), "durable heartbeats, columns, tombstones", 10_000, || {
             run(Poplar::mended(4))
         }),

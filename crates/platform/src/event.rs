@@ -106,7 +106,7 @@ impl Event {
         #[cfg(not(any(loom, target_os = "linux")))]
         {
             // Taking the lock orders this before or after a sleeper's test of the sequence.
-            drop(self.parked.0.lock().unwrap_or_else(|e| e.into_inner()));
+            drop(crate::sync::locked(&self.parked.0));
             self.parked.1.notify_all();
         }
     }
@@ -129,7 +129,7 @@ impl Listener<'_> {
         #[cfg(not(any(loom, target_os = "linux")))]
         {
             let (lock, condition) = &self.event.parked;
-            let guard = lock.lock().unwrap_or_else(|e| e.into_inner());
+            let guard = crate::sync::locked(lock);
             if self.event.sequence.load(Ordering::SeqCst) == self.seen {
                 match timeout {
                     Some(t) => drop(condition.wait_timeout(guard, t)),

@@ -153,6 +153,8 @@ mutations! {
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
     UniqueAsOfSnapshot "unique-as-of-snapshot",
+    /// The tombstone of a row is removed before its deletion is durable, where gaps have no stamps.
+    RemoveBeforeDurable "remove-before-durable",
     /// Under predecessor lists, a row that was read and then overwritten counts as not read.
     OverwrittenAsUnread "overwritten-as-unread",
     /// Replay takes a record for dead if one that it only overwrote is lost.
@@ -171,6 +173,8 @@ mutations! {
     StampWrittenOnly "stamp-written-only",
     /// A transaction hands its partitions on before it has installed its rows.
     HandOnBeforeInstall "hand-on-before-install",
+    /// A transaction hands its partitions on before it has placed its frames.
+    HandOnBeforeFrames "hand-on-before-frames",
     /// A transaction enters its next queue while its predecessor has still to enter some.
     OvertakeInQueues "overtake-in-queues",
     /// A call that is logged before it runs enters its queues once it is logged, without a latch.

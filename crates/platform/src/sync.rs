@@ -29,6 +29,12 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
+/// Locks a mutex whose critical sections leave what it protects whole if they panic: poisoning is
+/// ignored.
+pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
 /// Gives the processor to another thread, or to the schedule checker.
 pub fn yield_now() {
     #[cfg(not(loom))]

@@ -37,20 +37,20 @@ struct StageClient {
 pub struct StageTurn {
     /// The replies of what has run, whether they may be sent or not.
     pub replies: Vec<u8>,
-    /// Marks of transactions that are not acknowledged; see [`Stage::drain`].
+    /// Marks of transactions that are not acknowledged; see [`SteppedServer::drain`].
     pub marks: Vec<u64>,
     /// It goes on after a pause: the log has no room.
     pub is_paused: bool,
 }
 
 /// A server without sockets and threads.
-pub struct Stage {
+pub struct SteppedServer {
     shared: Arc<Shared>,
     loops: Vec<StageLoop>,
     clients: Vec<Option<StageClient>>,
 }
 
-impl Stage {
+impl SteppedServer {
     /// Opens a database in `dir` and a server of some loops over it, with settings as they are
     /// given on a command line.
     ///
@@ -64,7 +64,7 @@ impl Stage {
         dir: &Path,
         loops: usize,
         settings: &[&str],
-    ) -> Result<Stage, Error> {
+    ) -> Result<SteppedServer, Error> {
         let settings = Settings::from_arguments(settings).expect("the settings are right");
         let shared = Shared::new(settings);
         let tables = Tables::declare(&mut builder);
@@ -76,7 +76,7 @@ impl Stage {
         };
         let loops = (0..loops).map(open).collect::<Result<_, Error>>()?;
         assert!(shared.opened.set(Opened { database, tables }).is_ok(), "it is new");
-        Ok(Stage { shared, loops, clients: Vec::new() })
+        Ok(SteppedServer { shared, loops, clients: Vec::new() })
     }
 
     fn opened(&self) -> &Opened {
@@ -170,7 +170,7 @@ impl Stage {
     /// marks returned.
     ///
     /// # Errors
-    /// The log has failed: what is parked becomes errors, see [`Stage::output`], and nothing more
+    /// The log has failed: what is parked becomes errors, see [`SteppedServer::output`], and nothing more
     /// may be run.
     pub fn drain(&mut self, of: usize) -> Result<Vec<(usize, u64)>, Error> {
         let (clients, mut freed) = (&mut self.clients, Vec::new());

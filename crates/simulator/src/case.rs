@@ -2,6 +2,7 @@
 //! the checks in between. One such run is called a *life*.
 
 use crate::checkpoints::CheckpointCounts;
+use crate::ending::Ending;
 use crate::history::{History, LosesOverwritten, Verdict};
 use crate::isolation::workload::{self, Load};
 use crate::kept::SavedFailure;
@@ -59,48 +60,6 @@ impl Outcome {
         let hung = self.hung.iter().map(|how| format!("hung: {how}"));
         let order = self.out_of_order.iter().map(|s| format!("out of order: {s}"));
         self.verdict.sentences().chain(order).chain(refused).chain(late).chain(hung).collect()
-    }
-}
-
-/// How a life ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// All transactions are answered, and the database is closed.
-    Close,
-    /// All transactions are answered, and the process is killed while it closes the database.
-    StopsClosing,
-    /// All transactions are durable, then the power is cut.
-    Quiet,
-    /// The power is cut.
-    PowerCut,
-    /// The process is killed.
-    Kill,
-    /// The process is killed at some change of the disk.
-    Stop,
-    /// A sync fails; the database is opened again.
-    SyncFails,
-    /// A write fails.
-    WriteFails,
-    /// The disk is full.
-    Full,
-}
-
-const ENDINGS: [(Ending, &str); 9] = [
-    (Ending::Close, "closed in good order"),
-    (Ending::StopsClosing, "killed while closing"),
-    (Ending::Quiet, "power cut when all is durable"),
-    (Ending::PowerCut, "power cut at work"),
-    (Ending::Kill, "killed at work"),
-    (Ending::Stop, "killed at a write, sync or change of names"),
-    (Ending::SyncFails, "a sync fails"),
-    (Ending::WriteFails, "a write fails half-way"),
-    (Ending::Full, "disk full"),
-];
-
-impl Ending {
-    /// Whether all transactions run before the life ends.
-    pub(crate) fn is_quiet(self) -> bool {
-        matches!(self, Ending::Close | Ending::StopsClosing | Ending::Quiet)
     }
 }
 
@@ -346,19 +305,10 @@ impl Case {
     /// Runs transactions until the life ends.
     fn live(&mut self, opened: Opened) {
         self.history.loses_overwritten = LosesOverwritten::under(opened.combination.protocol);
-        let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
+        let (ending, name) = Ending::draw(&mut self.rng);
         self.note(name);
         let device = opened.device.clone();
-        match ending {
-            Ending::Stop => device.arm(SimulatedFault::Stop(self.rng.u64(0..60))),
-            Ending::WriteFails => device.arm(SimulatedFault::Write(self.rng.u64(0..30))),
-            Ending::Full => device.arm(SimulatedFault::Full(self.rng.u64(0..200_000))),
-            Ending::SyncFails => {
-                let (after, for_ever) = (self.rng.u64(0..30), self.rng.bool());
-                device.arm(SimulatedFault::Sync { after, for_ever });
-            }
-            _ => {}
-        }
+        ending.arm(&mut self.rng, &device);
         if self.stalls(ending) {
             let stream = self.rng.usize(0..opened.combination.streams);
             device.slow(&format!("stream-{stream:04}"), None);

@@ -14,6 +14,7 @@ pub mod case;
 mod checkpoints;
 pub mod clients;
 mod database;
+mod ending;
 mod examine;
 mod guard;
 pub mod history;

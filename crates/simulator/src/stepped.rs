@@ -6,8 +6,9 @@
 //! thread would wait for it, so each runs as a whole. Real parallelism is left to the histories
 //! with threads.
 
-use crate::case::{Case, Ending, Opened};
+use crate::case::{Case, Opened};
 use crate::checkpoints::CheckpointCounts;
+use crate::ending::Ending;
 use crate::history::ExecutedTransaction;
 use crate::life::Runner;
 use fastrand::Rng;

@@ -8,8 +8,9 @@ use crate::log::Shared;
 use crate::segment::Prepared;
 use crate::stream::{FLUSHER_SLOT, Stream};
 use crate::supply::Supply;
+use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::{clock, sync};
+use hyades_platform::sync::{self, locked};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -183,7 +184,7 @@ impl Flusher {
         if log_lsn > durable && log_lsn >= self.next_anchor {
             let mut vector = vec![0; self.shared.streams.len()];
             self.shared.frontier.load_into(&mut vector);
-            let mut placed = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
+            let mut placed = locked(&self.stream().anchors);
             let vector = self.stream().next_anchor(vector);
             let mut payload = Vec::new();
             frame::anchor_payload(&mut payload, &vector);
@@ -343,7 +344,7 @@ impl Flusher {
             mark = mark.max(Some(m));
         }
         {
-            let mut anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
+            let mut anchors = locked(&self.stream().anchors);
             while anchors.get(1).is_some_and(|(end, _)| *end <= to) {
                 anchors.pop_front();
             }
@@ -458,7 +459,7 @@ impl Flusher {
     fn segment_header(&self, start: Lsn) -> Vec<u8> {
         // Exactly the anchor in effect here. A later one may cover a record in another stream that
         // depends on the record being decoded.
-        let anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
+        let anchors = locked(&self.stream().anchors);
         let in_effect = anchors.iter().rev().find(|(end, _)| *end <= start);
         debug_assert!(in_effect.is_some(), "the anchor in effect at {start} was dropped");
         SegmentHeader {

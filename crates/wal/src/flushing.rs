@@ -3,10 +3,9 @@
 
 use crate::Lsn;
 use crate::flusher::{Flusher, StopOnPanic};
-use crate::handle::locked;
 use crate::log::Shared;
 use crate::stream::Stream;
-use hyades_platform::sync;
+use hyades_platform::sync::{self, locked};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

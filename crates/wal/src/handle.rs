@@ -15,14 +15,10 @@ use crate::supply::Supply;
 use hyades_platform::device::DirectoryLock;
 use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::locked;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-
-/// Locks a mutex. Critical sections are panic-safe, so poisoning is ignored.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// Everything that ends with the last [`Log`](crate::Log) handle.
 #[derive(Debug)]
@@ -60,12 +56,12 @@ impl Handle {
             starts.push((lane.first, lane.replies));
         }
         let device = Arc::clone(&self.shared.options.device);
-        let hurry = Arc::clone(&self.shared.hurry);
-        let preparer = Preparer::new(device, places, receiver, hurry);
+        let urgency = Arc::clone(&self.shared.urgency);
+        let preparer = Preparer::new(device, places, receiver, urgency);
         running.requests = Some(requests.clone());
         let supply = |lane, first: &Prepared, replies| {
             let lengths = (first.length, self.shared.options.segment_bytes);
-            Supply::new(lane, lengths, requests.clone(), replies, Arc::clone(&self.shared.hurry))
+            Supply::new(lane, lengths, requests.clone(), replies, Arc::clone(&self.shared.urgency))
         };
         if self.shared.options.stepped {
             let preparer = Arc::new(Mutex::new(preparer));
@@ -115,7 +111,7 @@ impl Handle {
             let _ = requests.send(Request::Stop);
         }
         // A segment that is being prepared is finished at once.
-        let _hurry = self.shared.hurry.begin();
+        let _urgent = self.shared.urgency.begin();
         let me = std::thread::current().id();
         let threads = running.flushers.drain(..).chain(running.preparer.take());
         // A waker may drop the last handle on a flusher's own thread, which cannot join itself.

@@ -92,7 +92,8 @@ pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
     BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, Incarnation,
-    IncarnationSettings, MARKS, Manifest, StreamEntry, VERSIONS,
+    IncarnationSettings, MARKS, Manifest, NUMBERS_ARE_VERSIONS, SEPARATE_NUMBERS, StreamEntry,
+    VERSIONS,
 };
 pub use marks::Marks;
 pub use needs::{Needs, admits, first_unmet, is_met};

@@ -6,13 +6,13 @@ use crate::flusher::{Flusher, StopOnPanic};
 use crate::frame;
 use crate::frontier::Frontier;
 use crate::group::Group;
-use crate::handle::{Handle, Running, locked};
+use crate::handle::{Handle, Running};
 use crate::lane::{Lane, LaneKind};
 use crate::manifest::{Checkpoint, Manifest, part_name};
 use crate::marks::Marks;
 use crate::options::LogOptions;
 use crate::order::Order;
-use crate::preparer::Hurry;
+use crate::preparer::Urgency;
 use crate::ring::Ring;
 use crate::start::LaneStart;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
@@ -22,7 +22,7 @@ use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event;
 use hyades_platform::event::Event;
 use hyades_platform::latency::LatencyCounts;
-use hyades_platform::sync::Padded;
+use hyades_platform::sync::{Padded, locked};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,8 +49,8 @@ pub(crate) struct Shared {
     /// Watermarks up to this one are wanted at once, for a flush of everything. Raised by the
     /// flushing thread, read by the flushers (SeqCst: they read it after announcing their sleep).
     pub(crate) urgent: AtomicU64,
-    /// Makes the preparer of segments hurry.
-    pub(crate) hurry: Arc<Hurry>,
+    /// Tells the preparer when segments are needed at once.
+    pub(crate) urgency: Arc<Urgency>,
     free_slots: Mutex<Vec<usize>>,
     /// (sequence, start) of each lane's begun segments.
     pub(crate) segments: Vec<Mutex<Vec<(u64, Lsn)>>>,
@@ -229,7 +229,7 @@ impl Log {
             marks: OnceLock::new(),
             asked: AtomicU64::new(0),
             urgent: AtomicU64::new(0),
-            hurry: Arc::default(),
+            urgency: Arc::default(),
             free_slots: Mutex::new((FLUSHER_SLOT + 1..=options.max_writers).rev().collect()),
             segments: lanes.iter().map(|l| Mutex::new(l.begun.clone())).collect(),
             stepped: lanes.iter().map(|_| Mutex::new(None)).collect(),

@@ -96,8 +96,14 @@ fn is_zero(mark: &u64) -> bool {
     *mark == 0
 }
 
-/// The incarnation's setting that says whether its records have numbers: `"yes"` if they do.
+/// The incarnation's setting that says whether its records have numbers: [`SEPARATE_NUMBERS`] if they do, or
+/// [`NUMBERS_ARE_VERSIONS`].
 pub const MARKS: &str = "marks";
+/// The value of [`MARKS`] where records have numbers.
+pub const SEPARATE_NUMBERS: &str = "yes";
+/// The value of [`MARKS`] where the number of a record is the version of the rows that it writes,
+/// and its head states none.
+pub const NUMBERS_ARE_VERSIONS: &str = "versions";
 
 /// The incarnation's setting that says by what a replay of its commands tells the versions of a row
 /// apart: [`BY_TIMESTAMP`]. Absent where rows have one version at replay.
@@ -234,7 +240,11 @@ const WITH_MARKS: u32 = 3;
 const WITH_VERSIONS: u32 = 4;
 /// The format of a manifest with an incarnation whose calls were logged before they ran.
 const WITH_CALLS: u32 = 5;
-const FORMATS: [u32; 5] = [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS, WITH_CALLS];
+/// The format of a manifest with an incarnation in which numbers are versions
+/// ([`NUMBERS_ARE_VERSIONS`]). Programs that do not know these would give all rows one version.
+const WITH_NUMBERED_VERSIONS: u32 = 6;
+const FORMATS: [u32; 6] =
+    [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS, WITH_CALLS, WITH_NUMBERED_VERSIONS];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
 fn seal<T: Serialize>(value: &T, version: u32) -> String {
@@ -374,14 +384,19 @@ impl Manifest {
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
         let checked = self.check(dir);
         debug_assert!(checked.is_ok(), "no opening would accept this manifest: {checked:?}");
-        let marks = |i: &Incarnation| i.settings.get(MARKS).is_some_and(|v| v == "yes");
         let have =
             |setting: &str| self.incarnations.iter().any(|i| i.settings.contains_key(setting));
-        let version = if have(CALLS) {
+        let have_marks = |value: &str| {
+            let marks = self.incarnations.iter().filter_map(|i| i.settings.get(MARKS));
+            marks.into_iter().any(|marks| marks == value)
+        };
+        let version = if have_marks(NUMBERS_ARE_VERSIONS) {
+            WITH_NUMBERED_VERSIONS
+        } else if have(CALLS) {
             WITH_CALLS
         } else if have(VERSIONS) {
             WITH_VERSIONS
-        } else if self.incarnations.iter().any(marks) {
+        } else if have_marks(SEPARATE_NUMBERS) {
             WITH_MARKS
         } else if self.checkpoint.is_some() {
             WITH_CHECKPOINT

@@ -1,9 +1,9 @@
 //! Preparing segments ahead of need, and reusing retired ones.
 
 use crate::error::Error;
-use crate::handle::locked;
 use crate::segment::{Prepared, prepare, segment_path};
 use hyades_platform::device::Device;
+use hyades_platform::sync::locked;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -47,22 +47,22 @@ pub(crate) struct LanePlace {
     pub(crate) reply: mpsc::Sender<Result<Prepared, Error>>,
 }
 
-/// What makes the preparer hurry: flushers that wait for a segment, or a log that ends.
+/// Whether segments are needed at once: flushers wait for one, or the log ends.
 #[derive(Debug, Default)]
-pub(crate) struct Hurry {
+pub(crate) struct Urgency {
     reasons: Mutex<usize>,
     more: Condvar,
 }
 
-impl Hurry {
+impl Urgency {
     /// Adds a reason; it stands until the guard is dropped.
-    pub(crate) fn begin(&self) -> Hurrying<'_> {
+    pub(crate) fn begin(&self) -> UrgencyGuard<'_> {
         *locked(&self.reasons) += 1;
         self.more.notify_all();
-        Hurrying(self)
+        UrgencyGuard(self)
     }
 
-    /// Waits for this time; false if there is, or comes, a reason to hurry.
+    /// Waits for this time; false if a segment is, or becomes, urgent.
     fn pause(&self, time: Duration) -> bool {
         let reasons = locked(&self.reasons);
         let waited = self.more.wait_timeout_while(reasons, time, |reasons| *reasons == 0);
@@ -70,11 +70,11 @@ impl Hurry {
     }
 }
 
-/// A reason to hurry: see [`Hurry::begin`].
+/// One of the reasons: see [`Urgency::begin`].
 #[derive(Debug)]
-pub(crate) struct Hurrying<'a>(&'a Hurry);
+pub(crate) struct UrgencyGuard<'a>(&'a Urgency);
 
-impl Drop for Hurrying<'_> {
+impl Drop for UrgencyGuard<'_> {
     fn drop(&mut self) {
         *locked(&self.0.reasons) -= 1;
     }
@@ -85,24 +85,24 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Spreads the writing of a segment over the time until it is needed: a flusher's sync would wait
 /// for it on the device, and its copying takes processor time.
-struct Pauses<'a> {
-    hurry: &'a Hurry,
+struct SegmentPace<'a> {
+    urgency: &'a Urgency,
     /// The time for a byte.
     ns_per_byte: f64,
     piece_began: Instant,
 }
 
-impl<'a> Pauses<'a> {
-    fn new(hurry: &'a Hurry, time: Duration, length: u64) -> Self {
+impl<'a> SegmentPace<'a> {
+    fn new(urgency: &'a Urgency, time: Duration, length: u64) -> Self {
         let ns_per_byte = time.as_nanos() as f64 / length as f64;
-        Self { hurry, ns_per_byte, piece_began: Instant::now() }
+        Self { urgency, ns_per_byte, piece_began: Instant::now() }
     }
 
     /// Waits until it is time for the piece after one of this size; false if there is no time.
     fn after(&mut self, bytes: u64) -> bool {
         let time = Duration::from_nanos((bytes as f64 * self.ns_per_byte) as u64);
         let left = time.saturating_sub(self.piece_began.elapsed());
-        let has_time = self.hurry.pause(left.min(LONGEST_PAUSE));
+        let has_time = self.urgency.pause(left.min(LONGEST_PAUSE));
         self.piece_began = Instant::now();
         has_time
     }
@@ -143,7 +143,7 @@ pub(crate) struct Preparer {
     lanes: Vec<LanePlace>,
     pools: Vec<Pool>,
     requests: mpsc::Receiver<Request>,
-    hurry: Arc<Hurry>,
+    urgency: Arc<Urgency>,
 }
 
 impl Preparer {
@@ -151,7 +151,7 @@ impl Preparer {
         device: Arc<dyn Device>,
         lanes: Vec<LanePlace>,
         requests: mpsc::Receiver<Request>,
-        hurry: Arc<Hurry>,
+        urgency: Arc<Urgency>,
     ) -> Self {
         let is_next = |place: &LanePlace| {
             let mut back = place.ready.iter().rev().zip(1..);
@@ -162,7 +162,7 @@ impl Preparer {
             "a segment is missing behind those that are ready"
         );
         let pools = lanes.iter().map(|_| Pool::default()).collect();
-        Self { device, lanes, pools, requests, hurry }
+        Self { device, lanes, pools, requests, urgency }
     }
 
     /// Serves requests until [`Request::Stop`], or until all senders are gone. Runs on its own
@@ -185,7 +185,7 @@ impl Preparer {
     }
 
     fn serve(&mut self, request: Request) {
-        let Self { device, lanes, pools, hurry, .. } = self;
+        let Self { device, lanes, pools, urgency, .. } = self;
         let device = &**device;
         let streams = lanes.len() as u32;
         match request {
@@ -198,9 +198,9 @@ impl Preparer {
                     recycle(device, &place.dir, place.next_sequence, &old)
                 } else {
                     // All streams may have asked at once; half of the time is left for the rest.
-                    let mut pauses = Pauses::new(hurry, within / (2 * streams), length);
+                    let mut pace = SegmentPace::new(urgency, within / (2 * streams), length);
                     prepare(device, &place.dir, place.next_sequence, length, |path| {
-                        device.create_in_pieces(path, length, &mut |bytes| pauses.after(bytes))
+                        device.create_in_pieces(path, length, &mut |bytes| pace.after(bytes))
                     })
                 };
                 if let Ok(made) = &made {
@@ -236,36 +236,36 @@ mod tests {
 
     #[test]
     fn a_segment_is_spread_over_its_time() {
-        let hurry = Hurry::default();
-        let mut pauses = Pauses::new(&hurry, Duration::from_millis(40), 1 << 20);
+        let urgency = Urgency::default();
+        let mut pace = SegmentPace::new(&urgency, Duration::from_millis(40), 1 << 20);
         let began = Instant::now();
-        assert!((0..4).all(|_| pauses.after(1 << 18)));
+        assert!((0..4).all(|_| pace.after(1 << 18)));
         assert!(began.elapsed() >= Duration::from_millis(40), "{:?}", began.elapsed());
     }
 
     #[test]
     fn a_pause_has_a_longest_time() {
-        let hurry = Hurry::default();
-        let mut pauses = Pauses::new(&hurry, Duration::from_secs(3_600), 1 << 18);
+        let urgency = Urgency::default();
+        let mut pace = SegmentPace::new(&urgency, Duration::from_secs(3_600), 1 << 18);
         let began = Instant::now();
-        assert!(pauses.after(1 << 18));
+        assert!(pace.after(1 << 18));
         let took = began.elapsed();
         assert!((LONGEST_PAUSE..Duration::from_secs(60)).contains(&took), "{took:?}");
     }
 
     #[test]
     fn what_hurries_ends_a_pause_and_all_that_follow() {
-        let hurry = Hurry::default();
+        let urgency = Urgency::default();
         std::thread::scope(|scope| {
-            let pausing = scope.spawn(|| hurry.pause(Duration::from_secs(3_600)));
-            let reason = hurry.begin();
+            let pausing = scope.spawn(|| urgency.pause(Duration::from_secs(3_600)));
+            let reason = urgency.begin();
             assert!(!pausing.join().unwrap());
-            assert!(!hurry.pause(Duration::from_secs(3_600)));
-            let other = hurry.begin();
+            assert!(!urgency.pause(Duration::from_secs(3_600)));
+            let other = urgency.begin();
             drop(reason);
-            assert!(!hurry.pause(Duration::from_secs(3_600)), "there is one left");
+            assert!(!urgency.pause(Duration::from_secs(3_600)), "there is one left");
             drop(other);
-            assert!(hurry.pause(Duration::from_millis(1)));
+            assert!(urgency.pause(Duration::from_millis(1)));
         });
     }
 }

@@ -1,10 +1,10 @@
 //! The segments of a flusher, one of which is prepared ahead.
 
 use crate::error::Error;
-use crate::handle::locked;
-use crate::preparer::{Hurry, Preparer, Request};
+use crate::preparer::{Preparer, Request, Urgency};
 use crate::segment::Prepared;
 use hyades_platform::clock;
+use hyades_platform::sync::locked;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Supply {
     prepared: mpsc::Receiver<Result<Prepared, Error>>,
     /// The preparer, if it has no thread of its own.
     preparer: Option<Arc<Mutex<Preparer>>>,
-    hurry: Arc<Hurry>,
+    urgency: Arc<Urgency>,
     /// The length of the segment that was asked for last, and the most.
     length: u64,
     most: u64,
@@ -34,10 +34,10 @@ impl Supply {
         (length, most): (u64, u64),
         requests: mpsc::Sender<Request>,
         prepared: mpsc::Receiver<Result<Prepared, Error>>,
-        hurry: Arc<Hurry>,
+        urgency: Arc<Urgency>,
     ) -> Self {
         let (preparer, asked_at_ns) = (None, None);
-        Self { lane, requests, prepared, preparer, hurry, length, most, asked_at_ns }
+        Self { lane, requests, prepared, preparer, urgency, length, most, asked_at_ns }
     }
 
     /// Lets the flusher's own thread prepare segments.
@@ -77,7 +77,7 @@ impl Supply {
         if let Ok(ready) = self.prepared.try_recv() {
             return Ok(ready);
         }
-        let _hurry = self.hurry.begin();
+        let _urgent = self.urgency.begin();
         if let Some(preparer) = &self.preparer {
             locked(preparer).serve_waiting();
         }

@@ -8,6 +8,7 @@ use crate::pace::Choice;
 use crate::stream::{FLUSHER_SLOT, Stream};
 use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::locked;
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -136,7 +137,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         debug_assert!(shared.frontier.covers(vector), "an anchor states what is durable");
         let s = &shared.streams[stream];
-        let mut placed = s.anchors.lock().unwrap_or_else(|e| e.into_inner());
+        let mut placed = locked(&s.anchors);
         let vector = s.next_anchor(vector.to_vec());
         let mut payload = Vec::new();
         frame::anchor_payload(&mut payload, &vector);

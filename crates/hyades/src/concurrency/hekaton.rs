@@ -299,15 +299,14 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         } else {
             steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?
         };
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
         let slow = [Mutation::ValidateInPlaceOnly, Mutation::OverlookPreparing];
         if slow.into_iter().any(mutation::is) {
             // Makes it likely that others read and validate between validation and installing.
             std::thread::yield_now();
         }
         locks::install(engine, state, tid);
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {

@@ -209,16 +209,15 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
             reserved.void();
             return Err(Abort::Conflict);
         }
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
 
         // Install and publish; all locks are released together at the end, in any order.
-        steps::install(engine, state, tid, steps::already_locked, |record, version| {
+        steps::install(engine, state, placed.tid, steps::already_locked, |record, version| {
             let lock = record.lock.load(Ordering::Relaxed);
             debug_assert_eq!(lock, WRITER, "a row takes its stamp before it is released");
             record.word.store(version, Ordering::Release)
         });
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {

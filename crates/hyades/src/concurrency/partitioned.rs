@@ -125,6 +125,25 @@ impl Partitioned {
         Err(Abort::Conflict)
     }
 
+    /// Installs the rows, and leaves the stamp and the TID in the partitions.
+    #[inline(always)]
+    fn install<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+        tid: Tid,
+        held: u64,
+    ) {
+        let lock = |record: &Record<_>| _ = record.lock_in_turn();
+        steps::install_unstamped(engine, state, tid, lock, |record, version| {
+            record.word.store(version, Ordering::Release)
+        });
+        let partitions = &engine.partitions;
+        for partition in partitions.stamps(stamped(engine, state, held)) {
+            engine.protocol.publish_write(RowRef::gap(&partition.stamp), state.stamp);
+            partition.set_last(tid);
+        }
+    }
+
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
@@ -334,26 +353,27 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, &commit);
 
+        if mutation::is(Mutation::HandOnBeforeFrames) {
+            Self::install(engine, state, tid, held);
+            partitions.turns.leave(state.slot);
+            std::thread::yield_now();
+            let reserved = steps::append(engine, state, &mut commit, tid, command);
+            let placed = reserved.fill(tid);
+            return Ok(steps::committed(engine, state, placed));
+        }
+
         // 2. Reserve and fill.
         let reserved = steps::append(engine, state, &mut commit, tid, command);
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
         if mutation::is(Mutation::HandOnBeforeInstall) {
             partitions.turns.leave(state.slot);
             std::thread::yield_now();
         }
 
         // 3. Install; leave the own stamp and TID in all partitions held.
-        let lock = |record: &Record<_>| _ = record.lock_in_turn();
-        steps::install_unstamped(engine, state, tid, lock, |record, version| {
-            record.word.store(version, Ordering::Release)
-        });
-        for partition in partitions.stamps(stamped(engine, state, held)) {
-            engine.protocol.publish_write(RowRef::gap(&partition.stamp), state.stamp);
-            partition.set_last(tid);
-        }
+        Self::install(engine, state, tid, held);
         partitions.turns.want(state.slot, 0);
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {

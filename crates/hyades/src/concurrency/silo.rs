@@ -137,16 +137,15 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
             }
             steps::append(engine, state, &mut commit, tid, false)
         };
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
 
         // Phase 3. Install, publish, release.
-        steps::install(engine, state, tid, steps::already_locked, |record, version| {
+        steps::install(engine, state, placed.tid, steps::already_locked, |record, version| {
             let old = record.word.load(Ordering::Relaxed);
             debug_assert!(old & word::LOCKED != 0, "a row takes its stamp before it is released");
             record.word.store(version, Ordering::Release)
         });
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {

@@ -4,7 +4,7 @@ use super::state::TxnState;
 use crate::engine::Engine;
 use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
-use crate::logging::draft::{Call, Draft, Reserved, StatedVersions};
+use crate::logging::draft::{Call, Draft, Placed, Reserved, StatedVersions};
 use crate::logging::record::RecordKind;
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
@@ -16,7 +16,7 @@ use crossbeam_epoch::Guard;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
-use hyades_wal::{Lsn, Writer};
+use hyades_wal::Writer;
 use std::sync::atomic::{Ordering, fence};
 
 /// What a commit is given besides the transaction's sets: where and how it is logged.
@@ -36,14 +36,9 @@ pub(crate) struct Commit<'a> {
 
 /// A transaction that has committed: its writes are installed.
 pub(crate) struct Committed {
-    /// Its version; [`Tid::NONE`] if it wrote nothing.
-    pub tid: Tid,
-    /// Stream and end of its record, if it has one.
-    pub placed: Option<(usize, Lsn)>,
+    pub placed: Placed,
     /// What the frontier has to reach before the caller is answered.
     pub needs: Needs,
-    /// Bytes of all frames appended.
-    pub bytes: u64,
 }
 
 /// A transaction whose replay as a command would finish this many commands after everything else is
@@ -316,6 +311,7 @@ pub(crate) fn end_read_only<P: LoggingProtocol>(
     }
     let mut needs = Needs::default();
     if !mutation::is(Mutation::AckReadersAtOnce) {
+        engine.protocol.observe_versions(state.max_tid, state.stamp);
         engine.protocol.needs(state.stamp, None, &mut needs);
     }
     Ok(needs)
@@ -326,17 +322,16 @@ pub(crate) fn end_read_only<P: LoggingProtocol>(
 pub(crate) fn committed<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
-    tid: Tid,
-    (placed, bytes): (Option<(usize, Lsn)>, u64),
+    placed: Placed,
 ) -> Committed {
     let mut needs = Needs::default();
-    engine.protocol.needs(state.stamp, placed, &mut needs);
-    Committed { tid, placed, needs, bytes }
+    engine.protocol.needs(state.stamp, placed.position, &mut needs);
+    Committed { placed, needs }
 }
 
 impl Committed {
     /// A transaction that wrote nothing.
     pub fn read_only(needs: Needs) -> Self {
-        Committed { tid: Tid::NONE, placed: None, needs, bytes: 0 }
+        Committed { placed: Placed::default(), needs }
     }
 }

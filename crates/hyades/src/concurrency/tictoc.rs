@@ -228,8 +228,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
         let valid = |state: &TxnState<'_, _>| Self::validate(state, ts, || tid.epoch());
         let logged = steps::validate_and_append(engine, state, &mut commit, tid, command, valid);
         let reserved = logged.inspect_err(|_| optimistic::unlock(&state.writes))?;
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
 
         // Algorithm 4.
         steps::install(engine, state, tid, steps::already_locked, |record, version| {
@@ -239,7 +238,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
             record.unlock(version);
         });
         state.stamp.last = ts;
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(

@@ -329,10 +329,9 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
             Some(if is_late { Valid::Late } else { Valid::Now })
         };
         let reserved = steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?;
-        let placed = (reserved.position(), reserved.bytes);
-        reserved.fill();
+        let placed = reserved.fill(tid);
         locks::install(engine, state, tid);
-        Ok(steps::committed(engine, state, tid, placed))
+        Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(

@@ -271,6 +271,14 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
         self.protocol.inherit(&to.stamp, &from.stamp, &mut txn.stamp);
     }
 
+    fn observe_versions(&self, highest: Tid, txn: &mut Self::TxnStamp) {
+        self.protocol.observe_versions(highest, &mut txn.stamp);
+    }
+
+    fn may_remove(&self, version: Tid) -> bool {
+        self.protocol.may_remove(version)
+    }
+
     #[inline]
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         self.protocol.needs(&mut txn.stamp, own, needs);
@@ -281,7 +289,7 @@ impl<P: StartsOnLog> StartsOnLog for Timestamped<P> {
     const NAME: &'static str = P::NAME;
     const VECTORS: bool = P::VECTORS;
     const PREDECESSORS: bool = P::PREDECESSORS;
-    const MARKS: bool = P::MARKS;
+    const MARKS: Option<&'static str> = P::MARKS;
     const EPOCH: Duration = P::EPOCH;
 
     fn rows(settings: &LogSettings) -> RowFrames {

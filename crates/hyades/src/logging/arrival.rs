@@ -124,7 +124,7 @@ impl LoggingProtocol for Arrival {
 
         // 4. Unlatch, and fill.
         drop(latched);
-        Reserved::fill(reserved);
+        reserved.fill(tid);
         if late {
             std::thread::yield_now();
             enter.take().map(|enter| enter());

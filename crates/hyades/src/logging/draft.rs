@@ -13,7 +13,7 @@ use crate::storage::Stamp;
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
 
@@ -122,7 +122,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     pub fn reserve_short(self, record: Payload<'w>) -> Reserved<'w> {
         let reservation = self.writer.reserve(self.stream, record.len());
         let bytes = reservation.end() - reservation.start();
-        Reserved { frames: ReservedFrames::Short(reservation, record), bytes }
+        Reserved { frames: ReservedFrames::Short(reservation, record), version: None, bytes }
     }
 
     /// Puts the record together: head, the stamp that `encode` appends, body. A body that does not
@@ -265,14 +265,30 @@ impl<'w> Composed<'w> {
         let reservation = self.writer.reserve(self.stream, self.payload.len());
         let bytes = reservation.end() - self.first_part.unwrap_or(reservation.start());
         let frames = ReservedFrames::One(reservation, self.payload, self.stamp);
-        Reserved { frames, bytes }
+        Reserved { frames, version: None, bytes }
     }
 }
 
 /// A record that has its position, or several, or nothing where there is no log.
 pub(crate) struct Reserved<'w> {
     frames: ReservedFrames<'w>,
+    /// The transaction's version, if that was drawn with the position.
+    version: Option<Tid>,
     /// Bytes of all frames that the transaction has appended.
+    pub bytes: u64,
+}
+
+/// Where a transaction is logged, and its version.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Placed {
+    /// Its version; [`Tid::NONE`] if it wrote nothing.
+    pub tid: Tid,
+    /// The epoch of its draft, whose beginning the record states if the draft was to. The version's
+    /// may be a later one.
+    pub drafted_in: EpochNumber,
+    /// Stream and end of its record, if it has one.
+    pub position: Option<(usize, Lsn)>,
+    /// Bytes of all its frames.
     pub bytes: u64,
 }
 
@@ -286,11 +302,16 @@ enum ReservedFrames<'w> {
 impl<'w> Reserved<'w> {
     /// Where there is no log.
     pub fn nothing() -> Self {
-        Reserved { frames: ReservedFrames::None, bytes: 0 }
+        Reserved { frames: ReservedFrames::None, version: None, bytes: 0 }
     }
 
     pub(super) fn many(records: Box<PartitionRecords<'w>>, bytes: u64) -> Self {
-        Reserved { frames: ReservedFrames::Many(records), bytes }
+        Reserved { frames: ReservedFrames::Many(records), version: None, bytes }
+    }
+
+    /// The same, with the transaction's version, which was drawn with the position.
+    pub fn with_version(self, version: Tid) -> Self {
+        Reserved { version: Some(version), ..self }
     }
 
     /// The stream and end of the frame; of the first one if there are several.
@@ -334,9 +355,16 @@ impl<'w> Reserved<'w> {
         }
     }
 
-    /// Publishes the record.
+    /// Publishes the record, whose draft had this version.
     #[inline(always)]
-    pub fn fill(self) {
+    pub fn fill(self, drafted: Tid) -> Placed {
+        let placed = Placed {
+            tid: self.version.unwrap_or(drafted),
+            drafted_in: drafted.epoch(),
+            position: self.position(),
+            bytes: self.bytes,
+        };
+        debug_assert!(placed.tid >= drafted, "a version is not below what was read");
         match self.frames {
             ReservedFrames::None => {}
             ReservedFrames::Short(reservation, record) => {
@@ -347,6 +375,7 @@ impl<'w> Reserved<'w> {
             }
             ReservedFrames::Many(many) => many.fill(),
         }
+        placed
     }
 
     /// The transaction has failed its validation: the frame keeps its position and has no content.

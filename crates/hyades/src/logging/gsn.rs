@@ -125,7 +125,7 @@ impl LoggingProtocol for Gsn {
 impl StartsOnLog for Gsn {
     const NAME: &'static str = "gsn";
     const VECTORS: bool = false;
-    const MARKS: bool = true;
+    const MARKS: Option<&'static str> = Some(hyades_wal::SEPARATE_NUMBERS);
 
     fn start(context: &StartContext<'_>) -> Self {
         let counters = Arc::new(Counters::new(context.log.streams()));

@@ -202,6 +202,20 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (to, from, txn);
     }
 
+    /// Called for a transaction that gets no record, before `needs`: the highest version of the
+    /// rows that it has read, [`Tid::NONE`] if there is none.
+    fn observe_versions(&self, highest: Tid, txn: &mut Self::TxnStamp) {
+        let _ = (highest, txn);
+    }
+    /// Whether the tombstone of a row that was deleted by this version may be removed, or an index
+    /// entry that this version of its row does not match: a protocol without stamps of gaps, whose
+    /// readers depend on versions, keeps them until the version is durable. Asked again later if
+    /// not.
+    fn may_remove(&self, version: Tid) -> bool {
+        let _ = version;
+        true
+    }
+
     /// Adds to `needs`, which is empty, what must be durable before the transaction is
     /// acknowledged: its own frame, if any, and all that it depends on.
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>, needs: &mut Needs);
@@ -215,8 +229,9 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     const VECTORS: bool;
     /// Whether its records also carry lists of predecessors.
     const PREDECESSORS: bool = false;
-    /// Whether its records have numbers, and its streams state watermarks.
-    const MARKS: bool = false;
+    /// If its records have numbers, and its streams state watermarks: the value of the setting
+    /// [`hyades_wal::MARKS`].
+    const MARKS: Option<&'static str> = None;
     /// The length of an epoch, unless [`LogSettings::epoch`] is set.
     const EPOCH: Duration = EPOCH;
     /// Whether changed rows go into frames of their own under these settings.
@@ -280,7 +295,11 @@ pub(crate) struct NumberStamp {
 pub(crate) enum StampFormat {
     /// Records have no stamps.
     Empty,
-    Number(NumberReader),
+    Number {
+        read: NumberReader,
+        /// Reads the TID, where the stamp states it and the head does not.
+        version: Option<VersionReader>,
+    },
     Vectors {
         read: VectorReader,
         /// Leaves `stamp` behind the stamp; `None` where only `read` can tell its end.
@@ -293,6 +312,9 @@ pub(crate) enum StampFormat {
 /// watermark (the lowest of all streams). `None` if the stamp is malformed.
 pub(crate) type NumberReader =
     fn(tid: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
+
+/// Reads the TID of a record whose stamp, and what follows, is given.
+pub(crate) type VersionReader = fn(stamp: &[u8]) -> Option<Tid>;
 
 /// Reads the stamp of a record. The error says what is malformed.
 pub(crate) type VectorReader =

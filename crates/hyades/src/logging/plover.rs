@@ -157,7 +157,7 @@ impl LoggingProtocol for Plover {
 impl StartsOnLog for Plover {
     const NAME: &'static str = "plover";
     const VECTORS: bool = false;
-    const MARKS: bool = true;
+    const MARKS: Option<&'static str> = Some(hyades_wal::SEPARATE_NUMBERS);
 
     fn start(context: &StartContext<'_>) -> Self {
         let streams = context.log.streams();

@@ -3,10 +3,11 @@
 //! 2019, sections 3 to 5).
 //!
 //! *Number* (SSN, algorithm 1). A transaction's number is above those of all rows that it read or
-//! overwrote and above the last one of the stream that its record goes to. Rows that it wrote take
-//! the number, rows that it only read do not. It is drawn together with the position. So numbers
-//! grow along every stream, from writer to reader and from writer to next writer, but not from a
-//! reader to a later writer.
+//! overwrote and above the last one of the stream that its record goes to. It is drawn together
+//! with the position, and it is the transaction's TID: the version of the rows that it wrote, which
+//! optimistic concurrency control validates (section 4.4). So rows and gaps need no stamp, and a
+//! record states it once. Numbers grow along every stream, from writer to reader and from writer to
+//! next writer, but not from a reader to a later writer.
 //!
 //! *Watermarks* (DSN and CSN, algorithm 2; `marks` in the code). A stream states its number in the
 //! log; the lowest stated and durable number of all streams is the common watermark, the paper's
@@ -18,15 +19,17 @@
 //! acknowledged once its own record is durable, and belongs to the recovered state wherever it is
 //! found. The record states which of the two it is, because recovery has to know (section 5).
 //!
-//! Why replay may order by versions. The recovered transactions are closed under reads-from, so
-//! what they wrote is right; what remains is the order of the writers of one row. The version of a
-//! record (TID) and its number are both drawn while the row is locked, above what the row had: for
-//! the writers of one row both give the same order, and either may decide which image is the last.
-//! Replay uses the version, as under every protocol, because it also distinguishes incarnations. If
-//! a writer in the middle is dead, the later one either made a blind write, which needs nothing
-//! below it, or has a higher number and has read: then it is dead as well. That is why deltas are
-//! sound: a transaction that changes some columns has read that the row exists, and the version
-//! that its delta follows has a lower number.
+//! *What leaves a gap.* The version of a deleted row is that of its tombstone. A reader that finds
+//! neither depends on nothing, so a tombstone, or an index entry that does not match its row any
+//! more, is removed only when the transaction that made it so is below the common watermark
+//! ([`LoggingProtocol::may_remove`]).
+//!
+//! Why replay may order by numbers. The recovered transactions are closed under reads-from, so what
+//! they wrote is right; what remains is the order of the writers of one row, whose numbers are
+//! drawn while it is locked. If a writer in the middle is dead, the later one either made a blind
+//! write, which needs nothing below it, or has a higher number and has read: then it is dead as
+//! well. That is why deltas are sound: a transaction that changes some columns has read that the
+//! row exists, and the version that its delta follows has a lower number.
 //!
 //! Numbers are not a serial order: a reader may have a higher one than the writer that overwrote
 //! what it read. So there are no command records under this protocol.
@@ -35,48 +38,40 @@
 //! of reservations: a batch is what is filled without a gap when the flusher starts, at half a
 //! buffer or at its interval. An idle stream raises its number through the same latch and states so
 //! in the log. A transaction that learns anything about rows has read: checking whether a row
-//! exists or a key is free, maintaining an index and changing some columns are reads. Numbers start
-//! anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
+//! exists or a key is free, maintaining an index and changing some columns are reads. The upper bits
+//! of a number are an epoch, for checkpoints, whose cut takes the place of RSNs, and snapshots.
 
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Lane, Log, Lsn};
+use hyades_wal::{Lane, Log, Lsn, NUMBERS_ARE_VERSIONS};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Poplar {
     log: Log,
     counters: Arc<Counters>,
+    /// Versions below this one are of earlier incarnations, and durable.
+    first: Tid,
 }
 
 /// State of a session's transaction.
 #[derive(Default)]
 pub(crate) struct PoplarTxn {
-    /// The highest number of the rows that it read or will overwrite.
-    seen: u64,
+    /// The highest version that it has read, if it has no record.
+    seen: Tid,
     /// The transaction's own number.
     own: u64,
     /// Whether it had any operation except blind writes; known once it has its record.
     has_read: bool,
 }
 
-/// Raises the number of a row, or of the gap that it leaves, to that of its last writer. Called
-/// under the row's write protection (a gap's by the thread that changes it). Release; read with
-/// Acquire by readers within the window that validation covers, or under the lock.
-fn raise(row: &AtomicU64, number: u64) {
-    if row.load(Ordering::Relaxed) < number {
-        row.fetch_max(number, Ordering::AcqRel);
-    }
-}
-
 impl LoggingProtocol for Poplar {
-    type RowStamp = AtomicU64;
+    type RowStamp = ();
     type TxnStamp = PoplarTxn;
 
     fn txn_stamp(&self) -> PoplarTxn {
@@ -87,39 +82,48 @@ impl LoggingProtocol for Poplar {
         *txn = PoplarTxn::default();
     }
 
-    /// Algorithm 1, lines 1 to 4.
-    #[inline]
-    fn observe_read(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
-        txn.seen = txn.seen.max(row.load(Ordering::Acquire));
-    }
-
-    #[inline]
-    fn observe_write(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
-        txn.seen = txn.seen.max(row.load(Ordering::Acquire));
-    }
-
-    /// Lines 6 to 12: number and position in one step.
-    fn append<'w, M: Stamp>(&self, txn: &mut PoplarTxn, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
-        let stream = draft.stream;
+    /// Algorithm 1. Lines 1 to 4: the draft's TID is above all versions that were read or will be
+    /// overwritten. Lines 6 to 12: number and position in one step.
+    fn append<'w, M: Stamp>(
+        &self,
+        txn: &mut PoplarTxn,
+        mut draft: Draft<'_, 'w, M>,
+    ) -> Reserved<'w> {
+        let (stream, lowest, epoch) = (draft.stream, draft.tid, draft.epoch);
         txn.has_read = draft.has_read;
+        if !draft.states_epoch {
+            // The stamp states the TID. Beside the beginning of an epoch stands the epoch.
+            draft.tid = Tid::NONE;
+        }
         // Room for the number, which is not known yet.
         let record = draft.compose(|out| out.extend_from_slice(&[0; 8]));
-        txn.own = self.counters.lock(stream).max(txn.seen) + 1;
+        txn.own = (self.counters.lock(stream) + 1).max(lowest.bits());
         let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
         let stamp = txn.own << 1 | u64::from(txn.has_read);
         reserved.patch(|room| room.copy_from_slice(&stamp.to_le_bytes()));
-        reserved
+        let tid = Tid::from_bits(txn.own);
+        tid.reach(epoch);
+        reserved.with_version(tid)
     }
 
-    /// Lines 13 to 15.
+    /// Line 17.
     #[inline]
-    fn publish_write(&self, row: RowRef<'_, AtomicU64>, txn: &mut PoplarTxn) {
-        raise(row.stamp, txn.own);
+    fn observe_versions(&self, highest: Tid, txn: &mut PoplarTxn) {
+        txn.seen = highest;
     }
 
-    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut PoplarTxn) {
-        raise(to, from.load(Ordering::Acquire));
+    fn may_remove(&self, version: Tid) -> bool {
+        if version < self.first || mutation::is(Mutation::RemoveBeforeDurable) {
+            return true;
+        }
+        let common = self.log.frontier().common_lane();
+        let is_durable = self.log.frontier().at(common) >= version.bits();
+        if !is_durable {
+            // Streams state their watermarks on demand.
+            self.log.request(common, version.bits());
+        }
+        is_durable
     }
 
     /// The commit queues of section 4.3: Qww waits for its own stream, Qwr for all.
@@ -132,12 +136,10 @@ impl LoggingProtocol for Poplar {
                 return needs.push((Lane::position(stream), end));
             }
             Some(_) => txn.own,
-            // Line 17: it has no record, and waits for what it read.
-            None => txn.seen,
+            // It has no record, and waits for what it read.
+            None if txn.seen < self.first => return,
+            None => txn.seen.bits(),
         };
-        if number == 0 {
-            return;
-        }
         needs.push((self.log.frontier().common_lane(), number));
     }
 }
@@ -145,12 +147,13 @@ impl LoggingProtocol for Poplar {
 impl StartsOnLog for Poplar {
     const NAME: &'static str = "poplar";
     const VECTORS: bool = false;
-    const MARKS: bool = true;
+    const MARKS: Option<&'static str> = Some(NUMBERS_ARE_VERSIONS);
 
     fn start(context: &StartContext<'_>) -> Self {
         let counters = Arc::new(Counters::new(context.log.streams()));
         context.log.install_marks(counters.clone());
-        Poplar { log: context.log.clone(), counters }
+        let first = Tid::new(context.epoch.current(), 0);
+        Poplar { log: context.log.clone(), counters, first }
     }
 }
 
@@ -161,4 +164,10 @@ pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option
     let (number, has_read) = (both >> 1, both & 1 == 1);
     *needs.last_mut()? = if has_read { number } else { 0 };
     Some(NumberStamp { number, has_read: Some(has_read), counts: true, written: None })
+}
+
+/// The TID that a stamp states: its number.
+pub(crate) fn version(stamp: &[u8]) -> Option<Tid> {
+    let both = u64::from_le_bytes(*stamp.first_chunk()?);
+    Some(Tid::from_bits(both >> 1)).filter(|tid| tid.bits() >> Tid::BITS == 0)
 }

@@ -113,7 +113,7 @@ impl Marks for Epochs {
 impl StartsOnLog for SiloR {
     const NAME: &'static str = "silo-r";
     const VECTORS: bool = false;
-    const MARKS: bool = true;
+    const MARKS: Option<&'static str> = Some(hyades_wal::SEPARATE_NUMBERS);
     /// The paper's length.
     const EPOCH: Duration = Duration::from_millis(40);
 

@@ -385,7 +385,7 @@ impl Opening<'_> {
             (false, false) => "no",
         };
         let concurrency = self.builder.control().name();
-        let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
+        let marks = P::MARKS.map(|marks| (hyades_wal::MARKS, marks));
         let by_timestamp = (hyades_wal::VERSIONS, hyades_wal::BY_TIMESTAMP);
         let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
         let rows = P::rows(&self.builder.log).setting();

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::logging::predecessors::Predecessor;
 use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
-use crate::logging::stamp_readers::stamp_format;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::EpochNumber;
@@ -57,8 +56,8 @@ impl RecordShape {
         let cut =
             checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| EpochNumber(c.cut));
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        let stamp = stamp_format(&incarnation.protocol);
-        let numbered = matches!(stamp, StampFormat::Number(_));
+        let stamp = StampFormat::of(incarnation);
+        let numbered = matches!(stamp, StampFormat::Number { .. });
         let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;
         let versions = incarnation.settings.contains_key(hyades_wal::VERSIONS);
@@ -239,7 +238,7 @@ impl Decoder {
             _ => return Ok(None),
         }
         let mut rest = frame.payload;
-        let Some(mut head) = RecordHead::decode(&mut rest) else {
+        let Some(mut head) = self.shape.stamp.head(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
         if !self.shape.versions && (head.as_of.is_some() || head.floor.is_some()) {
@@ -256,7 +255,7 @@ impl Decoder {
         let mut stamp = None;
         match self.shape.stamp {
             StampFormat::Empty => {}
-            StampFormat::Number(read) => {
+            StampFormat::Number { read, .. } => {
                 self.validity.fill(0);
                 stamp = read(head.tid, &mut rest, &mut self.validity);
                 if stamp.is_none() {
@@ -304,14 +303,14 @@ impl Decoder {
             return None;
         }
         let mut rest = frame.payload;
-        let head = RecordHead::decode(&mut rest)?;
+        let head = shape.stamp.head(&mut rest)?;
         if head.continued.is_some() || shape.skips(head.tid) {
             return None;
         }
         match shape.stamp {
             StampFormat::Empty => {}
             StampFormat::Vectors { skip, .. } => skip?(shape.stamp_kind(&head), &mut rest)?,
-            StampFormat::Number(_) => return None,
+            StampFormat::Number { .. } => return None,
         }
         Some((head, rest))
     }

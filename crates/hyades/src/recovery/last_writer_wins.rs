@@ -15,9 +15,9 @@ use super::stream_order::furthest_behind_first;
 use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;
-use crate::logging::admits;
 use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
+use crate::logging::{StampFormat, admits};
 use crate::storage::Stamp;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
@@ -28,6 +28,7 @@ use std::sync::{Mutex, MutexGuard};
 
 struct ValidatedStream {
     stream: StreamId,
+    stamp: StampFormat,
     reader: Mutex<StreamSource>,
     /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read
     /// by all threads to judge records: the bytes below are valid.
@@ -66,7 +67,7 @@ impl ValidatedStream {
             self.valid.store(chunk.end(), Ordering::Release);
             source.ahead.push_back(chunk);
         }
-        let next = source.ahead.front().map_or(u64::MAX, first_epoch);
+        let next = source.ahead.front().map_or(u64::MAX, |chunk| first_epoch(chunk, self.stamp));
         self.next_epoch.store(next, Ordering::Relaxed);
         self.finished.store(source.ahead.is_empty(), Ordering::Release);
         Ok(())
@@ -74,9 +75,9 @@ impl ValidatedStream {
 }
 
 /// The epoch of the chunk's first transaction; 0 if it has none.
-fn first_epoch(chunk: &Chunk) -> u64 {
+fn first_epoch(chunk: &Chunk, stamp: StampFormat) -> u64 {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
-    let head = records.next().and_then(|frame| RecordHead::decode(&mut &frame.payload[..]));
+    let head = records.next().and_then(|frame| stamp.head(&mut &frame.payload[..]));
     head.map_or(0, |head| head.tid.epoch().0)
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn replay<S: Stamp>(
         .into_iter()
         .map(|reader| ValidatedStream {
             stream: reader.stream,
+            stamp: shape.stamp,
             valid: AtomicU64::new(reader.valid_to()),
             mark: AtomicU64::new(reader.mark()),
             finished: AtomicBool::new(false),

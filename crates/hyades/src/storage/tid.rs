@@ -68,12 +68,17 @@ impl Tid {
         if above.epoch() < current {
             return Tid::new(current, 0);
         }
-        // More than 2^27 versions of a row in one epoch overflow into the epoch number, and the
-        // epoch is advanced to match.
-        while epoch.current() < above.epoch() {
+        above.reach(epoch);
+        above
+    }
+
+    /// Advances the epoch until it is this TID's: more than 2^27 versions of a row in one epoch
+    /// overflow into the epoch number.
+    #[inline]
+    pub fn reach(self, epoch: &Epoch) {
+        while epoch.current() < self.epoch() {
             epoch.advance();
         }
-        above
     }
 }
 

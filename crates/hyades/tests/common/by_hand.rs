@@ -64,6 +64,15 @@ pub fn read(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
 
 impl SteppedDb {
     pub fn new(protocol: Protocol, concurrency: Concurrency, streams: usize) -> SteppedDb {
+        SteppedDb::with_epoch(protocol, concurrency, streams, Duration::from_millis(2))
+    }
+
+    pub fn with_epoch(
+        protocol: Protocol,
+        concurrency: Concurrency,
+        streams: usize,
+        epoch: Duration,
+    ) -> SteppedDb {
         let dir = directory();
         let options = PowerCutOptions { seed: 1, early_sectors: 0.0, lying_sync: false };
         let device = PowerCutDevice::new(options);
@@ -71,6 +80,7 @@ impl SteppedDb {
             .log_settings(|log| {
                 log.device = Some(Arc::new(device.clone()) as Arc<dyn Device>);
                 log.research.stepped = true;
+                log.epoch = Some(epoch);
             })
             .open(dir.path())
             .unwrap();
@@ -191,4 +201,34 @@ impl CrashedDb {
         assert_eq!(first, second, "who was dead stays dead");
         first
     }
+}
+
+/// Deletes a row in stream 0, which is not flushed, while sessions collect their garbage. Returns
+/// whether a reader of the missing row waits for the deletion, and a new version of the row does not
+/// but wins.
+pub fn a_missing_row_depends_on_its_deletion(concurrency: Concurrency) -> bool {
+    let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
+    let _ = world.t1(1);
+    world.db.log().unwrap().flush().unwrap();
+    world.make_high(0);
+    let deleted = world.run(0, |tx| tx.delete(ROWS, X).map(drop));
+    // Sessions collect their garbage from time to time.
+    for n in 0..300 {
+        let _ = world.run(1, |tx| put(tx, 101, n));
+        world.flush(1);
+        if n % 2 == 0 {
+            let _ = world.run(0, |tx| put(tx, 100, n));
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    let (result, reader) =
+        world.sessions[1].try_submit(|tx| Ok::<_, Abort>(tx.get(ROWS, X)?.is_some())).unwrap();
+    assert!(!result.unwrap());
+    let reader = world.keep(reader);
+    let waits = !world.answered(reader, &[1]);
+    let again = world.run(1, |tx| put(tx, X, 7));
+    assert!(world.answered(again, &[1]) && !world.is_answered(deleted));
+    assert!(world.answered(reader, &[0, 1]));
+    assert_eq!(world.crash().recovered(), (7, 0, 0));
+    waits
 }

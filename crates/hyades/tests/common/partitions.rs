@@ -1,10 +1,12 @@
 //! Histories of partitioned execution: each function returns whether a rule holds.
 
-use super::directory;
+use super::{directory, power_cut};
 use hyades::{
     Abort, Builder, Column, Columns, Concurrency, Database, Partitions, Protocol, RecordKind,
     Schema, Table, Transaction, Type,
 };
+use hyades_platform::device::Device;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -129,6 +131,44 @@ pub fn pieces_stay(shops: &Shops, time: Duration) -> bool {
         }
     });
     !wrong.load(Ordering::Relaxed)
+}
+
+/// Threads carry pieces between shops, logged row by row, until the power goes: then all pieces are
+/// recovered. Returns whether that holds for this many databases.
+pub fn pieces_survive_power_cuts(undo: bool, databases: u64) -> bool {
+    (0..databases).all(|seed| {
+        let device = power_cut(seed);
+        let build = |device: Option<Arc<dyn Device>>| {
+            builder(Protocol::Physiological, 64).log_settings(move |log| {
+                log.research.undo = undo;
+                log.device = device;
+            })
+        };
+        let Shops { db, dir } = open(build(Some(Arc::new(device.clone()))));
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let db = &db;
+                scope.spawn(move || {
+                    let (mut session, mut rng) =
+                        (db.session().unwrap(), fastrand::Rng::with_seed(seed * 3 + thread));
+                    // Until the log fails.
+                    loop {
+                        let (from, to) = (rng.i64(0..SHOPS), rng.i64(1..SHOPS));
+                        let to = (from + to) % SHOPS;
+                        if session.try_submit(|tx| carry(tx, from, to)).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(10 + seed * 7 % 30));
+            device.cut();
+        });
+        drop(db);
+        let db = build(None).open(dir.path()).unwrap();
+        let rows = db.transact(|tx| Ok(tx.scan(STOCK).rows()?)).unwrap();
+        rows.iter().map(|row| row.get(COUNT)).sum::<i64>() == 100 * SHOPS
+    })
 }
 
 /// Threads that say which partitions they need get all of them, in the end. If they wait for each

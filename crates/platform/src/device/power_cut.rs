@@ -11,6 +11,7 @@ mod tests;
 
 use super::{Device, DeviceFile, DirectoryLock, FileDevice};
 use crate::random::Random;
+use crate::sync::locked;
 use names::{DirectoryNames, HIDDEN, NameChange, not_found, split};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +19,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// The unit in which unsynced bytes may reach the medium early.
 const SECTOR: usize = 512;
@@ -61,10 +62,6 @@ struct FileBody {
 struct PowerCutFile {
     state: Arc<PowerCutState>,
     body: Arc<FileBody>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl PowerCutState {

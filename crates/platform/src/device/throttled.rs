@@ -3,6 +3,7 @@
 use super::schedule::{Schedule, Throttle};
 use super::{Device, DeviceFile, forward_names};
 use crate::clock;
+use crate::sync::locked;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -83,7 +84,7 @@ impl Drop for Turn<'_> {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, ThrottleState> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        locked(&self.state)
     }
 
     fn enter(&self) -> Turn<'_> {

@@ -1,5 +1,6 @@
 //! Threads that operate on several devices in parallel.
 
+use crate::sync::locked;
 use std::io;
 use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -60,7 +61,7 @@ impl Workers {
             let sender = sender.clone();
             let job = Box::new(move || drop(sender.send((at, run()))));
             // If the worker has panicked, its result is missing below.
-            let _ = worker.lock().unwrap_or_else(|e| e.into_inner()).send(job);
+            let _ = locked(worker).send(job);
         }
         drop(sender);
         for (at, run) in here {

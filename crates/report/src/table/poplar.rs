@@ -77,8 +77,7 @@ fn differs(table: &Table<'_>) -> Vec<String> {
         format!("{} cores, not 20", table.here.cores),
         "buffers of 8 MiB, not 30, flushed after 5 ms or at half, as in the paper".to_string(),
         "the central log is ours: serial logging on one device".to_string(),
-        "a record has a TID beside its SSN, and epochs go on, which Poplar does without"
-            .to_string(),
+        "an SSN has an epoch in its upper bits, which Poplar does without".to_string(),
     ];
     out.extend(throttled(table, &SSD));
     out

@@ -52,7 +52,7 @@ struct WatchedName {
 
 /// A client.
 pub(crate) struct TortureClient {
-    /// Its number in the stage.
+    /// Its number in the server.
     pub number: usize,
     /// What it is about to send.
     pub planned: VecDeque<(u64, Words)>,

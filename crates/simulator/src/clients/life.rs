@@ -8,7 +8,7 @@ use super::script::{CHANNEL, Script};
 use crate::checkpoints::CheckpointCounts;
 use fastrand::Rng;
 use hyades_platform::clock;
-use hyades_server::torture::Stage;
+use hyades_server::torture::SteppedServer;
 use std::collections::BTreeMap;
 
 /// A client that hears messages.
@@ -40,7 +40,7 @@ pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
 /// A life.
 pub(crate) struct ClientLife<'l> {
-    pub stage: Stage,
+    pub server: SteppedServer,
     pub model: &'l mut Model,
     complaints: Complaints,
     checkpoints: CheckpointCounts,
@@ -72,17 +72,17 @@ fn pass_time(rng: &mut Rng) {
 impl<'l> ClientLife<'l> {
     /// A life that begins.
     pub fn new(
-        stage: Stage,
+        server: SteppedServer,
         model: &'l mut Model,
         script: &'l mut Script,
         loops: usize,
         mut rng: Rng,
     ) -> ClientLife<'l> {
-        let streams = stage.database().log().map_or(0, |log| log.streams());
+        let streams = server.database().log().map_or(0, |log| log.streams());
         let lazy = (0..streams).map(|_| [1, 2, 8, 40][rng.usize(0..4)]).collect();
         let takes_checkpoints = rng.bool();
         let mut life = ClientLife {
-            stage,
+            server,
             model,
             complaints: Complaints::default(),
             checkpoints: CheckpointCounts::default(),
@@ -100,18 +100,18 @@ impl<'l> ClientLife<'l> {
             life.clients.push(client);
         }
         for _ in 0..2 {
-            let number = life.stage.connect(life.rng.usize(0..loops));
+            let number = life.server.connect(life.rng.usize(0..loops));
             let mut bytes = Vec::new();
             encode(&["SUBSCRIBE".to_string(), CHANNEL.to_string()], &mut bytes);
-            life.stage.feed(number, &bytes);
-            life.stage.run(number);
+            life.server.feed(number, &bytes);
+            life.server.run(number);
             life.listeners.push(Listener { number, bytes: Vec::new(), last: BTreeMap::new() });
         }
         life
     }
 
     fn connect(&mut self) -> TortureClient {
-        TortureClient::new(self.stage.connect(self.rng.usize(0..self.loops)))
+        TortureClient::new(self.server.connect(self.rng.usize(0..self.loops)))
     }
 
     fn complain(&mut self, fault: Fault) {
@@ -166,14 +166,14 @@ impl<'l> ClientLife<'l> {
     }
 
     fn write_log(&mut self, stream: usize) {
-        if let Some(log) = self.stage.database().log() {
+        if let Some(log) = self.server.database().log() {
             log.step(stream);
         }
     }
 
     /// Writes all that is in the log.
     pub fn write_all(&mut self) {
-        if let Some(log) = self.stage.database().log() {
+        if let Some(log) = self.server.database().log() {
             while (0..log.streams()).any(|stream| log.step(stream)) {}
         }
     }
@@ -205,18 +205,18 @@ impl<'l> ClientLife<'l> {
             client.asked.push_back(request);
         }
         let cut = self.rng.usize(0..bytes.len());
-        self.stage.feed(client.number, &bytes[..cut]);
-        self.stage.feed(client.number, &bytes[cut..]);
+        self.server.feed(client.number, &bytes[..cut]);
+        self.server.feed(client.number, &bytes[cut..]);
     }
 
     /// A turn of a client on its loop.
     fn turn(&mut self, at: usize) -> Goes {
         let number = self.clients[at].number;
-        if !self.stage.has_work(number) {
+        if !self.server.has_work(number) {
             return Goes::On;
         }
-        let has_waited = self.stage.is_blocked(number);
-        let turn = self.stage.run(number);
+        let has_waited = self.server.is_blocked(number);
+        let turn = self.server.run(number);
         if has_waited && !turn.replies.is_empty() {
             self.count("clients: waited, and went on");
         }
@@ -242,7 +242,7 @@ impl<'l> ClientLife<'l> {
 
     fn unblocked(&mut self, id: u64) {
         for at in 0..self.clients.len() {
-            if self.stage.id(self.clients[at].number) == id {
+            if self.server.id(self.clients[at].number) == id {
                 self.clients[at].is_unblocked = true;
             }
         }
@@ -250,7 +250,7 @@ impl<'l> ClientLife<'l> {
 
     /// A loop frees replies.
     fn drain(&mut self, of: usize) -> Goes {
-        match self.stage.drain(of) {
+        match self.server.drain(of) {
             Err(_) => Goes::LogFailed,
             Ok(freed) => {
                 for (number, mark) in freed {
@@ -265,7 +265,7 @@ impl<'l> ClientLife<'l> {
 
     /// A client is sent what may be.
     fn send(&mut self, at: usize) {
-        let bytes = self.stage.output(self.clients[at].number);
+        let bytes = self.server.output(self.clients[at].number);
         let heard = self.clients[at].hear(self.model, &bytes);
         if let Err(fault) = heard {
             self.complain(fault);
@@ -282,8 +282,8 @@ impl<'l> ClientLife<'l> {
     fn listen(&mut self) {
         for at in 0..self.listeners.len() {
             let number = self.listeners[at].number;
-            self.stage.run(number);
-            let bytes = self.stage.output(number);
+            self.server.run(number);
+            let bytes = self.server.output(number);
             self.listeners[at].bytes.extend_from_slice(&bytes);
             while let Some((answer, length)) = Answer::parse(&self.listeners[at].bytes) {
                 self.listeners[at].bytes.drain(..length);
@@ -318,12 +318,12 @@ impl<'l> ClientLife<'l> {
             self.send(at);
             self.add_counts(at);
             self.count("clients: gone, and others came");
-            self.stage.disconnect(self.clients[at].number);
+            self.server.disconnect(self.clients[at].number);
             self.clients[at] = self.connect();
             return;
         }
         let other = self.rng.usize(0..self.clients.len());
-        let id = self.stage.id(self.clients[other].number);
+        let id = self.server.id(self.clients[other].number);
         let how = ["TIMEOUT", "ERROR"][self.rng.usize(0..2)];
         let request = format!("CLIENT UNBLOCK {id} {how}");
         let is_planning = self.clients[at].planned.is_empty();
@@ -335,12 +335,12 @@ impl<'l> ClientLife<'l> {
     /// Removes what has expired, or is garbage; or takes a checkpoint.
     fn house_keeping(&mut self) -> Goes {
         match self.rng.u32(0..8) {
-            0 if self.takes_checkpoints => self.checkpoints.take_stepped(self.stage.database()),
+            0 if self.takes_checkpoints => self.checkpoints.take_stepped(self.server.database()),
             0..3 => {}
             kind => {
                 // It would wait for room.
                 self.write_all();
-                if self.stage.reap(kind < 6).is_err() {
+                if self.server.reap(kind < 6).is_err() {
                     return Goes::LogFailed;
                 }
             }
@@ -349,10 +349,10 @@ impl<'l> ClientLife<'l> {
     }
 
     /// What all have met.
-    pub fn into_parts(mut self) -> (Stage, Complaints, CheckpointCounts, Counts) {
+    pub fn into_parts(mut self) -> (SteppedServer, Complaints, CheckpointCounts, Counts) {
         (0..self.clients.len()).for_each(|at| self.add_counts(at));
-        let ClientLife { stage, complaints, checkpoints, counts, .. } = self;
-        (stage, complaints, checkpoints, counts)
+        let ClientLife { server, complaints, checkpoints, counts, .. } = self;
+        (server, complaints, checkpoints, counts)
     }
 
     /// Runs all that was asked for, and has all be told. What is not told then, is late.
@@ -360,7 +360,7 @@ impl<'l> ClientLife<'l> {
         loop {
             let mut has_run = false;
             for at in 0..self.clients.len() {
-                if self.stage.has_work(self.clients[at].number) {
+                if self.server.has_work(self.clients[at].number) {
                     has_run = true;
                     if self.turn(at) == Goes::LogFailed {
                         return Goes::LogFailed;

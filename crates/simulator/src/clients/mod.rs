@@ -15,6 +15,7 @@ mod reply;
 mod script;
 
 use crate::case::Outcome;
+use crate::ending::Ending;
 use crate::guard;
 use crate::report::Report;
 use crate::stepped;
@@ -22,7 +23,7 @@ use crate::torture::{Options, Torture};
 use fastrand::Rng;
 use hyades::Database;
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
-use hyades_server::torture::Stage;
+use hyades_server::torture::SteppedServer;
 use judge::Wrong;
 use life::{ClientLife, Goes, now_ms};
 use model::{Model, RecoveredState};
@@ -32,30 +33,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// How a life of a server ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ServerEnding {
-    Close,
-    Quiet,
-    PowerCut,
-    Kill,
-    Stop,
-    SyncFails,
-    WriteFails,
-    Full,
-}
-
-const ENDINGS: [(ServerEnding, &str); 8] = [
-    (ServerEnding::Close, "closed in good order"),
-    (ServerEnding::Quiet, "power cut when all is durable"),
-    (ServerEnding::PowerCut, "power cut at work"),
-    (ServerEnding::Kill, "killed at work"),
-    (ServerEnding::Stop, "killed at a write, sync or change of names"),
-    (ServerEnding::SyncFails, "a sync fails"),
-    (ServerEnding::WriteFails, "a write fails half-way"),
-    (ServerEnding::Full, "disk full"),
-];
 
 struct ServerCase {
     rng: Rng,
@@ -139,8 +116,8 @@ pub fn run(seed: u64, lying_sync: bool) -> Outcome {
         rng,
     };
     for _ in 0..case.rng.usize(2..6) {
-        let Some((stage, device)) = case.open() else { break };
-        case.live(stage, &device);
+        let Some((server, device)) = case.open() else { break };
+        case.live(server, &device);
         if !case.outcome.is_sound() {
             break;
         }
@@ -158,7 +135,7 @@ impl ServerCase {
     }
 
     /// A database that is stepped, with settings that are drawn.
-    fn stage(&mut self, device: &SimulatedDevice) -> Result<Stage, hyades::Error> {
+    fn server(&mut self, device: &SimulatedDevice) -> Result<SteppedServer, hyades::Error> {
         let device = Arc::new(device.clone());
         let rng = &mut self.rng;
         let builder = Database::builder()
@@ -181,11 +158,11 @@ impl ServerCase {
             settings.extend([format!("--{kind}"), packed.to_string()]);
         }
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        Stage::open(builder, Path::new("/db"), self.loops, &settings)
+        SteppedServer::open(builder, Path::new("/db"), self.loops, &settings)
     }
 
     /// Opens the database, again after crashes and faults while it is opened, and checks it.
-    fn open(&mut self) -> Option<(Stage, SimulatedDevice)> {
+    fn open(&mut self) -> Option<(SteppedServer, SimulatedDevice)> {
         for attempt in 0.. {
             let image = self.disk.fork();
             let device = self.disk.process(self.rng.u64(..));
@@ -201,19 +178,19 @@ impl ServerCase {
                     _ => SimulatedFault::Stop(self.rng.u64(0..50)),
                 });
             }
-            match self.stage(&device) {
-                Ok(stage) => {
+            match self.server(&device) {
+                Ok(server) => {
                     device.disarm();
                     if self.lying_sync {
                         device.arm(SimulatedFault::LyingSync);
                     }
                     if faulty {
                         // A thread that was started may have met the fault.
-                        drop(stage);
+                        drop(server);
                         self.crash();
                         continue;
                     }
-                    return self.examine(stage, image).map(|stage| (stage, device));
+                    return self.examine(server, image).map(|server| (server, device));
                 }
                 Err(error) if !faulty => {
                     self.outcome.refused_wrongly.push(format!("opening: {error}"));
@@ -236,8 +213,12 @@ impl ServerCase {
     }
 
     /// Checks what was recovered, which is what the next life begins with.
-    fn examine(&mut self, mut stage: Stage, image: SimulatedDisk) -> Option<Stage> {
-        let judged = recovered::state(&mut stage)
+    fn examine(
+        &mut self,
+        mut server: SteppedServer,
+        image: SimulatedDisk,
+    ) -> Option<SteppedServer> {
+        let judged = recovered::state(&mut server)
             .map_err(|complaint| (Wrong::Diverged, complaint))
             .and_then(|state| {
                 let ends = judge::judge(&self.model, &state, now_ms(), &self.lost)?;
@@ -260,52 +241,38 @@ impl ServerCase {
         };
         self.lost.extend(judge::lost(&self.model, &ends));
         self.model = Model::new(&state);
-        Some(stage)
-    }
-
-    fn arm(&mut self, ending: ServerEnding, device: &SimulatedDevice) {
-        match ending {
-            ServerEnding::Stop => device.arm(SimulatedFault::Stop(self.rng.u64(0..60))),
-            ServerEnding::WriteFails => device.arm(SimulatedFault::Write(self.rng.u64(0..30))),
-            ServerEnding::Full => device.arm(SimulatedFault::Full(self.rng.u64(0..200_000))),
-            ServerEnding::SyncFails => {
-                let (after, for_ever) = (self.rng.u64(0..30), self.rng.bool());
-                device.arm(SimulatedFault::Sync { after, for_ever });
-            }
-            _ => {}
-        }
+        Some(server)
     }
 
     /// Runs clients until the life ends.
-    fn live(&mut self, stage: Stage, device: &SimulatedDevice) {
-        let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
+    fn live(&mut self, server: SteppedServer, device: &SimulatedDevice) {
+        let (ending, name) = Ending::draw_of_server(&mut self.rng);
         self.note(name);
-        self.arm(ending, device);
+        ending.arm(&mut self.rng, device);
         let steps = self.rng.usize(0..1_500);
         let (seed, rng) = (self.rng.u64(..), self.rng.fork());
         let mut script = Script::new(seed, self.values);
         let mut model = std::mem::take(&mut self.model);
-        let mut life = ClientLife::new(stage, &mut model, &mut script, self.loops, rng);
+        let mut life = ClientLife::new(server, &mut model, &mut script, self.loops, rng);
         let mut goes = life.run(steps);
-        let is_quiet = matches!(ending, ServerEnding::Close | ServerEnding::Quiet);
-        if goes == Goes::On && is_quiet && life.is_sound() {
+        if goes == Goes::On && ending.is_quiet() && life.is_sound() {
             goes = life.settle();
         }
         match ending {
-            ServerEnding::PowerCut => self.die_while_writing(&mut life, device),
+            Ending::PowerCut => self.die_while_writing(&mut life, device),
             // What may be sent when the log has failed, is sent.
             _ if goes == Goes::LogFailed => {
                 for of in 0..self.loops {
-                    let _ = life.stage.drain(of);
+                    let _ = life.server.drain(of);
                 }
                 life.send_all();
             }
             _ => {}
         }
-        if is_quiet && goes == Goes::LogFailed {
+        if ending.is_quiet() && goes == Goes::LogFailed {
             self.outcome.refused_wrongly.push("the log failed on a healthy disk".to_string());
         }
-        let (stage, complaints, checkpoints, counts) = life.into_parts();
+        let (server, complaints, checkpoints, counts) = life.into_parts();
         *self.outcome.faults.entry("checkpoints taken between turns").or_default() +=
             checkpoints.number;
         for (what, times) in counts {
@@ -316,21 +283,21 @@ impl ServerCase {
         self.outcome.crashes += 1;
         self.values = script.values();
         match ending {
-            ServerEnding::Close | ServerEnding::Quiet => {
+            Ending::Close | Ending::Quiet => {
                 // All was told, or may be: it is on disk.
                 model.transactions.iter_mut().for_each(|of| of.is_told = true);
                 self.outcome.late.extend(complaints.late);
-                drop(stage);
+                drop(server);
                 self.disk.power_cut(self.rng.u64(..));
             }
-            ServerEnding::PowerCut => {
+            Ending::PowerCut => {
                 self.disk.power_cut(self.rng.u64(..));
-                drop(stage);
+                drop(server);
                 self.disk.power_cut(self.rng.u64(..));
             }
             _ => {
                 self.disk.kill();
-                drop(stage);
+                drop(server);
                 if self.rng.bool() {
                     self.disk.power_cut(self.rng.u64(..));
                 }

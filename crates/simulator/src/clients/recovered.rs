@@ -3,11 +3,11 @@
 use super::model::{CollectionKind, Recovered, RecoveredState};
 use super::reply::{Answer, encode};
 use super::script::DATABASES;
-use hyades_server::torture::Stage;
+use hyades_server::torture::SteppedServer;
 use std::collections::BTreeMap;
 
 struct Inspector<'s> {
-    stage: &'s mut Stage,
+    server: &'s mut SteppedServer,
     number: usize,
 }
 
@@ -16,12 +16,12 @@ impl Inspector<'_> {
         let mut bytes = Vec::new();
         let words: Vec<String> = text.split(' ').map(str::to_string).collect();
         encode(&words, &mut bytes);
-        self.stage.feed(self.number, &bytes);
+        self.server.feed(self.number, &bytes);
         let mut replies = Vec::new();
         loop {
-            replies.extend(self.stage.run(self.number).replies);
+            replies.extend(self.server.run(self.number).replies);
             // Replies that were taken make room for others.
-            self.stage.output(self.number);
+            self.server.output(self.number);
             if let Some((answer, _)) = Answer::parse(&replies) {
                 return answer;
             }
@@ -59,9 +59,9 @@ impl Inspector<'_> {
 }
 
 /// All that is there. The clock must stand.
-pub(crate) fn state(stage: &mut Stage) -> Result<RecoveredState, String> {
-    let number = stage.connect(0);
-    let mut inspector = Inspector { stage, number };
+pub(crate) fn state(server: &mut SteppedServer) -> Result<RecoveredState, String> {
+    let number = server.connect(0);
+    let mut inspector = Inspector { server, number };
     let mut all = Vec::new();
     for database in 0..DATABASES {
         inspector.ask(&format!("SELECT {database}"));
@@ -95,6 +95,6 @@ pub(crate) fn state(stage: &mut Stage) -> Result<RecoveredState, String> {
         }
         all.push(keys);
     }
-    stage.disconnect(number);
+    server.disconnect(number);
     Ok(all)
 }

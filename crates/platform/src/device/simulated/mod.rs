@@ -12,6 +12,7 @@ mod medium;
 
 use super::{Device, DeviceFile, DirectoryLock, whole};
 use crate::random::Random;
+use crate::sync::locked;
 pub use faults::SimulatedFault;
 use faults::{FaultPlan, countdown_fires};
 use medium::{Medium, split};
@@ -19,10 +20,6 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// A disk; clones share it.
 #[derive(Clone, Debug, Default)]
