@@ -35,29 +35,30 @@ pub struct SimulateOptions {
     /// What is logged: data, or command (under none, serial and taurus only)
     #[arg(long, default_value = "data", value_parser = ["data", "command"])]
     record: String,
-    /// Workers, each on a core of its own
+    /// Workers, 1 to 256, each on a core of its own
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
-    /// Log streams
+    /// Log streams, 1 to 16
     #[arg(long, default_value_t = 4,
         value_parser = clap::value_parser!(u16).range(1..=MAX_STREAMS as i64))]
     streams: u16,
-    /// Devices
+    /// Devices, 1 to 256; the streams are spread over them
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     devices: u16,
-    /// Bandwidth of a device, in bytes per second
+    /// Bandwidth of a device, in bytes per second, as in 500MB
     #[arg(long, value_name = "SIZE", default_value = "20GB", value_parser = units::size)]
     bandwidth: u64,
-    /// Latency of a write, in addition to the transfer time
+    /// Latency of a write, in addition to the transfer time: seconds, or a number with a unit
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::seconds)]
     latency: f64,
-    /// How long each flush collects records (group commit)
+    /// Time for which each flush collects records (group commit): seconds, or a number with a unit
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::seconds)]
     flush_interval: f64,
     /// Time to move a cache line between cores, in nanoseconds [default: measured here]
     #[arg(long, value_name = "NS", value_parser = units::positive)]
     line_ns: Option<f64>,
-    /// Simulated time; with --calibrate, the measured time of each run
+    /// Simulated time; with --calibrate, the measured time of each run: seconds, or a number with a
+    /// unit
     #[arg(long, value_name = "TIME", default_value = "0.1", value_parser = units::some_seconds)]
     seconds: f64,
     /// Rows of the calibration runs

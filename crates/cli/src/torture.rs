@@ -17,41 +17,42 @@ const LYING_FSYNC: &str = "lying-fsync";
 /// Options of `hyades torture`.
 #[derive(Args, Clone, Debug)]
 pub struct TortureOptions {
-    /// Start no new history after this time
-    #[arg(long, default_value = "60", value_parser = units::some_seconds)]
+    /// Start no new history after this time: seconds, or a number with a unit, as in 10m
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::some_seconds)]
     seconds: f64,
     /// Seed of the first history; each later one has the next number [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Report a history that takes longer than this as hung
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::some_seconds)]
+    /// Report a history that takes longer than this as hung: seconds, or a number with a unit
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::some_seconds)]
     hangs_after: f64,
     /// What decides the order of events: "threads" (real threads), "stepped" (the seed, so that a
     /// history repeats exactly), or "both", in turn [default: both; always stepped with --engine
     /// deuteronomy]
     #[arg(long)]
     scheduler: Option<Word>,
-    /// What lives: memory, the engine that keeps all rows in memory; or deuteronomy, a transaction
-    /// component over a data component
+    /// What is tortured: memory, the engine that keeps all rows in memory; or deuteronomy, a
+    /// transaction component over a data component
     #[arg(long, default_value = "memory")]
     engine: Engine,
-    /// Data component of deuteronomy: memory, which keeps at a crash what it likes, redb, on a file
-    /// that loses power, or fjall, on files that survive the process [default: memory]
+    /// Data component of deuteronomy: memory, of which a crash keeps a random part; redb, on a file
+    /// that loses power; or fjall, on files that survive the process, in a build with --features
+    /// fjall [default: memory]
     #[arg(long, value_name = "STORE")]
     dc: Option<Store>,
     /// Start histories under this protocol only; after a crash a history may continue under another
     /// [default: all but none, in turn; a run of a few seconds reaches only the first ones]
     #[arg(long)]
     protocol: Option<Protocol>,
-    /// What is tortured: the engine, by transactions, or the server, by clients that speak "resp",
-    /// under its default protocol
+    /// Torture the server by clients of this kind: resp, Redis's protocol. The server then logs
+    /// under its default protocol [default: none; the engine is tortured by transactions]
     #[arg(long, value_name = "PROTOCOL", conflicts_with_all = ["protocol", "scheduler", "again"])]
     clients: Option<Clients>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Keep a failing history in a new directory below this one [default: the system's directory
-    /// for temporary files]
+    /// Keep a failing history in a new directory in this one [default: the system's directory for
+    /// temporary files]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Run the history kept in this directory again, up to 200 times, until it fails

@@ -67,13 +67,14 @@ pub struct Common {
     /// Most transactions per worker that await acknowledgement
     #[arg(long, default_value_t = IN_FLIGHT, value_name = "K")]
     in_flight: usize,
-    /// Offered load in transactions per second over all workers (open loop)
+    /// Offered load in transactions per second over all workers (open loop) [default: none; each
+    /// worker runs its transactions one after another, as fast as it can]
     #[arg(long, value_parser = units::positive)]
     rate: Option<f64>,
-    /// Length of the measured interval
+    /// Length of the measured interval, in seconds or with a unit
     #[arg(long, default_value = "5", value_parser = units::some_seconds)]
     seconds: f64,
-    /// Length of the warm-up before it
+    /// Length of the warm-up before it, in seconds or with a unit
     #[arg(long, default_value = "1", value_parser = units::seconds)]
     warmup: f64,
     /// Memory to reserve before the run, so that page faults are not measured; a log in memory gets
@@ -89,13 +90,13 @@ pub struct Common {
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     epoch: Option<f64>,
     /// Take checkpoints often enough that replaying the log, at the last measured speed, takes less
-    /// than this
+    /// than this [default: not set]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     max_recovery: Option<f64>,
-    /// Time between two checkpoints
+    /// Time between two checkpoints [default: none are taken]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     checkpoint_interval: Option<f64>,
-    /// Share of the time of all processors that writing checkpoints may use, above 0, up to 1
+    /// Share of the time of all processors that writing checkpoints may use: above 0, at most 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = units::positive)]
     checkpoint_share: f64,
     /// Write a timeline of the run to this file, as CSV, and a chart beside it, as SVG: throughput,

@@ -1,4 +1,4 @@
-//! `hyades demo`: shows in about a minute that no acknowledged transaction is lost.
+//! `hyades demo`: shows in about two minutes that no acknowledged transaction is lost.
 //!
 //! A child process runs bank transfers and TPC-C at once. Every acknowledgement goes through a pipe
 //! to this process, which writes it to a journal. The child is killed at a random moment, and the
@@ -24,13 +24,14 @@ use work::Size;
 /// Options of `hyades demo`. It needs none.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Seed of the times of the kills, and of the inputs [default: random]
+    /// Seed of the random numbers: when to kill, and what the transactions do [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Longest time that each round runs before the kill
-    #[arg(long, default_value = "12", value_parser = units::some_seconds)]
+    /// Longest time that each of the two rounds runs before the kill: seconds, or a number with a
+    /// unit
+    #[arg(long, value_name = "TIME", default_value = "12", value_parser = units::some_seconds)]
     seconds: f64,
-    /// Log streams
+    /// Log streams, 1 to 64
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: u32,
     /// Kill `hyades serve` under clients instead, and `redis-server`, if there is one, beside it

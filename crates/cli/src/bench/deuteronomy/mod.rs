@@ -48,7 +48,7 @@ pub struct EngineOptions {
     /// buffers of the log are extra [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     budget: Option<u64>,
-    /// Length of the values of deuteronomy [default: 100]
+    /// Length of the values of deuteronomy, in bytes [default: 100]
     #[arg(long, value_name = "N")]
     value_bytes: Option<usize>,
 }

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Options of `hyades bench table`.
 #[derive(Args, Clone, Debug)]
 pub struct TableOptions {
-    /// Length of each measured interval
+    /// Length of each measured interval, in seconds or with a unit
     #[arg(long, default_value = "2", value_parser = units::some_seconds)]
     seconds: f64,
     /// Rounds. A round runs every row of every table once; a figure is the median of its rounds
