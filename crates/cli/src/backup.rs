@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Options of `hyades backup`.
 #[derive(Args, Clone, Debug)]
 pub struct BackupOptions {
-    /// All directories of the database, the one with MANIFEST first
+    /// All directories of the database, in any order
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Directory for the copy; it must be empty or absent

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Options of `hyades checkpoint`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckpointOptions {
-    /// All directories of the database, the one with MANIFEST first
+    /// All directories of the database, in any order
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Print one JSON object instead of text

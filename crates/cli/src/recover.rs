@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Options of `hyades recover`.
 #[derive(Args, Clone, Debug)]
 pub struct RecoverOptions {
-    /// All directories of the database, the one with MANIFEST first, or a backup
+    /// All directories of the database, in any order, or of a backup
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// The last point to recover: a time in UTC (2026-11-21T14:03:07.25Z), a transaction id

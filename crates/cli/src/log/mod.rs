@@ -34,7 +34,7 @@ pub enum Log {
 /// The directories of one log.
 #[derive(Args, Clone, Debug)]
 pub struct Dirs {
-    /// All directories of the database, the one with MANIFEST first
+    /// All directories of the database, in any order
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
 }
