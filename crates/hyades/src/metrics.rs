@@ -33,7 +33,7 @@ pub enum MetricValue {
     Histogram(Histogram),
 }
 
-/// How often which values occurred.
+/// A histogram: how often which values occurred.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Identifies a transaction by its epoch and the end of its record. Written `epoch.stream.lsn`.
+/// [`Ticket::transaction_id`](crate::Ticket::transaction_id) and `hyades log dump` return it;
+/// [`Until::Transaction`](crate::Until::Transaction) and `hyades recover --until` take it.
 ///
 /// ```
 /// use hyades::TransactionId;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Runs transactions for one thread at a time; see [`Database::session`](crate::Database::session).
+/// Use one for each thread. A database has 256 at most.
 pub struct Session {
     pub(super) inner: Option<Box<dyn AnySession>>,
     pub(super) tickets: Tickets,

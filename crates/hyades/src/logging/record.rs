@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RecordKind {
-    /// The rows it changed.
+    /// The rows it changed: whole rows, or the changed columns. Replay needs no procedures.
     Data,
-    /// The procedure's number and arguments.
+    /// The procedure's number and arguments. Replay runs the procedure again, so it must be
+    /// deterministic, and registered as long as the log holds its calls. Not under every protocol,
+    /// see [`Protocol::takes_commands`](crate::Protocol::takes_commands).
     Command,
     /// Whichever is better for this transaction: by record size and replay depth.
     Adaptive,
