@@ -9,9 +9,7 @@ use common::{
     ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, combinations_and_calls,
     directory, files, fingerprint, populate, power_cut, refused, run, some_combinations, try_open,
 };
-use hyades::{
-    Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value,
-};
+use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
