@@ -65,7 +65,7 @@ fn truncate(log: &Log, positions: &[Lsn]) -> Result<u64, Error> {
     let dims = manifest.newest().map_or(&[][..], |newest| &newest.dims);
     debug_assert_eq!(dims.len(), positions.len(), "a resume point of other streams");
     let covered = dims.iter().zip(positions);
-    let (number, _) = log.next_checkpoint();
+    let (number, _) = log.next_checkpoint(1);
     let checkpoint = Checkpoint {
         number,
         cut: number,

@@ -82,6 +82,7 @@ fn log(log: &LogSettings) -> Result<(), Error> {
 fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
     let CheckpointSettings { interval, max_recovery, share, buffer_bytes, block_bytes, .. } =
         settings;
+    within("the files of a checkpoint", &settings.files_per_dir, 1..=64, usize::to_string)?;
     time("the interval between checkpoints", *interval, Duration::from_millis(1)..=YEAR)?;
     time("the bound on recovery", *max_recovery, Duration::from_millis(1)..=YEAR)?;
     // Written so that NaN is refused, too.

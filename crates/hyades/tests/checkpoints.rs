@@ -9,7 +9,7 @@ use common::{
     ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, combinations_and_calls,
     directory, files, fingerprint, populate, power_cut, refused, run, some_combinations, try_open,
 };
-use hyades::{Abort, Column, Concurrency, Error, Protocol, RecordKind, Value};
+use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -178,22 +178,40 @@ fn row_ids_and_epochs_go_on_above_those_of_the_checkpoint() {
 
 #[test]
 fn parts_go_to_all_directories_and_all_are_needed() {
-    let (dir, other) = (directory(), directory());
-    let how = || How { more_dirs: vec![other.path().join("b")], ..How::default() };
-    let opened = open(dir.path(), plain(), None, how());
-    populate(&opened);
-    ballast(&opened, 60_000);
-    let report = opened.db.checkpoint().unwrap();
-    assert_eq!(report.parts, 2);
-    let digest = opened.db.digest();
-    opened.db.close().unwrap();
-    for root in [dir.path(), other.path()] {
-        let part = |p: &std::path::PathBuf| p.to_string_lossy().contains("/checkpoint-");
-        let path = files(root).into_iter().find(part).expect("a part in each directory");
-        assert!(std::fs::metadata(path).unwrap().len() > 1000, "each has its share");
+    for files_per_dir in [1, 3, 64] {
+        let (dir, other) = (directory(), directory());
+        let mut checkpoints = CheckpointSettings::default();
+        checkpoints.files_per_dir = files_per_dir;
+        let how = || {
+            let more_dirs = vec![other.path().join("b")];
+            How { more_dirs, checkpoints: checkpoints.clone(), ..How::default() }
+        };
+        let opened = open(dir.path(), plain(), None, how());
+        populate(&opened);
+        ballast(&opened, 60_000);
+        let report = opened.db.checkpoint().unwrap();
+        assert_eq!(report.parts, 2 * files_per_dir);
+        let digest = opened.db.digest();
+        opened.db.close().unwrap();
+        for root in [dir.path(), other.path()] {
+            let part = |p: &std::path::PathBuf| p.to_string_lossy().contains("/checkpoint-");
+            let parts: Vec<_> = files(root).into_iter().filter(part).collect();
+            assert_eq!(parts.len(), files_per_dir);
+            let bytes: u64 = parts.iter().map(|p| std::fs::metadata(p).unwrap().len()).sum();
+            assert!(bytes > 1000, "each directory has its share");
+        }
+        // Files of the next checkpoint, of another number, replace these.
+        let mut fewer = how();
+        fewer.checkpoints.files_per_dir = 2;
+        let again = open(dir.path(), plain(), None, fewer);
+        assert_eq!(again.db.digest(), digest);
+        assert_eq!(again.db.checkpoint().unwrap().parts, 4);
+        again.db.close().unwrap();
+        let left = files(dir.path()).into_iter();
+        let left = left.filter(|p| p.to_string_lossy().contains("/checkpoint-")).count();
+        assert_eq!(left, 2);
+        assert_eq!(open(dir.path(), plain(), None, how()).db.digest(), digest);
     }
-    let again = open(dir.path(), plain(), None, how());
-    assert_eq!(again.db.digest(), digest);
 }
 
 #[test]

@@ -133,6 +133,12 @@ fn the_settings_of_checkpoints_have_ranges() {
     for share in shares {
         is_refused("share", builder().checkpoint_share(share));
     }
+    for files in [1, 64] {
+        is_taken("files", checkpoints(|settings| settings.files_per_dir = files));
+    }
+    for files in [0, 65, usize::MAX] {
+        is_refused("files", checkpoints(|settings| settings.files_per_dir = files));
+    }
     for bytes in [1, 1 << 40] {
         is_taken("buffer", checkpoints(|settings| settings.buffer_bytes = bytes));
     }

@@ -23,6 +23,10 @@ pub enum Metric {
     ReplaySeconds,
     /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
+    /// Rows of the checkpoint that recovery loaded, per second.
+    ImageRate,
+    /// Bytes of that checkpoint, in MB/s.
+    ImageBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
     /// Conflicts per acknowledged transaction.
@@ -48,6 +52,8 @@ impl Metric {
             Metric::ReplayRate => "replayed transactions / s",
             Metric::ReplaySeconds => "replay of the log (s)",
             Metric::ReplayBandwidth => "log replayed (MB/s)",
+            Metric::ImageRate => "rows loaded from the checkpoint / s",
+            Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
             Metric::Conflicts => "conflicts / transaction",
             Metric::ScanRate => "rows scanned / s",
@@ -73,6 +79,12 @@ impl Metric {
             Metric::ReplayBandwidth => {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6
+            }
+            Metric::ImageRate => {
+                number("/recovery/image_rows")? / number("/recovery/image_seconds")?
+            }
+            Metric::ImageBandwidth => {
+                number("/recovery/image_bytes")? / number("/recovery/image_seconds")? / 1e6
             }
             // Processor time if it was measured, because it excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
@@ -114,5 +126,10 @@ mod tests {
         assert_eq!(Metric::DeviceRate.of(&run), Some(4.0));
         assert_eq!(Metric::ReplayBandwidth.of(&run), Some(2.0));
         assert_eq!(Metric::BytesPerRecord.of(&run), Some(4000.0));
+        assert_eq!(Metric::ImageRate.of(&run), None);
+        let recovery = json!({"image_rows": 6, "image_bytes": 4e6, "image_seconds": 2.0});
+        let run = json!({ "recovery": recovery });
+        assert_eq!(Metric::ImageRate.of(&run), Some(3.0));
+        assert_eq!(Metric::ImageBandwidth.of(&run), Some(2.0));
     }
 }

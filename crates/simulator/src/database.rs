@@ -55,6 +55,11 @@ pub(crate) fn builder_tracing(
             let mut rng = Rng::with_seed(settings ^ 0xC4EC);
             checkpoints::settings(plan, &mut rng, checkpoints);
             plan.shape.checkpoint_settings(&mut rng, checkpoints);
+            if !plan.stepped {
+                // Each file has a thread.
+                let mut rng = Rng::with_seed(settings ^ 0xF11E);
+                checkpoints.files_per_dir = [1, 1, 2, 7][rng.usize(0..4)];
+            }
         })
         .retries(|retries| {
             plan.shape.retry_settings(&mut Rng::with_seed(settings ^ 0x4E74), retries);

@@ -423,16 +423,17 @@ impl Log {
     }
 
     /// The number of the next checkpoint, and where its parts go: for each, the index of its
-    /// directory in [`Manifest::dirs`] and its file. There is one part for each directory that the
-    /// log writes to.
-    pub fn next_checkpoint(&self) -> (u64, Vec<(usize, PathBuf)>) {
+    /// directory in [`Manifest::dirs`] and its file. There are `parts` parts for each directory that
+    /// the log writes to.
+    pub fn next_checkpoint(&self, parts: usize) -> (u64, Vec<(usize, PathBuf)>) {
         let manifest = locked(&self.handle.manifest);
         let number = manifest.checkpoint.as_ref().map_or(1, |c| c.number + 1);
         let given = &self.handle.shared.options.dirs;
         let dirs = manifest.dirs.iter().enumerate().filter(|(_, dir)| given.contains(dir));
         let part =
             |(part, (at, dir)): (usize, (usize, &PathBuf))| (at, dir.join(part_name(number, part)));
-        (number, dirs.enumerate().map(part).collect())
+        let each = dirs.flat_map(|dir| std::iter::repeat_n(dir, parts));
+        (number, each.enumerate().map(part).collect())
     }
 
     /// The device that holds the log.

@@ -157,6 +157,13 @@ pub struct Knobs {
     /// 2016, for a taurus-2016 log); the last two are the same as parallel for other logs
     #[arg(long, value_name = "HOW", default_value = "automatic")]
     pub recovery: RecoveryKind,
+    /// Take a checkpoint of the population, so that recovery loads it instead of replaying the
+    /// population's log
+    #[arg(long)]
+    pub checkpoint_population: bool,
+    /// Files of a checkpoint in each directory of the log, written in parallel: 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub checkpoint_files: usize,
     /// Drop the log's files from the page cache before recovery, so that they are read from disk
     #[arg(long, requires = "recover")]
     pub cold: bool,
@@ -221,6 +228,10 @@ impl Knobs {
         if self.flushed_by == FlushedBy::Workers && self.flush_interval.is_some() {
             return usage("--flushed-by workers flushes at once: give no --flush-interval");
         }
+        if !(1..=64).contains(&self.checkpoint_files) {
+            let files = self.checkpoint_files;
+            return usage(format!("--checkpoint-files must be 1 to 64, not {files}"));
+        }
         if self.anchor_interval == Some(0) {
             return usage("--anchor-interval must be at least a byte, as in 128KiB");
         }
@@ -246,6 +257,8 @@ impl Knobs {
             ("--stream-choice", self.stream_choice != StreamChoice::Fastest),
             ("--flushed-by", self.flushed_by != FlushedBy::Streams),
             ("--recovery", self.recovery != RecoveryKind::Automatic),
+            ("--checkpoint-population", self.checkpoint_population),
+            ("--checkpoint-files", self.checkpoint_files != 1),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
@@ -402,6 +415,8 @@ mod tests {
             ("--buffer 8GiB", "file", "4GiB"),
             ("--segment 100KB", "file", "multiple of 64KiB"),
             ("--anchor-interval 0", "file", "at least a byte"),
+            ("--checkpoint-files 0", "file", "1 to 64"),
+            ("--checkpoint-files 65", "file", "1 to 64"),
             ("--cold --recover", "nvm", "nowhere else"),
         ] {
             match knobs(words).check(&device.parse().unwrap(), &[]) {

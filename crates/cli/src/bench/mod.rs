@@ -187,6 +187,9 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     let mut database = open(&settings.loading(), &mut workload, record, "opening")?;
     let load = load(settings, &workload, &database)?;
     if settings.protocol != Protocol::None {
+        if settings.knobs.checkpoint_population {
+            database.checkpoint()?;
+        }
         database.close()?;
         workload = make();
         let record = settings.record.record();
@@ -257,6 +260,8 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
     let recovery = Recovery {
         seconds: Some(report.seconds),
         image_seconds: Some(image_seconds),
+        image_rows: (report.image_rows > 0).then_some(report.image_rows),
+        image_bytes: (report.image_rows > 0).then_some(report.image_bytes),
         records: Some(records),
         bytes: Some(runs.iter().map(|i| i.bytes).sum()),
         records_per_s: Some(records as f64 / replay_seconds),

@@ -145,6 +145,12 @@ pub struct Recovery {
     pub seconds: Option<f64>,
     /// Part of these that recovered the population.
     pub image_seconds: Option<f64>,
+    /// Rows of the checkpoint that was loaded; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_rows: Option<u64>,
+    /// Bytes of its files; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_bytes: Option<u64>,
     /// Live transactions of the run.
     pub records: Option<u64>,
     /// Log bytes of the run.

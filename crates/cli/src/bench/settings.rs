@@ -86,6 +86,8 @@ impl Settings {
         loading.knobs.last_device = None;
         loading.knobs.segment = self.knobs.segment_on(&self.device);
         loading.asynchronous = false;
+        // Nothing runs beside the checkpoint of the population.
+        loading.checkpoint_share = 1.0;
         loading.knobs.cut_changes = None;
         loading.knobs.flush_interval = None;
         loading.knobs.flush_fill = None;
@@ -148,6 +150,7 @@ impl Settings {
                 checkpoints.max_recovery = self.max_recovery.map(Duration::from_secs_f64);
                 checkpoints.interval = self.checkpoint_interval.map(Duration::from_secs_f64);
                 checkpoints.share = self.checkpoint_share;
+                checkpoints.files_per_dir = self.knobs.checkpoint_files;
             })
             .log_settings(|log| {
                 log.device =

@@ -53,6 +53,9 @@ pub struct CheckpointSettings {
     /// be restored to moments since the last row was read, not since the first. A log that may hold
     /// commands always gets an exact cut. Default: true.
     pub fuzzy: bool,
+    /// The files of a checkpoint in each directory of the log, each written by a thread of its own: 1
+    /// to 64.
+    pub files_per_dir: usize,
     /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
     /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature `research`.
     #[cfg(feature = "research")]
@@ -69,6 +72,7 @@ impl Default for CheckpointSettings {
             share: 0.1,
             buffer_bytes: 64 << 20,
             fuzzy: true,
+            files_per_dir: 1,
             block_bytes: cut::BLOCK_BYTES,
         }
     }
@@ -145,7 +149,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let epoch = engine.cut.begin(readers, settings.buffer_bytes, fuzzy, || from = positions(log));
     let _ended = Ended(engine);
     let shown = ImageBounds { taken_at_us: began_at_us, ..ImageBounds::now(engine, log) };
-    let (number, parts) = log.next_checkpoint();
+    let (number, parts) = log.next_checkpoint(settings.files_per_dir);
     event!(INFO, "checkpoint begun", number = number, cut_epoch = epoch.0, fuzzy = fuzzy);
     let pace = Pace::new(settings.share, parts.len(), stop, log);
     let writing = Writing {

@@ -48,6 +48,7 @@ pub(super) fn at_mark(
     }
     let moved = match rate {
         Metric::ReplayRate => Metric::ReplayBandwidth,
+        Metric::ImageRate => Metric::ImageBandwidth,
         _ => Metric::DeviceRate,
     };
     let series = series.map(|series| (series, all_devices(table, machine, series)));

@@ -91,7 +91,7 @@ pub fn truncate(log: &Log, up_to: &[Lsn]) -> u64 {
     let manifest = log.manifest();
     let dims = &manifest.newest().unwrap().dims;
     let covered = dims.iter().zip(up_to).map(|(dim, &from)| Covered { stream: dim.stream, from });
-    let (number, _) = log.next_checkpoint();
+    let (number, _) = log.next_checkpoint(1);
     let checkpoint = Checkpoint {
         number,
         cut: number,
