@@ -423,8 +423,8 @@ impl Log {
     }
 
     /// The number of the next checkpoint, and where its parts go: for each, the index of its
-    /// directory in [`Manifest::dirs`] and its file. There are `parts` parts for each directory that
-    /// the log writes to.
+    /// directory in [`Manifest::dirs`] and its file. There are `parts` parts for each directory
+    /// that the log writes to.
     pub fn next_checkpoint(&self, parts: usize) -> (u64, Vec<(usize, PathBuf)>) {
         let manifest = locked(&self.handle.manifest);
         let number = manifest.checkpoint.as_ref().map_or(1, |c| c.number + 1);

@@ -96,8 +96,8 @@ fn is_zero(mark: &u64) -> bool {
     *mark == 0
 }
 
-/// The incarnation's setting that says whether its records have numbers: [`SEPARATE_NUMBERS`] if they do, or
-/// [`NUMBERS_ARE_VERSIONS`].
+/// The incarnation's setting that says whether its records have numbers: [`SEPARATE_NUMBERS`] if
+/// they do, or [`NUMBERS_ARE_VERSIONS`].
 pub const MARKS: &str = "marks";
 /// The value of [`MARKS`] where records have numbers.
 pub const SEPARATE_NUMBERS: &str = "yes";

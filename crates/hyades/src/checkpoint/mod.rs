@@ -53,8 +53,8 @@ pub struct CheckpointSettings {
     /// be restored to moments since the last row was read, not since the first. A log that may hold
     /// commands always gets an exact cut. Default: true.
     pub fuzzy: bool,
-    /// The files of a checkpoint in each directory of the log, each written by a thread of its own: 1
-    /// to 64.
+    /// The files of a checkpoint in each directory of the log, each written by a thread of its own:
+    /// 1 to 64. Default: 1.
     pub files_per_dir: usize,
     /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
     /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature `research`.

@@ -204,8 +204,8 @@ impl CrashedDb {
 }
 
 /// Deletes a row in stream 0, which is not flushed, while sessions collect their garbage. Returns
-/// whether a reader of the missing row waits for the deletion, and a new version of the row does not
-/// but wins.
+/// whether a reader of the missing row waits for the deletion, and a new version of the row does
+/// not but wins.
 pub fn a_missing_row_depends_on_its_deletion(concurrency: Concurrency) -> bool {
     let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
     let _ = world.t1(1);
