@@ -195,8 +195,8 @@ fn type_defined(line: &str) -> Option<&str> {
     words.next().filter(|kind| is_kind(*kind)).and_then(|_| words.next())
 }
 
-/// Tests may have a `Row` of their own. Each module of the models is a model, with the same parts as
-/// all others.
+/// Tests may have a `Row` of their own. Each module of the models is a model, with the same parts
+/// as all others.
 #[test]
 fn a_type_name_has_one_meaning_in_a_crate() {
     let mut places: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();

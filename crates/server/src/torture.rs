@@ -170,8 +170,8 @@ impl SteppedServer {
     /// marks returned.
     ///
     /// # Errors
-    /// The log has failed: what is parked becomes errors, see [`SteppedServer::output`], and nothing
-    /// more may be run.
+    /// The log has failed: what is parked becomes errors, see [`SteppedServer::output`], and
+    /// nothing more may be run.
     pub fn drain(&mut self, of: usize) -> Result<Vec<(usize, u64)>, Error> {
         let (clients, mut freed) = (&mut self.clients, Vec::new());
         let result = self.loops[of].queue.drain(|(number, mark)| {

@@ -39,7 +39,8 @@
 //! buffer or at its interval. An idle stream raises its number through the same latch and states so
 //! in the log. A transaction that learns anything about rows has read: checking whether a row
 //! exists or a key is free, maintaining an index and changing some columns are reads. The upper
-//! bits of a number are an epoch, for checkpoints, whose cut takes the place of RSNs, and snapshots.
+//! bits of a number are an epoch, for checkpoints, whose cut takes the place of RSNs, and for
+//! snapshots.
 
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
