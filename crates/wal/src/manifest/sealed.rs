@@ -1,0 +1,88 @@
+//! Text files with a format version in their first line and a checksum in their last one, which are
+//! written atomically: the manifest and the markers.
+
+use crate::error::Error;
+use crate::format::VERSION;
+use hyades_platform::device::Device;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+#[derive(Serialize, Deserialize)]
+struct FirstLine {
+    format: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LastLine {
+    crc32c: String,
+}
+
+/// The version of a manifest that names a checkpoint. Programs that do not know checkpoints must
+/// not read it.
+pub(super) const WITH_CHECKPOINT: u32 = 2;
+/// The version of a manifest in which an incarnation has watermarks (`marks`). Programs that do not
+/// know these would treat acknowledged records as dead.
+pub(super) const WITH_MARKS: u32 = 3;
+/// The version of a manifest in which rows have several versions at replay (`versions`). Programs
+/// that do not know these would run commands on the wrong one.
+pub(super) const WITH_VERSIONS: u32 = 4;
+/// The format of a manifest with an incarnation whose calls were logged before they ran.
+pub(super) const WITH_CALLS: u32 = 5;
+/// The format of a manifest with an incarnation in which numbers are versions
+/// ([`super::NUMBERS_ARE_VERSIONS`]). Programs that do not know these would give all rows one version.
+pub(super) const WITH_NUMBERED_VERSIONS: u32 = 6;
+pub(super) const FORMATS: [u32; 6] =
+    [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS, WITH_CALLS, WITH_NUMBERED_VERSIONS];
+
+/// Encloses a JSON value in a line with the version and a line with the checksum.
+pub(super) fn seal<T: Serialize>(value: &T, version: u32) -> String {
+    let body = serde_json::to_string_pretty(value).expect("plain data has a JSON form");
+    seal_body(&body, version)
+}
+
+/// Encloses a body that is already JSON.
+pub(crate) fn seal_body(body: &str, version: u32) -> String {
+    let mut text = format!("{{\"format\":{version}}}\n{body}\n");
+    let crc = crc32c::crc32c(text.as_bytes());
+    text.push_str(&format!("{{\"crc32c\":\"{crc:08x}\"}}\n"));
+    text
+}
+
+pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
+    let bad = |offset: usize, why: String| {
+        Error::corrupt(path, offset as u64, format!("{why}; restore the file from a copy"))
+    };
+    let text =
+        std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to(), "this is not text".into()))?;
+    let first_end = text.find('\n').ok_or_else(|| bad(0, "the first line is cut off".into()))?;
+    // The version before the checksum: another version may have another checksum.
+    let first: FirstLine = serde_json::from_str(&text[..first_end])
+        .map_err(|e| bad(0, format!("the first line does not state a format version ({e})")))?;
+    let last_start = text
+        .strip_suffix('\n')
+        .and_then(|t| t.rfind('\n'))
+        .map(|at| at + 1)
+        .filter(|&at| at > first_end)
+        .ok_or_else(|| bad(text.len(), "the last line is cut off".into()))?;
+    let last: Option<LastLine> = serde_json::from_str(&text[last_start..]).ok();
+    let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
+    let sound = last.is_some_and(|last| last.crc32c == crc);
+    if !FORMATS.map(u64::from).contains(&first.format) {
+        return Err(Error::Version { path: path.to_owned(), found: first.format });
+    }
+    if !sound {
+        return Err(bad(last_start, "the checksum does not match the content".into()));
+    }
+    serde_json::from_str(&text[first_end + 1..last_start])
+        .map_err(|e| bad(first_end + 1, format!("the content is not what it should be ({e})")))
+}
+
+/// Writes a file atomically: afterwards it has the new content or the old one.
+pub(super) fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
+    let temporary = path.with_extension("tmp");
+    let dir = path.parent().unwrap_or(Path::new("."));
+    device.write_small(&temporary, text.as_bytes()).map_err(Error::io(&temporary, "write"))?;
+    device.rename(&temporary, path).map_err(Error::io(path, "rename a new file to"))?;
+    device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))
+}
