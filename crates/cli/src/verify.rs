@@ -114,7 +114,7 @@ fn count_dead(
             writeln!(
                 out,
                 "incarnation {}: {} of the transactions depend on what the crash has lost, so \
-                 they were never acknowledged, and recovery leaves them out",
+                 they were never acknowledged as durable, and recovery leaves them out",
                 incarnation.number,
                 exact(dead)
             )?;

@@ -99,6 +99,8 @@ pub struct ClientEntry {
     pub is_killed: AtomicBool,
     /// A command of it waits for an element.
     pub is_blocked: AtomicBool,
+    /// Whether a command waits for the end of CLIENT PAUSE.
+    pub is_paused: AtomicBool,
     /// It is told the commands of all.
     pub is_monitor: AtomicBool,
     /// What CLIENT UNBLOCK asks for.
@@ -147,6 +149,7 @@ impl ClientEntry {
             names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
             is_killed: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             unblock: UnblockFlag::default(),
             subscriptions: Default::default(),
@@ -179,7 +182,7 @@ impl ClientEntry {
         let queued = self.queued.load(Relaxed);
         let flags = match queued {
             _ if self.is_monitor.load(Relaxed) => "O",
-            _ if self.is_blocked.load(Relaxed) => "b",
+            _ if self.is_blocked.load(Relaxed) || self.is_paused.load(Relaxed) => "b",
             0.. => "x",
             _ if self.listens() => "P",
             _ => "N",

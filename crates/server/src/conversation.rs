@@ -9,6 +9,7 @@ mod answering;
 mod blocking;
 mod client;
 mod durability;
+mod input;
 mod observing;
 mod pausing;
 mod publishing;
@@ -24,7 +25,7 @@ use crate::commands::{Job, JobReply};
 use crate::pause::PausedClient;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
-use crate::resp::request::{Limits, Parsed, Parser};
+use crate::resp::request::Parser;
 use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
 use blocking::Blocked;
@@ -138,38 +139,6 @@ impl Conversation {
         self.client.is_closing = true;
     }
 
-    /// Takes bytes that the client has sent.
-    pub fn feed(&mut self, bytes: &[u8]) {
-        if self.client.is_closing {
-            return;
-        }
-        self.compact();
-        let wanted = self.parser.wanted(self.input.len() - self.taken);
-        // A large argument grows the buffer as it arrives, not as it is announced.
-        self.input.reserve(bytes.len().max(wanted.min(self.input.len())));
-        self.input.extend_from_slice(bytes);
-        self.is_incomplete = false;
-    }
-
-    /// Frees the input that was taken. Not while a run refers to it, and not before it is the
-    /// greater part: then no byte is moved more than twice.
-    fn compact(&mut self) {
-        if self.taken == 0 || !self.run.is_empty() || self.stash.is_some() {
-            return;
-        }
-        if self.taken == self.input.len() {
-            match self.input.capacity() > MOST_RUN_BYTES {
-                true => self.input = Vec::new(),
-                false => self.input.clear(),
-            }
-        } else if self.taken > self.input.len() / 2 {
-            self.input.drain(..self.taken);
-        } else {
-            return;
-        }
-        self.taken = 0;
-    }
-
     /// Whether the client should not be read for now.
     pub fn is_full(&self) -> bool {
         self.is_waiting_for_job
@@ -207,9 +176,11 @@ impl Conversation {
             && self.input_bytes() >= MOST_RUN_BYTES
     }
 
-    /// Whether no command is under way, and none is to be run.
+    /// Whether no command is under way, and none is to be run, but for one that waits for the end
+    /// of a pause.
     pub fn is_idle(&self) -> bool {
-        !self.has_work() && self.job.is_none() && !self.is_waiting_for_job
+        let only_waits = self.is_set_aside() && self.client.entry.inbox.is_empty();
+        (!self.has_work() || only_waits) && self.job.is_none() && !self.is_waiting_for_job
     }
 
     /// Whether another thread makes the next reply.
@@ -327,6 +298,9 @@ impl Conversation {
                     continue;
                 }
             }
+            if self.is_run_paused(turn) {
+                return Next::Pause;
+            }
             match self.execute(turn) {
                 Execution::Done => {}
                 // It may take a while: the loop goes on without it.
@@ -437,53 +411,6 @@ impl Conversation {
         taken
     }
 
-    /// Parses a request. `None` if none is complete, or the input is no request at all.
-    fn parse(&mut self, shared: &Shared) -> Option<Request> {
-        let limits = match self.client.login.is_missing(&shared.access) {
-            true => Limits::BEFORE_LOGIN,
-            false => Limits {
-                arguments: MOST_ARGUMENTS,
-                argument_bytes: shared.settings.longest_argument(),
-            },
-        };
-        let most = shared.settings.longest_request();
-        while self.protocol_error.is_none() {
-            let input = &self.input[self.taken..];
-            match self.parser.next(input, &limits) {
-                Ok(Parsed::Incomplete) if input.len() > most => {
-                    self.protocol_error = Some(too_large(most));
-                }
-                Ok(Parsed::Request(length)) if length > most => {
-                    self.protocol_error = Some(too_large(most));
-                }
-                Ok(Parsed::Incomplete) => {
-                    self.is_incomplete = true;
-                    return None;
-                }
-                Ok(Parsed::Nothing(length)) => self.taken += length,
-                Ok(Parsed::Request(length)) => {
-                    let request = Request::new(self.parser.arguments(input), self.taken);
-                    self.taken += length;
-                    return Some(request);
-                }
-                Err(error) => self.protocol_error = Some(format!("ERR {error}")),
-            }
-        }
-        None
-    }
-
-    /// Ends the conversation if its input was no request: where the next one begins is unknown.
-    fn end_broken(&mut self, shared: &Shared) {
-        if let Some(text) = self.protocol_error.take() {
-            shared.count_error(&text);
-            if self.client.silence == Silence::None {
-                Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
-                self.replies.seal_free();
-            }
-            self.client.is_closing = true;
-        }
-    }
-
     /// Runs a request by itself.
     fn run_alone(&mut self, turn: &mut Turn<'_>, request: Request, is_data: bool) {
         if is_data {
@@ -506,10 +433,6 @@ impl Conversation {
             self.compact();
         }
     }
-}
-
-fn too_large(most: usize) -> String {
-    format!("ERR Protocol error: the request is larger than {most} bytes")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::waker::LoopWaker;
 use hyades::{CommitQueue, Session, Ticket};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
@@ -69,9 +69,6 @@ const READ_BYTES: usize = 64 << 10;
 /// executor runs ends on another thread: both are looked for at this interval.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The same while clients are paused: there may be many.
-const LONG_PAUSE: Duration = Duration::from_millis(20);
-
 /// A poll's timeout is a whole number of these.
 const ROUNDING: Duration = Duration::from_millis(1);
 
@@ -120,6 +117,8 @@ pub struct EventLoop {
     ends: Option<Instant>,
     /// Connections whose run goes on after a pause.
     pausing: Vec<u64>,
+    /// Connections whose next command waits for the end of CLIENT PAUSE.
+    set_aside: HashSet<u64>,
     /// Connections whose command stops waiting then.
     deadlines: BTreeSet<(Instant, u64)>,
     idlers: Idlers,
@@ -168,6 +167,7 @@ impl EventLoop {
             buffer: vec![0; READ_BYTES],
             ends: None,
             pausing: Vec::new(),
+            set_aside: HashSet::new(),
             deadlines: BTreeSet::new(),
             idlers: Idlers::default(),
             shaken: 0,
@@ -188,12 +188,14 @@ impl EventLoop {
             let timeout = match (sleeps, self.ends) {
                 (false, _) => Some(Duration::ZERO),
                 (true, Some(ends)) => Some(until(&ends)),
-                (true, None) if !self.pausing.is_empty() => Some(self.pause()),
                 // A poll counts whole milliseconds: not one that ends just before.
                 (true, None) => {
                     let first = self.deadlines.first().map(|(first, _)| *first);
-                    let first = first.into_iter().chain(self.idlers.looks_at).min();
-                    first.map(|first| until(&first) + ROUNDING)
+                    let first =
+                        first.into_iter().chain(self.idlers.looks_at).chain(self.pause_end());
+                    let first = first.min().map(|first| until(&first) + ROUNDING);
+                    let retry = (!self.pausing.is_empty()).then_some(PAUSE);
+                    first.into_iter().chain(retry).min()
                 }
             };
             match self.poll.poll(&mut events, timeout) {
@@ -214,13 +216,13 @@ impl EventLoop {
         }
     }
 
-    /// The time until it looks again for what goes on after a pause.
-    fn pause(&self) -> Duration {
-        match self.shared.pause.running() {
-            // Its end wakes the loop, unless its time has come.
-            Some((_, end)) => end.saturating_duration_since(Instant::now()).min(LONG_PAUSE),
-            None => PAUSE,
+    /// When the pause ends for which connections wait, unless a client ends it, which wakes the
+    /// loop.
+    fn pause_end(&self) -> Option<Instant> {
+        if self.set_aside.is_empty() {
+            return None;
         }
+        Some(self.shared.pause.running().map_or_else(Instant::now, |(_, end)| end))
     }
 
     /// Notes what has happened.
@@ -276,6 +278,7 @@ impl EventLoop {
             let waits = entry.listens()
                 || entry.is_monitor.load(Relaxed)
                 || connection.conversation.is_blocked()
+                || connection.conversation.is_set_aside()
                 || connection.conversation.is_waiting_for_job();
             match left.is_zero() {
                 true if !waits => ended.push(*id),
@@ -344,6 +347,9 @@ impl EventLoop {
             session.turn();
         }
         std::mem::take(&mut self.pausing).into_iter().for_each(|id| self.list(id));
+        if !self.set_aside.is_empty() && self.shared.pause.running().is_none() {
+            std::mem::take(&mut self.set_aside).into_iter().for_each(|id| self.list(id));
+        }
         let now = self.shared.clock.now_ms();
         self.shaken = 0;
         for _ in 0..self.listed.len() {
@@ -435,11 +441,12 @@ impl EventLoop {
         }
         connection.write(&self.shared);
         note_deadline(&mut self.deadlines, &self.shared, id, connection);
-        if connection.is_done() && next == Next::Wait {
+        if connection.is_done() && next != Next::Again {
             return self.close(id);
         }
         match next {
             Next::Again => self.list(id),
+            Next::Pause if connection.conversation.is_set_aside() => _ = self.set_aside.insert(id),
             Next::Pause => self.pausing.push(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
@@ -447,6 +454,7 @@ impl EventLoop {
     }
 
     fn close(&mut self, id: u64) {
+        self.set_aside.remove(&id);
         if let Some(mut connection) = self.connections.remove(&id) {
             connection.deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
             connection.part();

@@ -91,6 +91,13 @@ impl RunQueue {
         self.writes || self.exec.is_some()
     }
 
+    /// Whether a command of it writes, as its table says.
+    pub fn has_writes(&self) -> bool {
+        let writes =
+            |request: &Request| request.place().is_some_and(|at| table::all()[at].writes());
+        self.requests.iter().any(writes)
+    }
+
     /// Adds a request.
     pub fn push(&mut self, request: Request) {
         self.writes |= request.place().is_some_and(|at| table::all()[at].writes());

@@ -63,6 +63,30 @@ fn all_that_was_sent_before_the_end_is_answered() {
     assert_eq!(text.lines().filter(|line| line.starts_with('$')).count(), PAIRS);
 }
 
+/// A client that hangs up during CLIENT PAUSE leaves no command to run after it.
+#[test]
+fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
+    let served = Served::new();
+    let mut admin = BufReader::new(served.connect());
+    let mut ask = |text: &str| {
+        admin.get_mut().write_all(text.as_bytes()).unwrap();
+        let mut line = String::new();
+        admin.read_line(&mut line).unwrap();
+        line
+    };
+    assert_eq!(ask("CLIENT PAUSE 60000 WRITE\r\n"), "+OK\r\n");
+    for _ in 0..10 {
+        let mut gone = served.connect();
+        gone.write_all(b"INCR n\r\n").unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(ask("CLIENT UNPAUSE\r\n"), "+OK\r\n");
+    for _ in 0..20 {
+        assert_eq!(ask("GET n\r\n"), "$-1\r\n");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A client that never stops sending is closed all the same.
 #[test]
 fn a_busy_client_can_be_killed() {

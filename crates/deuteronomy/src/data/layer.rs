@@ -48,6 +48,27 @@ pub trait DataLayer: Send + Sync {
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         self.below().checkpoint(point)
     }
+
+    /// [`DataComponent::resume_point`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        self.below().resume_point()
+    }
+
+    /// [`DataComponent::forget_below`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        self.below().forget_below(ts)
+    }
+
+    /// [`DataComponent::limits`]; lower ones if values grow on their way down.
+    fn limits(&self) -> Limits {
+        self.below().limits()
+    }
 }
 
 impl<L: DataLayer> DataComponent for L {
@@ -73,14 +94,14 @@ impl<L: DataLayer> DataComponent for L {
     }
 
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
-        self.below().resume_point()
+        DataLayer::resume_point(self)
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        self.below().forget_below(ts)
+        DataLayer::forget_below(self, ts)
     }
 
     fn limits(&self) -> Limits {
-        self.below().limits()
+        DataLayer::limits(self)
     }
 }

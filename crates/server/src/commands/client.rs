@@ -120,6 +120,9 @@ fn pause(local: &Local<'_>, time: &[u8], mode: PauseMode, reply: &mut Reply<'_>)
     let wrong = |_| Stop::from("ERR timeout is not an integer or out of range");
     let time = integer(time).map_err(wrong)?;
     let time = u64::try_from(time).map_err(|_| Stop::from("ERR timeout is negative"))?;
+    if time > i64::MAX as u64 - local.now_ms.max(0) as u64 {
+        return Err("ERR timeout is out of range".into());
+    }
     local.shared.pause.begin(mode, Duration::from_millis(time));
     reply.ok();
     Ok(())

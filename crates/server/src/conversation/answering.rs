@@ -83,8 +83,8 @@ impl Conversation {
     fn reject(&mut self, shared: &Shared, request: &Request, text: String) {
         let command = request.place().map(|at| &table::all()[at]);
         let is_exec = command.is_some_and(|of| of.name == "exec");
-        let text = match text.strip_prefix("ERR ") {
-            Some(cause) if is_exec && !request.has_arity() => {
+        let text = match text.strip_prefix("ERR ").unwrap_or(&text) {
+            cause if is_exec => {
                 self.drop_transaction();
                 format!("EXECABORT Transaction discarded because of: {cause}")
             }
@@ -148,13 +148,13 @@ impl Conversation {
 }
 
 /// Whether a client may send the command that has subscribed, in version 2 of the protocol.
-fn may_listen(command: &Command) -> bool {
+pub(super) fn may_listen(command: &Command) -> bool {
     matches!(command.name, "ping" | "quit" | "reset")
         || command.group == "pubsub" && command.name.ends_with("subscribe")
 }
 
 /// Why a command cannot run now.
-fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Option<String> {
+pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Option<String> {
     if let Some(cause) = turn.shared.log_failure() {
         turn.shared.stop_for_log(&cause);
         return Some(format!("MISCONF {cause}"));

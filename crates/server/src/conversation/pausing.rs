@@ -1,5 +1,6 @@
 //! A conversation whose next command waits for the end of CLIENT PAUSE.
 
+use super::answering::{may_listen, refusal};
 use super::{Conversation, Turn};
 use crate::commands::table;
 use crate::pause::{PauseMode, PausedClient};
@@ -11,23 +12,56 @@ impl Conversation {
     pub(super) fn is_paused(&mut self, turn: &Turn<'_>, request: &Request) -> bool {
         let mode = turn.shared.pause.running().map(|(mode, _)| mode);
         let waits = mode.is_some_and(|mode| {
-            request.has_arity() && (mode == PauseMode::All || self.may_write(request))
+            (mode == PauseMode::All || self.may_write(request)) && self.is_right(turn, request)
         });
-        if waits != self.paused.is_some() {
-            self.paused = waits.then(|| PausedClient::new(turn.shared));
-            self.client.entry.is_blocked.store(waits, Relaxed);
+        self.set_aside(turn, waits);
+        waits
+    }
+
+    /// Whether a run that was collected before a pause began has to wait for its end.
+    pub(super) fn is_run_paused(&mut self, turn: &Turn<'_>) -> bool {
+        let mode = turn.shared.pause.running().map(|(mode, _)| mode);
+        let waits = mode.is_some_and(|mode| {
+            let publishes = || self.locals.iter().any(|(_, request)| self.may_write(request));
+            mode == PauseMode::All || self.run.has_writes() || publishes()
+        });
+        if waits {
+            self.set_aside(turn, true);
         }
         waits
+    }
+
+    /// Whether it waits for the end of a pause.
+    pub fn is_set_aside(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    fn set_aside(&mut self, turn: &Turn<'_>, waits: bool) {
+        if waits != self.paused.is_some() {
+            self.paused = waits.then(|| PausedClient::new(turn.shared));
+            self.client.entry.is_paused.store(waits, Relaxed);
+        }
+    }
+
+    /// Whether nothing is said against a request before it is run.
+    fn is_right(&mut self, turn: &Turn<'_>, request: &Request) -> bool {
+        let Some(command) = request.place().map(|at| &table::all()[at]) else { return false };
+        request.has_arity()
+            && self.is_admitted(&turn.shared.access, request)
+            && (!self.client.only_listens() || may_listen(command))
+            && refusal(&self.client, command, turn).is_none()
     }
 
     /// Whether others would notice that it has run.
     fn may_write(&self, request: &Request) -> bool {
         let Some(place) = request.place() else { return false };
         let command = &table::all()[place];
-        let queued = self.client.multi.as_ref().map(|multi| &multi.queued);
-        match command.name {
-            "publish" | "spublish" => true,
-            "exec" => queued.is_some_and(|all| all.iter().any(|of| self.may_write(of))),
+        match (command.name, &self.client.multi) {
+            ("publish" | "spublish", _) => true,
+            ("exec", Some(multi)) => {
+                let locals = multi.locals.iter().map(|(_, request)| request);
+                multi.queued.iter().chain(locals).any(|of| self.may_write(of))
+            }
             _ => command.flags & table::WRITE != 0,
         }
     }

@@ -37,7 +37,7 @@ fn writes_wait_and_reads_do_not() {
 
 #[test]
 fn what_others_would_notice_waits() {
-    for line in ["PUBLISH c m", "BLPOP l 0.001", "MSET a 1 b 2", "EXPIRE a 0", "FLUSHALL"] {
+    for line in ["PUBLISH c m", "MSET a 1 b 2", "EXPIRE a 0", "FLUSHALL"] {
         clients(&[("!CLIENT PAUSE 100000 WRITE", "+OK"), (line, ""), ("!DBSIZE", ":0")]);
     }
     clients(&[
@@ -56,6 +56,57 @@ fn what_others_would_notice_waits() {
         ("!CLIENT UNPAUSE", "+OK"),
         ("", "*1 :1"),
     ]);
+}
+
+#[test]
+fn messages_of_a_transaction_wait() {
+    clients(&[
+        ("MULTI", "+OK"),
+        ("PUBLISH c m", "+QUEUED"),
+        ("!CLIENT PAUSE 100000 WRITE", "+OK"),
+        ("EXEC", ""),
+        ("!CLIENT UNPAUSE", "+OK"),
+        ("", "*1 :0"),
+    ]);
+}
+
+/// The time of a command that waits for an element begins when it runs.
+#[test]
+fn a_blocking_command_begins_to_wait_after_it() {
+    let mut house = House::new(false);
+    let (mut other, mut admin) = (house.client(), house.client());
+    let id = house.say(&mut other, b"CLIENT ID\r\n").trim_end().replace(':', "");
+    assert_eq!(house.say(&mut admin, b"CLIENT PAUSE 100000 WRITE\r\n"), "+OK ");
+    assert_eq!(house.say(&mut other, b"BLPOP l 0.001\r\n"), "");
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(house.say(&mut other, b""), "");
+    // It is not one that UNBLOCK ends.
+    let unblock = format!("CLIENT UNBLOCK {id}\r\n");
+    assert_eq!(house.say(&mut admin, unblock.as_bytes()), ":0 ");
+    assert_eq!(house.say(&mut admin, b"CLIENT UNPAUSE\r\n"), "+OK ");
+    assert_eq!(house.say(&mut other, b""), "");
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(house.say(&mut other, b""), "*-1 ");
+}
+
+#[test]
+fn what_is_refused_does_not_wait() {
+    let mut house = House::new(false);
+    let mut admin = house.client();
+    let said = house.say(&mut admin, b"CONFIG SET requirepass x\r\nCLIENT PAUSE 100000\r\n");
+    assert_eq!(said, "+OK +OK ");
+    let mut other = house.client();
+    assert_eq!(house.say(&mut other, b"GET a\r\n"), "-NOAUTH Authentication required. ");
+}
+
+/// Its connection is closed, and its command is dropped.
+#[test]
+fn a_client_that_hangs_up_leaves_nothing_to_run() {
+    let mut house = House::new(false);
+    let (mut other, mut admin) = (house.client(), house.client());
+    assert_eq!(house.say(&mut admin, b"CLIENT PAUSE 100000\r\n"), "+OK ");
+    assert_eq!(house.say(&mut other, b"INCR n\r\n"), "");
+    assert!(other.has_work() && other.is_idle() && other.is_set_aside());
 }
 
 #[test]
@@ -80,7 +131,8 @@ fn its_arguments_are_checked() {
         ("CLIENT PAUSE x", "-ERR timeout is not an integer or out of range"),
         ("CLIENT PAUSE -1", "-ERR timeout is negative"),
         ("CLIENT PAUSE 1 READ", "-ERR CLIENT PAUSE mode must be WRITE or ALL"),
-        ("CLIENT PAUSE 9223372036854775807 write", "+OK"),
+        ("CLIENT PAUSE 9223372036854775807", "-ERR timeout is out of range"),
+        ("CLIENT PAUSE 1000000000000000000 write", "+OK"),
         ("GET a", "$-1"),
         ("CLIENT UNPAUSE", "+OK"),
         ("SET a 1", "+OK"),

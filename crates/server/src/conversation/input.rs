@@ -1,0 +1,92 @@
+//! What a client has sent: bytes, and the requests in them.
+
+use super::{Conversation, MOST_ARGUMENTS, MOST_RUN_BYTES, Silence};
+use crate::resp::reply::Reply;
+use crate::resp::request::{Limits, Parsed};
+use crate::runs::Request;
+use crate::shared::Shared;
+
+impl Conversation {
+    /// Takes bytes that the client has sent.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.client.is_closing {
+            return;
+        }
+        self.compact();
+        let wanted = self.parser.wanted(self.input.len() - self.taken);
+        // A large argument grows the buffer as it arrives, not as it is announced.
+        self.input.reserve(bytes.len().max(wanted.min(self.input.len())));
+        self.input.extend_from_slice(bytes);
+        self.is_incomplete = false;
+    }
+
+    /// Frees the input that was taken. Not while a run refers to it, and not before it is the
+    /// greater part: then no byte is moved more than twice.
+    pub(super) fn compact(&mut self) {
+        if self.taken == 0 || !self.run.is_empty() || self.stash.is_some() {
+            return;
+        }
+        if self.taken == self.input.len() {
+            match self.input.capacity() > MOST_RUN_BYTES {
+                true => self.input = Vec::new(),
+                false => self.input.clear(),
+            }
+        } else if self.taken > self.input.len() / 2 {
+            self.input.drain(..self.taken);
+        } else {
+            return;
+        }
+        self.taken = 0;
+    }
+
+    /// Parses a request. `None` if none is complete, or the input is no request at all.
+    pub(super) fn parse(&mut self, shared: &Shared) -> Option<Request> {
+        let limits = match self.client.login.is_missing(&shared.access) {
+            true => Limits::BEFORE_LOGIN,
+            false => Limits {
+                arguments: MOST_ARGUMENTS,
+                argument_bytes: shared.settings.longest_argument(),
+            },
+        };
+        let most = shared.settings.longest_request();
+        while self.protocol_error.is_none() {
+            let input = &self.input[self.taken..];
+            match self.parser.next(input, &limits) {
+                Ok(Parsed::Incomplete) if input.len() > most => {
+                    self.protocol_error = Some(too_large(most));
+                }
+                Ok(Parsed::Request(length)) if length > most => {
+                    self.protocol_error = Some(too_large(most));
+                }
+                Ok(Parsed::Incomplete) => {
+                    self.is_incomplete = true;
+                    return None;
+                }
+                Ok(Parsed::Nothing(length)) => self.taken += length,
+                Ok(Parsed::Request(length)) => {
+                    let request = Request::new(self.parser.arguments(input), self.taken);
+                    self.taken += length;
+                    return Some(request);
+                }
+                Err(error) => self.protocol_error = Some(format!("ERR {error}")),
+            }
+        }
+        None
+    }
+
+    /// Ends the conversation if its input was no request: where the next one begins is unknown.
+    pub(super) fn end_broken(&mut self, shared: &Shared) {
+        if let Some(text) = self.protocol_error.take() {
+            shared.count_error(&text);
+            if self.client.silence == Silence::None {
+                Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+                self.replies.seal_free();
+            }
+            self.client.is_closing = true;
+        }
+    }
+}
+
+fn too_large(most: usize) -> String {
+    format!("ERR Protocol error: the request is larger than {most} bytes")
+}
