@@ -5,8 +5,8 @@
 //! the key then gets a higher version. The gap that the tombstone leaves inherits its stamps.
 //! Waiting until the stamps are old enough to be dropped would not do: a scan that passes a
 //! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for its
-//! epoch to pass. Both wait until no snapshot is open that holds an earlier version of the row, and
-//! until the protocol allows it ([`LoggingProtocol::may_remove`]).
+//! epoch to pass. Both wait until no snapshot is open that holds an earlier version of the row. A
+//! protocol without stamps of gaps is told the version ([`LoggingProtocol::removes`]).
 //!
 //! **Each item is recorded once.** A tombstone is recorded by the transaction that deleted the row:
 //! a sweep that finds a version of a later epoch leaves it to the transaction that wrote that
@@ -412,16 +412,14 @@ fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         // The transaction that deleted it again has recorded it.
         return Swept::Done;
     }
-    let is_used = record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen);
-    if is_used || !engine.protocol.may_remove(word::tid(seen)) {
+    if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
         return Swept::NotYet;
     }
     let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
     let gone = version & word::ABSENT != 0
         && version & word::DEAD == 0
         && record.entries.load(Ordering::Acquire) == 0
-        && is_past(engine, version)
-        && engine.protocol.may_remove(word::tid(version));
+        && is_past(engine, version);
     if !gone {
         C::unlock_record(record, version, false);
         return Swept::NotYet;
@@ -436,6 +434,7 @@ fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         return Swept::NotYet;
     }
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+    engine.protocol.removes(word::tid(version));
     table.unlink(record, &StampHooks(inherit), &leave, guard);
     Swept::Done
 }
@@ -464,9 +463,11 @@ fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
     // A snapshot may hold an earlier version, which the entry matches.
-    let is_needed =
-        word::tid(version) > oldest(engine) || !engine.protocol.may_remove(word::tid(version));
+    let is_needed = word::tid(version) > oldest(engine);
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+    if !true_entry && !is_needed {
+        engine.protocol.removes(word::tid(version));
+    }
     let done = true_entry
         || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), &leave, guard);
     C::unlock_record(record, version, false);

@@ -117,6 +117,11 @@ struct Admitted<'c> {
     is_done: bool,
 }
 
+/// The error of a call of a database that was closed.
+fn closed() -> Error {
+    Error::Misuse("the database was closed".to_string())
+}
+
 impl Admitted<'_> {
     fn done(mut self) {
         self.is_done = true;
@@ -221,7 +226,7 @@ impl PostedCalls {
         let open = self.open.fetch_add(1, Ordering::SeqCst);
         let admitted = Admitted { calls: self, is_done: false };
         if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::Misuse("the database was closed".to_string()));
+            return Err(closed());
         }
         if is_limited && open >= self.most {
             return Err(Error::TooManyPosted(self.most));
@@ -276,8 +281,8 @@ impl PostedCalls {
             let ticket = Tickets::new(None, true).issue(&mut Answer::default());
             self.end(job, Ok((Err(Abort::BadArguments), ticket)));
         } else if self.logs_first {
-            let seat = self.state().seats.pop();
             let mut lent = self.lend()?;
+            let seat = self.state().seats.pop();
             let seat = seat.map_or_else(|| self.engine.add_seat(), Ok)?;
             let session = lent.session.as_deref_mut().expect("it is given back when it is dropped");
             self.arrive(session, job, seat)?;

@@ -318,7 +318,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         }
         let result = result.map(|done| {
             if let Some((stream, end)) = done.placed.position {
-                self.stated_epoch = done.placed.drafted_in;
+                if done.placed.is_of_drafts_epoch {
+                    self.stated_epoch = done.placed.tid.epoch();
+                }
                 self.last_stream = stream;
                 self.streak_bytes += done.placed.bytes;
                 answer.position = Some((done.placed.tid.epoch(), stream, end));

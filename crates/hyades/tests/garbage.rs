@@ -41,7 +41,8 @@ fn streams(protocol: Protocol) -> usize {
 }
 
 fn all() -> impl Iterator<Item = (Protocol, Concurrency)> {
-    let protocols = [Protocol::Taurus, Protocol::Serial, Protocol::SiloR, Protocol::None];
+    let protocols =
+        [Protocol::Taurus, Protocol::Serial, Protocol::SiloR, Protocol::Poplar, Protocol::None];
     let pairs =
         protocols.into_iter().flat_map(|p| Concurrency::all().map(move |control| (p, control)));
     pairs.filter(|(protocol, control)| control.runs_under(*protocol))

@@ -34,8 +34,8 @@ pub struct Poplar {
     pub whole_rows: bool,
     /// Whether a deleted row's number is deleted with it.
     pub forgets: bool,
-    /// Whether a tombstone may be removed before its deletion is below the common mark.
-    pub removes_early: bool,
+    /// Whether what finds no row depends on nothing once the tombstone is removed.
+    pub forgets_removed: bool,
 }
 
 /// What a transaction does with the only row.
@@ -79,8 +79,7 @@ pub struct State {
     number: u8,
     writer: Option<u8>,
     present: bool,
-    /// Whether the tombstone of the deleted row has been removed. Later numbers are above its own,
-    /// as its epoch is over; but a reader finds nothing on which it depends.
+    /// Whether the tombstone of the deleted row has been removed. Its number is kept elsewhere.
     removed: bool,
     /// Numbers of the entries of each stream, and how many are durable.
     streams: [Vec<u8>; STREAMS],
@@ -111,7 +110,7 @@ impl Poplar {
     /// The corrected rules.
     pub fn mended(txns: usize) -> Poplar {
         let idle = Idle::Durably;
-        Poplar { txns, idle, whole_rows: false, forgets: false, removes_early: false }
+        Poplar { txns, idle, whole_rows: false, forgets: false, forgets_removed: false }
     }
 
     fn last(entries: &[u8], durable: u8) -> u8 {
@@ -195,18 +194,13 @@ impl Poplar {
             && own < Self::highest(state)
     }
 
-    fn may_remove(&self, state: &State) -> bool {
-        let is_durable = Self::common(state, false) >= state.number;
-        !state.present && !state.removed && (is_durable || self.removes_early)
-    }
-
     fn run(&self, state: &mut State, op: Op, stream: u8) {
         let lane = stream as usize;
         let this = state.txns.len() as u8;
         let reads = matches!(op, Op::Update | Op::Read) || op == Op::Column && self.whole_rows;
         let source = if reads { state.writer } else { None };
         let (mut number, mut place) = (state.number, 0);
-        if op == Op::Read && state.removed {
+        if op == Op::Read && state.removed && self.forgets_removed {
             number = 0;
         }
         if op != Op::Read {
@@ -253,7 +247,7 @@ impl Model for Poplar {
             }
             actions.push(Action::Run(Op::Read, 0));
         }
-        if self.may_remove(state) {
+        if !state.present && !state.removed {
             actions.push(Action::Remove);
         }
         for lane in 0..STREAMS {
@@ -391,9 +385,9 @@ pub fn cases() -> Vec<Case> {
         }),
         Case::breaks(
             ("Poplar", Mutation),
-            "a tombstone is removed before its deletion is durable",
+            "what finds no row depends on nothing once the tombstone is removed",
             CLOSED,
-            || run(Poplar { removes_early: true, ..Poplar::mended(3) }),
+            || run(Poplar { forgets_removed: true, ..Poplar::mended(3) }),
         ),
         Case::mended(("Poplar", Mended), "durable heartbeats, columns, tombstones", 10_000, || {
             run(Poplar::mended(4))

@@ -153,8 +153,11 @@ mutations! {
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
     UniqueAsOfSnapshot "unique-as-of-snapshot",
-    /// The tombstone of a row is removed before its deletion is durable, where gaps have no stamps.
-    RemoveBeforeDurable "remove-before-durable",
+    /// Reads that were valid when a version was drafted are not validated again if it is drawn in a
+    /// later epoch, which takes longer.
+    LateVersions "late-versions",
+    /// A transaction does not depend on the version of what was removed where it finds nothing.
+    ForgetRemoved "forget-removed",
     /// Under predecessor lists, a row that was read and then overwritten counts as not read.
     OverwrittenAsUnread "overwritten-as-unread",
     /// Replay takes a record for dead if one that it only overwrote is lost.

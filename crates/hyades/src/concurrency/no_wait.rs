@@ -205,7 +205,8 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         if readers {
             steps::publish_reads(engine, state);
         }
-        if early && !state.gaps_are_current() {
+        // Gaps are unchanged in the epoch of the version, too.
+        if (early || reserved.is_in_later_epoch(tid)) && !state.gaps_are_current() {
             reserved.void();
             return Err(Abort::Conflict);
         }

@@ -135,7 +135,14 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
                 optimistic::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
-            steps::append(engine, state, &mut commit, tid, false)
+            let reserved = steps::append(engine, state, &mut commit, tid, false);
+            // What was read is valid in the epoch of the version, too.
+            if reserved.is_in_later_epoch(tid) && !Self::validate(state) {
+                reserved.void();
+                optimistic::unlock(&state.writes);
+                return Err(Abort::Conflict);
+            }
+            reserved
         };
         let placed = reserved.fill(tid);
 

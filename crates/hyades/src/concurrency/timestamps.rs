@@ -275,8 +275,8 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
         self.protocol.observe_versions(highest, &mut txn.stamp);
     }
 
-    fn may_remove(&self, version: Tid) -> bool {
-        self.protocol.may_remove(version)
+    fn removes(&self, version: Tid) {
+        self.protocol.removes(version);
     }
 
     #[inline]

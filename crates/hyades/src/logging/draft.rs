@@ -13,7 +13,8 @@ use crate::storage::Stamp;
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
-use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::epoch::Epoch;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
 
@@ -283,9 +284,9 @@ pub(crate) struct Reserved<'w> {
 pub(crate) struct Placed {
     /// Its version; [`Tid::NONE`] if it wrote nothing.
     pub tid: Tid,
-    /// The epoch of its draft, whose beginning the record states if the draft was to. The version's
-    /// may be a later one.
-    pub drafted_in: EpochNumber,
+    /// Whether the version is of the draft's epoch, whose beginning the record states if the draft
+    /// was to.
+    pub is_of_drafts_epoch: bool,
     /// Stream and end of its record, if it has one.
     pub position: Option<(usize, Lsn)>,
     /// Bytes of all its frames.
@@ -312,6 +313,15 @@ impl<'w> Reserved<'w> {
     /// The same, with the transaction's version, which was drawn with the position.
     pub fn with_version(self, version: Tid) -> Self {
         Reserved { version: Some(version), ..self }
+    }
+
+    /// Whether the version that was drawn with the position is of a later epoch than this one, which
+    /// the draft had. A snapshot of the draft's epoch may have been opened meanwhile: then it holds
+    /// nothing of the transaction, which has to have read nothing that the snapshot does not hold.
+    #[inline(always)]
+    pub fn is_in_later_epoch(&self, drafted: Tid) -> bool {
+        self.version.is_some_and(|version| version.epoch() != drafted.epoch())
+            && !mutation::is(Mutation::LateVersions)
     }
 
     /// The stream and end of the frame; of the first one if there are several.
@@ -360,7 +370,7 @@ impl<'w> Reserved<'w> {
     pub fn fill(self, drafted: Tid) -> Placed {
         let placed = Placed {
             tid: self.version.unwrap_or(drafted),
-            drafted_in: drafted.epoch(),
+            is_of_drafts_epoch: !self.is_in_later_epoch(drafted),
             position: self.position(),
             bytes: self.bytes,
         };

@@ -207,13 +207,11 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn observe_versions(&self, highest: Tid, txn: &mut Self::TxnStamp) {
         let _ = (highest, txn);
     }
-    /// Whether the tombstone of a row that was deleted by this version may be removed, or an index
-    /// entry that this version of its row does not match: a protocol without stamps of gaps, whose
-    /// readers depend on versions, keeps them until the version is durable. Asked again later if
-    /// not.
-    fn may_remove(&self, version: Tid) -> bool {
+    /// Called before the tombstone of a row that was deleted by this version is removed, or an index
+    /// entry that this version of its row does not match. Transactions that find nothing there
+    /// depend on the version: for protocols that do not keep that in stamps of gaps.
+    fn removes(&self, version: Tid) {
         let _ = version;
-        true
     }
 
     /// Adds to `needs`, which is empty, what must be durable before the transaction is

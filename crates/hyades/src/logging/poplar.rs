@@ -19,10 +19,12 @@
 //! acknowledged once its own record is durable, and belongs to the recovered state wherever it is
 //! found. The record states which of the two it is, because recovery has to know (section 5).
 //!
-//! *What leaves a gap.* The version of a deleted row is that of its tombstone. A reader that finds
-//! neither depends on nothing, so a tombstone, or an index entry that does not match its row any
-//! more, is removed only when the transaction that made it so is below the common watermark
-//! ([`LoggingProtocol::may_remove`]).
+//! *What leaves a gap.* A deleted row's version is that of its tombstone, and an index entry that
+//! does not match its row any more leads to the version that made it so. Once they are removed, a
+//! transaction that finds neither depends on them nevertheless. So the highest version with which
+//! something was removed is kept, in one place for all gaps ([`LoggingProtocol::removes`]):
+//! transactions take it for one that they have read. Tombstones are removed in a later epoch, when
+//! it is below all numbers to come, and mostly durable.
 //!
 //! Why replay may order by numbers. The recovered transactions are closed under reads-from, so what
 //! they wrote is right; what remains is the order of the writers of one row, whose numbers are
@@ -52,12 +54,15 @@ use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Lane, Log, Lsn, NUMBERS_ARE_VERSIONS};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Poplar {
     log: Log,
     counters: Arc<Counters>,
     /// Versions below this one are of earlier incarnations, and durable.
     first: Tid,
+    /// The highest version of what was removed: see [`LoggingProtocol::removes`].
+    removed: AtomicU64,
 }
 
 /// State of a session's transaction.
@@ -84,7 +89,7 @@ impl LoggingProtocol for Poplar {
     }
 
     /// Algorithm 1. Lines 1 to 4: the draft's TID is above all versions that were read or will be
-    /// overwritten. Lines 6 to 12: number and position in one step.
+    /// overwritten, and above what was removed. Lines 6 to 12: number and position in one step.
     fn append<'w, M: Stamp>(
         &self,
         txn: &mut PoplarTxn,
@@ -98,7 +103,11 @@ impl LoggingProtocol for Poplar {
         }
         // Room for the number, which is not known yet.
         let record = draft.compose(|out| out.extend_from_slice(&[0; 8]));
-        txn.own = (self.counters.lock(stream) + 1).max(lowest.bits());
+        if txn.has_read && mutation::is(Mutation::LateVersions) {
+            std::thread::sleep(std::time::Duration::from_millis(4));
+        }
+        let lowest = lowest.bits().max(self.removed.load(Ordering::Acquire) + 1);
+        txn.own = (self.counters.lock(stream) + 1).max(lowest);
         let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
         let stamp = txn.own << 1 | u64::from(txn.has_read);
@@ -111,20 +120,15 @@ impl LoggingProtocol for Poplar {
     /// Line 17.
     #[inline]
     fn observe_versions(&self, highest: Tid, txn: &mut PoplarTxn) {
-        txn.seen = highest;
+        txn.seen = highest.max(Tid::from_bits(self.removed.load(Ordering::Acquire)));
     }
 
-    fn may_remove(&self, version: Tid) -> bool {
-        if version < self.first || mutation::is(Mutation::RemoveBeforeDurable) {
-            return true;
+    /// Release, before what is removed is unlinked; a transaction that does not find it loads this
+    /// afterwards, Acquire.
+    fn removes(&self, version: Tid) {
+        if !mutation::is(Mutation::ForgetRemoved) {
+            self.removed.fetch_max(version.bits(), Ordering::AcqRel);
         }
-        let common = self.log.frontier().common_lane();
-        let is_durable = self.log.frontier().at(common) >= version.bits();
-        if !is_durable {
-            // Streams state their watermarks on demand.
-            self.log.request(common, version.bits());
-        }
-        is_durable
     }
 
     /// The commit queues of section 4.3: Qww waits for its own stream, Qwr for all.
@@ -154,7 +158,8 @@ impl StartsOnLog for Poplar {
         let counters = Arc::new(Counters::new(context.log.streams()));
         context.log.install_marks(counters.clone());
         let first = Tid::new(context.epoch.current(), 0);
-        Poplar { log: context.log.clone(), counters, first }
+        let removed = AtomicU64::new(0);
+        Poplar { log: context.log.clone(), counters, first, removed }
     }
 }
 

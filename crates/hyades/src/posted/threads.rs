@@ -1,7 +1,7 @@
 //! The threads that run posted calls: how they start, what they do, and how they end.
 
 use super::sites::{SiteJob, Sites};
-use super::{Caller, NoOutcome, PostedCalls};
+use super::{Caller, NoOutcome, PostedCalls, closed};
 use crate::error::Error;
 use hyades_platform::event;
 use std::cell::Cell;
@@ -24,8 +24,13 @@ impl PostedCalls {
     #[cold]
     pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let mut state = self.state();
-        if self.closed.load(Ordering::SeqCst) || self.started.load(Ordering::Acquire) {
+        if self.started.load(Ordering::Acquire) {
             return Ok(());
+        }
+        if self.closed.load(Ordering::SeqCst) {
+            // Whatever closes the database runs what is left, but not what lies with sites.
+            let is_lost = self.sites.is_some();
+            return if is_lost { Err(closed()) } else { Ok(()) };
         }
         for number in state.threads.len()..self.threads {
             let is_enough = number > 0 && self.sites.is_none();

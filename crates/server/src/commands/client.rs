@@ -208,8 +208,8 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
                 };
                 Box::new(move |client| client.names.lock().expect("no holder panics").user == *name)
             }
-            "skipme" if is(value, "SEPARATE_NUMBERS") || is(value, "NO") => {
-                skips_own = is(value, "SEPARATE_NUMBERS");
+            "skipme" if is(value, "YES") || is(value, "NO") => {
+                skips_own = is(value, "YES");
                 Box::new(|_| true)
             }
             _ => return Err(SYNTAX.into()),

@@ -356,6 +356,9 @@ fn the_connection() {
         ("CLIENT SETNAME me", "+OK"),
         ("CLIENT GETNAME", "$2 me"),
         ("CLIENT ID", ":1"),
+        ("CLIENT KILL TYPE normal SKIPME yes", ":0"),
+        ("CLIENT KILL TYPE pubsub SKIPME no", ":0"),
+        ("CLIENT KILL TYPE normal SKIPME maybe", "-ERR syntax error"),
         (
             "HELLO 3",
             "%7 $6 server $5 redis $7 version $5 7.2.0 $5 proto :3 $2 id :1 $4 mode \
