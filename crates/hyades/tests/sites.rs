@@ -281,6 +281,29 @@ fn queued_calls_are_run_before_it_is_closed() {
     }
 }
 
+/// The first call starts the threads of the sites, or finds the database closed.
+#[test]
+fn a_first_call_that_races_with_closing_ends() {
+    for protocol in [Protocol::None, Protocol::Arrival] {
+        in_time(move || {
+            for _ in 0..100 {
+                let dir = directory();
+                let (db, calls) = open(dir.path(), protocol, Some(2), &Seen::default());
+                let other = db.clone();
+                let caller = std::thread::spawn(move || {
+                    let mut session = other.session()?;
+                    session.call(calls.add, &(1i64, 1i64)).map(drop)
+                });
+                std::thread::yield_now();
+                let _ = db.close();
+                if let Err(error) = caller.join().unwrap() {
+                    assert!(error.to_string().contains("closed"), "{error}");
+                }
+            }
+        });
+    }
+}
+
 #[test]
 fn a_panic_in_a_call_of_several_sites_stops_none() {
     for protocol in [Protocol::Taurus, Protocol::Arrival] {
