@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+/// About the most bytes that are sent to a client before others are served.
+const MOST_WRITTEN: usize = 1 << 20;
+
 /// A client's connection.
 pub struct Connection {
     /// Its socket.
@@ -28,6 +31,8 @@ pub struct Connection {
     is_half_closed: bool,
     /// The socket takes no more for now.
     is_blocked: bool,
+    /// The socket may take more than it was given in this turn.
+    has_more: bool,
     /// The client sends nothing more: the connection is closed behind its replies.
     has_ended: bool,
     /// The socket has failed.
@@ -57,6 +62,7 @@ impl Connection {
             is_readable: true,
             is_half_closed: false,
             is_blocked: false,
+            has_more: false,
             has_ended: false,
             is_over: false,
             is_listed: false,
@@ -80,6 +86,9 @@ impl Connection {
     /// Whether it is to be served without waiting for an event: what was held back is in the
     /// socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {
+        if self.has_more {
+            return true;
+        }
         let conversation = &self.conversation;
         let may_be_read = self.is_readable && !conversation.is_ahead();
         (may_be_read || conversation.has_work()) && !conversation.is_full()
@@ -181,6 +190,8 @@ impl Connection {
 
     /// Sends what may be sent.
     pub fn write(&mut self, shared: &Shared) {
+        let mut written = 0;
+        self.has_more = false;
         loop {
             if self.tls.is_some() {
                 self.encrypt();
@@ -192,11 +203,16 @@ impl Connection {
             if self.is_blocked || self.is_over || output.is_empty() {
                 break;
             }
+            if written >= MOST_WRITTEN {
+                self.has_more = true;
+                break;
+            }
             match self.socket.write(output) {
                 Ok(sent) => {
                     // A client that reads is not idle.
                     self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);
                     shared.counters.output.fetch_add(sent as u64, Relaxed);
+                    written += sent;
                     match &mut self.tls {
                         None => self.conversation.sent(sent),
                         Some(tls) => tls.sent(sent),
@@ -233,7 +249,8 @@ impl Connection {
     /// When it has to be served, whatever happens until then.
     pub fn next_deadline(&self, shared: &Shared) -> Option<Instant> {
         let seconds = || shared.settings.output_limits.get(self.entry.listens()).seconds;
-        let ends = self.high_since.map(|since| since + Duration::from_secs(seconds()));
+        let ends =
+            self.high_since.and_then(|since| since.checked_add(Duration::from_secs(seconds())));
         let own = self.conversation.deadline();
         let handshake = self.tls.as_ref().and_then(|tls| tls.deadline());
         ends.into_iter().chain(own).chain(handshake).min()
@@ -247,7 +264,9 @@ impl Connection {
             Some(tls) if tls.is_closed() => tls.output().is_empty(),
             _ => self.output_bytes() == 0 && self.conversation.is_idle(),
         };
-        is_ending && is_said || self.is_cut_off() && self.conversation.has_delivered()
+        // What an executor runs for it may publish.
+        let is_over = self.conversation.has_delivered() && !self.conversation.is_waiting_for_job();
+        is_ending && is_said || self.is_cut_off() && is_over
     }
 
     /// Whether it is closed at once: its socket has failed, or CLIENT KILL has named it.

@@ -143,6 +143,7 @@ impl Conversation {
     pub fn is_full(&self) -> bool {
         self.is_waiting_for_job
             || self.replies.parked() >= MOST_PARKED
+            || self.undelivered() >= MOST_PARKED
             || self.replies.unsent() >= MOST_UNSENT
     }
 

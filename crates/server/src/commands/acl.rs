@@ -144,8 +144,10 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
     let name = user_name(name).ok_or(wrong)?;
     let change = local.shared.access.change(|users| users.change(name, rules));
     change.map_err(|error| Stop::from(format!("ERR {error}")))?;
+    reply.ok();
     let users = local.shared.access.users();
-    let user = users.find(name).expect("it was set");
+    // Another client may have deleted it again, and has disconnected its clients then.
+    let Some(user) = users.find(name) else { return Ok(()) };
     let is_too_much = |client: &Arc<ClientEntry>| {
         client.names.lock().expect("no holder panics").user == name
             && listens_beyond(local.shared, client, user)
@@ -153,7 +155,6 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
     let mut clients = local.shared.clients.list();
     clients.retain(is_too_much);
     kill_all(local, &clients);
-    reply.ok();
     Ok(())
 }
 

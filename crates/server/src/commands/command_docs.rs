@@ -34,8 +34,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     let mut keys: Vec<usize> = command.key_places(args.len()).collect();
     if command.name == "sort" {
-        let stores = (2..args.len() - 1).filter(|at| args[*at].eq_ignore_ascii_case(b"STORE"));
-        keys.extend(stores.max().map(|at| at + 1));
+        keys.extend(sort_store(args));
     }
     // They have a key or a timeout in front of the number of keys.
     const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
@@ -49,6 +48,25 @@ pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
         keys.extend(count_at + 1..=end);
     }
     keys
+}
+
+/// Where the key is under which SORT stores: the last one, if it is told several times. Values of
+/// options are no options.
+fn sort_store(args: &[&[u8]]) -> Option<usize> {
+    let (mut at, mut stores) = (2, None);
+    while at < args.len() {
+        let is_option = |name: &[u8]| args[at].eq_ignore_ascii_case(name);
+        at += match () {
+            () if is_option(b"LIMIT") => 3,
+            () if is_option(b"BY") || is_option(b"GET") => 2,
+            () if is_option(b"STORE") && at + 1 < args.len() => {
+                stores = Some(at + 1);
+                2
+            }
+            () => 1,
+        };
+    }
+    stores
 }
 
 pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {

@@ -35,9 +35,11 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("get", _) => return Err(wrong_arity("config|get")),
         ("set", pairs) if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let changes = pairs.chunks(2).map(|pair| (text(pair[0]), text(pair[1])));
-            let changes: Vec<_> = changes.collect();
+            let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_string);
+            let changes = pairs.chunks(2).map(|pair| Ok((text(pair[0])?, text(pair[1])?)));
+            let changes: Result<Vec<_>, std::str::Utf8Error> = changes.collect();
+            let not_text = |_| Stop::from("ERR CONFIG SET failed (names and values are UTF-8)");
+            let changes = changes.map_err(not_text)?;
             if let Some((name, _)) = changes.iter().find(|(name, _)| !Settings::knows(name)) {
                 let text = "ERR Unknown option or number of arguments for CONFIG SET";
                 return Err(format!("{text} - '{name}'").into());

@@ -68,7 +68,12 @@ impl Conversation {
         }
         for request in requests {
             let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
-            let Err(denied) = self.client.login.check(&shared.access, &args) else { continue };
+            let Err(denied) = self.client.login.check(&shared.access, &args) else {
+                let refused = sort_refusal(self.client.login.refresh(&shared.access), &args);
+                drop(args);
+                refused.into_iter().for_each(|text| request.refuse(text));
+                continue;
+            };
             note_in(shared, &self.client, &args, denied, true);
             let reason = match denied {
                 Denied::Command => "no permission to execute the command or subcommand",

@@ -3,6 +3,7 @@
 
 use super::{Conversation, Turn};
 use crate::clients::Unblock;
+use crate::commands::table;
 use crate::data::keyspace::Wait;
 use crate::resp::reply::Reply;
 use crate::runs::Request;
@@ -71,6 +72,24 @@ impl Conversation {
         }
     }
 
+    /// Ends the waiting of a command that its user may not run any more.
+    fn ends_refused(&mut self, shared: &Shared) -> bool {
+        let Some(Blocked { request, is_silent, .. }) = &self.blocked else { return false };
+        let (request, is_silent) = (request.clone(), *is_silent);
+        if self.is_admitted(&shared.access, &request) {
+            return false;
+        }
+        let command = request.place().map(|at| &table::all()[at]);
+        let Some(text) = self.refused(shared, &request, command) else { return false };
+        if !is_silent {
+            shared.count_error(&text);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+            self.replies.seal_free();
+        }
+        self.unblock();
+        true
+    }
+
     /// Has the command that waits run again, if it was called; replies for it, if its time has
     /// ended. False if it goes on waiting.
     pub(super) fn look_at_blocked(&mut self, turn: &Turn<'_>) -> bool {
@@ -79,6 +98,10 @@ impl Conversation {
         }
         let Some(blocked) = &self.blocked else { return true };
         let unblock = self.client.entry.unblock.take();
+        if unblock.is_none() && blocked.places.is_called() && self.ends_refused(turn.shared) {
+            return true;
+        }
+        let Some(blocked) = &self.blocked else { return true };
         if unblock.is_none() && blocked.places.take_call() {
             self.run.is_silent = blocked.is_silent;
             self.run.push(blocked.request.clone());

@@ -25,9 +25,7 @@ impl Conversation {
             let publishes = || self.locals.iter().any(|(_, request)| self.may_write(request));
             mode == PauseMode::All || self.run.has_writes() || publishes()
         });
-        if waits {
-            self.set_aside(turn, true);
-        }
+        self.set_aside(turn, waits);
         waits
     }
 

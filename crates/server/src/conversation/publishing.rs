@@ -37,6 +37,11 @@ impl Conversation {
         self.outbox.messages.is_empty()
     }
 
+    /// Messages that wait for the disk.
+    pub(super) fn undelivered(&self) -> usize {
+        self.outbox.messages.len()
+    }
+
     /// Takes what the last command has published: it is delivered when the replies so far, and
     /// those of the transaction whose replies are being written, are on disk.
     pub(super) fn publish(&mut self, channels: &Arc<Channels>) {
@@ -97,7 +102,7 @@ impl Conversation {
                 Delivery::Line(_) => self.client.monitoring.is_some(),
             };
             if is_wanted {
-                let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+                let mut reply = Reply::of_any_length(self.replies.buffer(), self.client.is_resp3);
                 delivery.write(&mut reply);
                 self.replies.seal_free();
             }

@@ -198,10 +198,10 @@ fn stream(out: &mut Json, (label, metrics): StreamMetrics<'_>) {
     });
 }
 
-/// The newest entries. Where users need a password this page must not tell what they need it for:
-/// then arguments are left out.
+/// The newest entries. Where not all may do everything this page must not tell what some may not
+/// see: then arguments are left out.
 fn slow_log(out: &mut Json, shared: &Shared) {
-    let is_open = shared.access.is_open();
+    let is_open = !shared.access.is_restricted();
     out.list(shared.slow_log.last(MOST_SLOW), |out, entry| {
         let words = entry.args.iter().map(|arg| String::from_utf8_lossy(arg));
         let shown = words.take(if is_open { usize::MAX } else { 1 });

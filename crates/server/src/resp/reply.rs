@@ -21,6 +21,11 @@ impl<'a> Reply<'a> {
         Reply { out, resp3, limit, is_too_long: false }
     }
 
+    /// The same, for what is not the reply of a command, and was bounded before.
+    pub fn of_any_length(out: &'a mut Vec<u8>, resp3: bool) -> Self {
+        Reply { out, resp3, limit: usize::MAX, is_too_long: false }
+    }
+
     /// Sets the version of what follows.
     pub fn set_version(&mut self, resp3: bool) {
         self.resp3 = resp3;

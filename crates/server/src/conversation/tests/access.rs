@@ -136,6 +136,47 @@ fn rules_hold_in_runs_in_multi_and_in_exec() {
     assert!(house.say(&mut admin, b"CLIENT LIST\r\n").contains("user=a "));
 }
 
+/// A word that is the value of an option is none.
+#[test]
+fn sort_stores_only_under_keys_that_are_allowed() {
+    let mut house = House::new(false);
+    let (mut admin, mut client) = (house.client(), house.client());
+    says(&mut house, &mut admin, &[("ACL SETUSER bob on nopass ~a* +@all", "+OK")]);
+    says(&mut house, &mut client, &[("AUTH bob x", "+OK"), ("RPUSH a1 x", ":1")]);
+    let key = "-NOPERM this user has no permissions to access one of the keys used as arguments ";
+    for line in [
+        "SORT a1 STORE victim BY store asc",
+        "SORT a1 LIMIT store 1 STORE victim",
+        "SORT a1 STORE a2 STORE victim",
+        "SORT a1 store victim GET store",
+    ] {
+        says(&mut house, &mut client, &[(line, key)]);
+    }
+    let keys = "COMMAND GETKEYS SORT a1 STORE victim BY store asc";
+    says(&mut house, &mut admin, &[(keys, "*2 $2 a1 $6 victim")]);
+}
+
+/// What has been queued, or waits, is refused once its user may not run it any more.
+#[test]
+fn rights_are_looked_at_when_a_command_runs() {
+    let mut house = House::new(false);
+    let (mut admin, mut client) = (house.client(), house.client());
+    says(&mut house, &mut admin, &[("ACL SETUSER bob on nopass ~* +@all", "+OK")]);
+    says(
+        &mut house,
+        &mut client,
+        &[("AUTH bob x", "+OK"), ("MULTI", "+OK"), ("SORT k GET p*", "+QUEUED")],
+    );
+    says(&mut house, &mut admin, &[("ACL SETUSER bob resetkeys ~k", "+OK")]);
+    let said = house.say(&mut client, b"EXEC\r\n");
+    assert!(said.contains("option of SORT denied"), "{said}");
+    assert_eq!(house.say(&mut client, b"BLPOP k 0\r\n"), "");
+    says(&mut house, &mut admin, &[("ACL SETUSER bob -blpop", "+OK"), ("RPUSH k x", ":1")]);
+    let said = house.say(&mut client, b"");
+    assert_eq!(said, "-NOPERM this user has no permissions to run the 'blpop' command ");
+    says(&mut house, &mut admin, &[("LLEN k", ":1")]);
+}
+
 #[test]
 fn a_removed_user_has_no_rights() {
     let mut house = House::new(false);
