@@ -1,7 +1,7 @@
 //! Waiting for durability.
 
 use crate::error::Error;
-use hyades_wal::{Lane, Log, Needs, first_unmet};
+use hyades_wal::{Lane, Log, Needs, ParkedWaker, first_unmet};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,6 +17,8 @@ pub struct Ticket {
     /// None if there is nothing to wait for.
     log: Option<Log>,
     needs: Needs,
+    /// The waker of the task that awaits it.
+    parked: ParkedWaker,
 }
 
 fn unmet(log: &Log, needs: &Needs) -> Option<(Lane, u64)> {
@@ -25,7 +27,8 @@ fn unmet(log: &Log, needs: &Needs) -> Option<(Lane, u64)> {
 
 impl Ticket {
     pub(crate) fn new(log: &Log, needs: Needs) -> Self {
-        Self { log: (!needs.is_empty()).then(|| log.clone()), needs }
+        let log = (!needs.is_empty()).then(|| log.clone());
+        Self { log, needs, parked: ParkedWaker::default() }
     }
 
     /// Whether the transaction is acknowledged. Does not block.
@@ -61,13 +64,14 @@ impl Ticket {
 impl Future for Ticket {
     type Output = Result<(), Error>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.is_acknowledged() {
             Ok(false) => {
-                let log = self.log.as_ref().expect("without a log it is acknowledged");
-                match unmet(log, &self.needs) {
+                let Self { log, needs, parked, .. } = &mut *self;
+                let log = log.as_ref().expect("without a log it is acknowledged");
+                match unmet(log, needs) {
                     // Woken when this stream has got there, to look for the next.
-                    Some((lane, lsn)) => log.register(lane, lsn, context.waker().clone()),
+                    Some((lane, lsn)) => parked.register(log, lane, lsn, context.waker()),
                     None => context.waker().wake_by_ref(),
                 }
                 Poll::Pending

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::logging::{Needs, first_unmet, is_met};
 use crate::transaction_id::TransactionId;
 use hyades_platform::epoch::EpochNumber;
-use hyades_wal::{Lane, Log, Lsn};
+use hyades_wal::{Lane, Log, Lsn, ParkedWaker};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -46,6 +46,8 @@ pub struct Ticket {
     needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record.
     position: Option<(EpochNumber, usize, Lsn)>,
+    /// The waker of the task that awaits it.
+    parked: ParkedWaker,
 }
 
 /// The first position that the transaction still lacks.
@@ -131,7 +133,8 @@ impl Tickets {
             }
             handles => handles.as_ref().map(|(_, own)| own.clone()),
         };
-        Ticket { log, needs: std::mem::take(needs), position: *position }
+        let parked = ParkedWaker::default();
+        Ticket { log, needs: std::mem::take(needs), position: *position, parked }
     }
 }
 
@@ -187,13 +190,14 @@ impl Ticket {
 impl Future for Ticket {
     type Output = Result<(), Error>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.is_acknowledged() {
             Ok(false) => {
-                let log = self.log.as_ref().expect("without a log it is acknowledged");
-                match unmet(log, &self.needs) {
+                let Self { log, needs, parked, .. } = &mut *self;
+                let log = log.as_ref().expect("without a log it is acknowledged");
+                match unmet(log, needs) {
                     // Woken when this slot has got there, to look for the next.
-                    Some((lane, lsn)) => log.register(lane, lsn, context.waker().clone()),
+                    Some((lane, lsn)) => parked.register(log, lane, lsn, context.waker()),
                     None => context.waker().wake_by_ref(),
                 }
                 Poll::Pending

@@ -150,13 +150,16 @@ impl Copying<'_> {
             let dir = stream_dir(&self.to.dir, stream.id);
             let device = &*self.to.device;
             device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
-            let begun = chain.segments.iter().take_while(|s| start_of(s) < end);
+            // One that was too short for its first frame was passed over, and has not begun.
+            let last = chain.segments.iter().rposition(|s| start_of(s) < end);
+            let begun = chain.segments.iter().take(last.map_or(0, |last| last + 1));
             // The copy is synced before it is finished, so a spare gets its own name in it.
             let begun: Vec<Segment> = begun.chain(self.spares.get(&stream.id)).cloned().collect();
             let none = begun.is_empty();
             for (at, segment) in begun.iter().enumerate() {
                 // The next segment takes over where it begins.
-                let limit = begun.get(at + 1).map_or(end, start_of);
+                let next = begun[at + 1..].iter().map(start_of).find(|start| *start < Lsn::MAX);
+                let limit = next.unwrap_or(end);
                 let length = self.needed(segment, limit)?;
                 self.file(&segment.path, &segment_path(&dir, segment.sequence), length)?;
             }

@@ -18,6 +18,13 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
+    /// A file could not be replaced, and is as it was.
+    NotReplaced {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// A log directory is locked by another opening of the log.
     InUse {
         /// The directory.
@@ -70,6 +77,9 @@ impl fmt::Display for Error {
             Self::Io { path, action, source } => {
                 write!(f, "could not {action} {}: {source}", path.display())
             }
+            Self::NotReplaced { path, source } => {
+                write!(f, "could not write a new {}, which is as it was: {source}", path.display())
+            }
             Self::InUse { path } => write!(
                 f,
                 "the log directory {} is in use by another process, or is opened twice in this one",
@@ -105,7 +115,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } | Self::ReadOnly { source, .. } => Some(source),
+            Self::Io { source, .. }
+            | Self::ReadOnly { source, .. }
+            | Self::NotReplaced { source, .. } => Some(source),
             Self::Poisoned(poisoned) => Some(poisoned),
             _ => None,
         }

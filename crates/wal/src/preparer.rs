@@ -192,10 +192,20 @@ impl Preparer {
             Request::Next { lane, length, within } => {
                 let (place, pool) = (&mut lanes[lane], &mut pools[lane]);
                 pool.asked += 1;
+                // One that cannot be reused, for lack of permissions, say, is not needed.
+                let mut reused = || {
+                    let old = pool.files.pop_back()?;
+                    let recycled = recycle(device, &place.dir, place.next_sequence, &old);
+                    recycled.ok().or_else(|| {
+                        let _ = device.remove(&segment_path(&place.dir, place.next_sequence));
+                        let _ = device.remove(&old);
+                        None
+                    })
+                };
                 let made = if let Some(ready) = place.ready.pop_front() {
                     Ok(ready)
-                } else if let Some(old) = pool.files.pop_back() {
-                    recycle(device, &place.dir, place.next_sequence, &old)
+                } else if let Some(old) = reused() {
+                    Ok(old)
                 } else {
                     // All streams may have asked at once; half of the time is left for the rest.
                     let mut pace = SegmentPace::new(urgency, within / (2 * streams), length);

@@ -133,6 +133,12 @@ impl Recovering {
                 }
             }
         }
+        // A directory that was emptied, or replaced, is a new one: the one that it was is nowhere.
+        for (known, place) in self.manifest.dirs.iter_mut().zip(&self.places) {
+            if place.as_ref() != Some(known) && self.options.dirs.contains(known) {
+                *known = PathBuf::new();
+            }
+        }
         Ok(())
     }
 

@@ -159,9 +159,14 @@ impl Keeper {
             return Err(Error::Poisoned(cause.to_string()));
         }
         let result = self.write().and_then(|(checkpoint, mut report)| {
-            report.truncated_bytes = self.log.adopt(checkpoint).inspect_err(|error| {
-                state.broken = Some(format!("the last checkpoint may not be valid: {error}"));
-            })?;
+            report.truncated_bytes =
+                self.log.adopt(checkpoint).inspect_err(|error| match error {
+                    hyades_wal::Error::NotReplaced { .. } => self.remove_parts(),
+                    error => {
+                        let why = format!("the last checkpoint may not be valid: {error}");
+                        state.broken = Some(why);
+                    }
+                })?;
             Ok(report)
         });
         match &result {
@@ -183,6 +188,15 @@ impl Keeper {
             Err(error) => self.note_failure(&error.to_string()),
         }
         result
+    }
+
+    /// Removes the files of a checkpoint that no manifest names. Those that stay are written anew by
+    /// the next one, which has the same number.
+    fn remove_parts(&self) {
+        let (_, parts) = self.log.next_checkpoint(self.settings.files_per_dir);
+        for (_, path) in parts {
+            let _ = self.log.device().remove(&path);
+        }
     }
 
     /// How long each checkpoint took.

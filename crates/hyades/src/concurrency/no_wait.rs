@@ -206,7 +206,8 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
             steps::publish_reads(engine, state);
         }
         // Gaps are unchanged in the epoch of the version, too.
-        if (early || reserved.is_in_later_epoch(tid)) && !state.gaps_are_current() {
+        let is_late = (early || reserved.is_in_later_epoch(tid)) && !state.gaps_are_current();
+        if is_late || reserved.is_divided(tid, || engine.snapshots.closed()) {
             reserved.void();
             return Err(Abort::Conflict);
         }

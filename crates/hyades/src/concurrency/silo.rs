@@ -137,7 +137,8 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
             }
             let reserved = steps::append(engine, state, &mut commit, tid, false);
             // What was read is valid in the epoch of the version, too.
-            if reserved.is_in_later_epoch(tid) && !Self::validate(state) {
+            let is_late = reserved.is_in_later_epoch(tid) && !Self::validate(state);
+            if is_late || reserved.is_divided(tid, || engine.snapshots.closed()) {
                 reserved.void();
                 optimistic::unlock(&state.writes);
                 return Err(Abort::Conflict);

@@ -13,7 +13,7 @@ use crate::storage::Stamp;
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
@@ -123,7 +123,12 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     pub fn reserve_short(self, record: Payload<'w>) -> Reserved<'w> {
         let reservation = self.writer.reserve(self.stream, record.len());
         let bytes = reservation.end() - reservation.start();
-        Reserved { frames: ReservedFrames::Short(reservation, record), version: None, bytes }
+        Reserved {
+            frames: ReservedFrames::Short(reservation, record),
+            version: None,
+            has_parts: false,
+            bytes,
+        }
     }
 
     /// Puts the record together: head, the stamp that `encode` appends, body. A body that does not
@@ -265,8 +270,9 @@ impl<'w> Composed<'w> {
     pub fn reserve(self) -> Reserved<'w> {
         let reservation = self.writer.reserve(self.stream, self.payload.len());
         let bytes = reservation.end() - self.first_part.unwrap_or(reservation.start());
+        let has_parts = self.first_part.is_some();
         let frames = ReservedFrames::One(reservation, self.payload, self.stamp);
-        Reserved { frames, version: None, bytes }
+        Reserved { frames, version: None, has_parts, bytes }
     }
 }
 
@@ -275,6 +281,8 @@ pub(crate) struct Reserved<'w> {
     frames: ReservedFrames<'w>,
     /// The transaction's version, if that was drawn with the position.
     version: Option<Tid>,
+    /// Whether frames were written ahead of it.
+    has_parts: bool,
     /// Bytes of all frames that the transaction has appended.
     pub bytes: u64,
 }
@@ -303,11 +311,11 @@ enum ReservedFrames<'w> {
 impl<'w> Reserved<'w> {
     /// Where there is no log.
     pub fn nothing() -> Self {
-        Reserved { frames: ReservedFrames::None, version: None, bytes: 0 }
+        Reserved { frames: ReservedFrames::None, version: None, has_parts: false, bytes: 0 }
     }
 
     pub(super) fn many(records: Box<PartitionRecords<'w>>, bytes: u64) -> Self {
-        Reserved { frames: ReservedFrames::Many(records), version: None, bytes }
+        Reserved { frames: ReservedFrames::Many(records), version: None, has_parts: false, bytes }
     }
 
     /// The same, with the transaction's version, which was drawn with the position.
@@ -322,6 +330,14 @@ impl<'w> Reserved<'w> {
     pub fn is_in_later_epoch(&self, drafted: Tid) -> bool {
         self.version.is_some_and(|version| version.epoch() != drafted.epoch())
             && !mutation::is(Mutation::LateVersions)
+    }
+
+    /// Whether a checkpoint whose cut is `closed`, or an earlier one, may count frames that were
+    /// written ahead of this one as its own, and not the transaction, whose version is of a later
+    /// epoch than the draft: then its record could not be read.
+    #[inline(always)]
+    pub fn is_divided(&self, drafted: Tid, closed: impl FnOnce() -> EpochNumber) -> bool {
+        self.has_parts && self.is_in_later_epoch(drafted) && closed() >= drafted.epoch()
     }
 
     /// The stream and end of the frame; of the first one if there are several.

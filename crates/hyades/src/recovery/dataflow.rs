@@ -166,7 +166,7 @@ impl<S: Stamp> Flow<'_, S> {
     fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };
         if node.is_dead() {
-            runner.dead += 1;
+            runner.skip_dead(self.replay, &node.take().head);
             self.graph.settle(node.id, false);
             return Ok(true);
         }
@@ -290,7 +290,7 @@ impl<S: Stamp> Flow<'_, S> {
         match self.graph.arrive((at, end), list, vector, record) {
             Admission::Waits => Ok(()),
             Admission::Dead => {
-                runner.dead += 1;
+                runner.skip_dead(self.replay, head);
                 self.graph.settle(id, false);
                 Ok(())
             }
@@ -320,7 +320,7 @@ impl<S: Stamp> Flow<'_, S> {
                     self.version_collector.anchor(at, next.end, &anchor);
                 }
                 LoadedContent::Record(record) if record.dead.load(Ordering::Relaxed) => {
-                    runner.dead += 1;
+                    runner.skip_dead(self.replay, &record.head);
                     self.graph.settle(predecessors::id(at, next.end), false);
                 }
                 LoadedContent::Record(record) => {

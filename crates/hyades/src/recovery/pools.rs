@@ -217,7 +217,7 @@ impl<S: Stamp> Pools<'_, S> {
                 );
                 let PooledRecord { head, body } = record;
                 match eligibility {
-                    Eligibility::Dead => worker.runner.dead += 1,
+                    Eligibility::Dead => worker.runner.skip_dead(self.replay, &head),
                     _ => worker.runner.run(self.replay, &head, &body, (pool.stream, start))?,
                 }
                 if pool.records.finish(number) {

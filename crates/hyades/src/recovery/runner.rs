@@ -75,6 +75,12 @@ impl RecordRunner {
         Ok(())
     }
 
+    /// Passes over a dead record. It has used its epoch nevertheless.
+    pub fn skip_dead<S: Stamp>(&mut self, replay: &ReplayContext<S>, head: &RecordHead) {
+        count(replay, head);
+        self.dead += 1;
+    }
+
     /// Prefetches the rows of the record that begins at `at` of the stream, which is run next, and
     /// of those behind it; see [`Prefetcher`].
     #[inline]

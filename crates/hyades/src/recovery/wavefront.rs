@@ -382,7 +382,7 @@ impl<S: Stamp> Wavefront<'_, S> {
             return Ok(true);
         }
         if stopped || self.watermarks.is_dead(validity) {
-            thread.runner.dead += 1;
+            thread.runner.skip_dead(self.replay, &head);
             lane.stopped.store(mutation::is(Mutation::StopAtFirstDead), Ordering::Relaxed);
             return Ok(true);
         }
@@ -432,7 +432,7 @@ impl<S: Stamp> Wavefront<'_, S> {
         let Some(mut taken) = self.watermarks.take(at, seen, parked) else { return Ok(false) };
         for left in (0..most).rev() {
             if taken.dead {
-                runner.dead += 1;
+                runner.skip_dead(self.replay, &parked.head);
             } else {
                 let place = (self.lanes[at].stream, taken.start);
                 runner.run(self.replay, &parked.head, &parked.body, place)?;

@@ -119,11 +119,16 @@ impl Device for FileDevice {
         if dir.is_dir() {
             return Ok(());
         }
+        let is_new = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.is_dir();
+        let new: Vec<&Path> = dir.ancestors().take_while(is_new).collect();
         fs::create_dir_all(dir)?;
-        match dir.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent),
-            _ => self.sync_dir(Path::new(".")),
+        for dir in new {
+            match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent)?,
+                _ => self.sync_dir(Path::new("."))?,
+            }
         }
+        Ok(())
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {

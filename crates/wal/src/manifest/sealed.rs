@@ -78,11 +78,14 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
         .map_err(|e| bad(first_end + 1, format!("the content is not what it should be ({e})")))
 }
 
-/// Writes a file atomically: afterwards it has the new content or the old one.
+/// Writes a file atomically: afterwards it has the new content or the old one. With
+/// [`Error::NotReplaced`] it has the old one.
 pub(super) fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
     let temporary = path.with_extension("tmp");
     let dir = path.parent().unwrap_or(Path::new("."));
-    device.write_small(&temporary, text.as_bytes()).map_err(Error::io(&temporary, "write"))?;
+    device
+        .write_small(&temporary, text.as_bytes())
+        .map_err(|source| Error::NotReplaced { path: path.to_owned(), source })?;
     device.rename(&temporary, path).map_err(Error::io(path, "rename a new file to"))?;
     device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))
 }
