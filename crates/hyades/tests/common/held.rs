@@ -1,4 +1,4 @@
-//! A device that can hold the syncs of some files and refuse renames to some names.
+//! A device that can hold the syncs of some files and refuse some names.
 
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
@@ -17,7 +17,7 @@ struct Gate {
     /// Names of directories.
     held: Mutex<Vec<String>>,
     changed: Condvar,
-    /// File names that nothing can be renamed to.
+    /// File names that no file can be given.
     refused: Mutex<Vec<String>>,
 }
 
@@ -43,10 +43,24 @@ impl HeldDevice {
         Held(self)
     }
 
-    /// Makes every rename of a file to this name fail.
+    /// Makes every rename of a file to this name fail, and every creation.
     #[allow(dead_code, reason = "each test file uses its part")]
     pub fn refuse(&self, name: &str) {
         self.gate.refused.lock().unwrap().push(name.to_string());
+    }
+
+    /// Makes all names possible again.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn accept(&self) {
+        self.gate.refused.lock().unwrap().clear();
+    }
+
+    fn check_name(&self, path: &Path) -> io::Result<()> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        if name.is_some_and(|name| self.gate.refused.lock().unwrap().contains(&name)) {
+            return Err(io::Error::other("refused"));
+        }
+        Ok(())
     }
 
     /// Releases all directories.
@@ -110,6 +124,7 @@ impl Device for HeldDevice {
         self.inner.create_dir(dir)
     }
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        self.check_name(path)?;
         Ok(self.wrap(path, self.inner.create(path, len)?))
     }
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
@@ -119,10 +134,7 @@ impl Device for HeldDevice {
         Ok(self.wrap(path, self.inner.open_read(path)?))
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let name = to.file_name().map(|name| name.to_string_lossy().into_owned());
-        if name.is_some_and(|name| self.gate.refused.lock().unwrap().contains(&name)) {
-            return Err(io::Error::other("refused"));
-        }
+        self.check_name(to)?;
         self.inner.rename(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
