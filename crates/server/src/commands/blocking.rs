@@ -21,7 +21,9 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, Stop> {
     if seconds > i64::MAX as f64 / 1_000.0 {
         return Err("ERR timeout is out of range".into());
     }
-    Ok(Some(Duration::from_secs_f64(seconds)).filter(|time| !time.is_zero()))
+    // Rounded up, so that a short time is none that is for ever.
+    let time = Duration::from_millis((seconds * 1_000.0).ceil() as u64);
+    Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
 /// What a command waits for.

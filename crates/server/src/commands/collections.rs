@@ -80,18 +80,19 @@ fn new_secret() -> u64 {
     fastrand::u64(..)
 }
 
-/// Form and body of a collection. What lies in blocks stays there, as Redis has it.
+/// Form and body of a collection: whether it lies in blocks in any case, and the secret of the one
+/// whose place it takes.
 fn encoded(
     space: &Keyspace<'_>,
     kind: Kind,
     elements: &[&[u8]],
-    old: Option<u64>,
+    (stays, secret): (bool, Option<u64>),
 ) -> Result<(Form, Vec<u8>), Stop> {
     let bytes = elements.iter().map(|element| packed::size(element.len())).sum();
     let count = if kind == Kind::Hash { elements.len() / 2 } else { elements.len() };
-    Ok(match old.is_some() || is_large(space, kind, count, bytes) {
+    Ok(match stays || is_large(space, kind, count, bytes) {
         true => {
-            let secret = old.unwrap_or_else(new_secret);
+            let secret = secret.unwrap_or_else(new_secret);
             (Form::Blocks, write_blocks(space, kind, secret, elements)?)
         }
         false => (Form::Plain, packed::pack(elements.iter().copied())),
@@ -138,12 +139,13 @@ pub fn store<'a>(
     let Some((head, body)) = entry.value() else {
         return put(space, (key, entry), kind, &elements, None);
     };
-    let old = match (entry.lies_in_blocks(), kind) {
-        (false, _) => None,
-        (true, Kind::List) => Some(0),
-        (true, _) => Some(Collection::from_body(body)?.secret),
+    // What lies in blocks stays there, as Redis has it.
+    let stays = entry.lies_in_blocks();
+    let secret = match stays && kind != Kind::List {
+        true => Some(Collection::from_body(body)?.secret),
+        false => None,
     };
-    let (form, body) = encoded(space, kind, &elements, old)?;
+    let (form, body) = encoded(space, kind, &elements, (stays, secret))?;
     space.free(key, entry)?;
     space.change(key, entry, head.with_form(form), Some(&body))
 }
@@ -157,7 +159,7 @@ pub fn put(
     elements: &[&[u8]],
     expires: Option<i64>,
 ) -> Done {
-    let (form, body) = encoded(space, kind, elements, None)?;
+    let (form, body) = encoded(space, kind, elements, (false, None))?;
     space.put(key, entry, Head::new(kind, form).with_expiry(expires), &body)
 }
 
@@ -169,10 +171,19 @@ pub fn replace<'a>(
     elements: impl IntoIterator<Item = &'a [u8]>,
 ) -> Done {
     let (entry, elements) = (space.find_head(key)?, elements.into_iter().collect::<Vec<_>>());
-    match elements.is_empty() {
-        true => Ok(space.remove(key, &entry).map(drop)?),
-        false => put(space, (key, &entry), kind, &elements, None),
+    if elements.is_empty() {
+        return Ok(space.remove(key, &entry).map(drop)?);
     }
+    // Members keep their places, so that a scan goes on as if the others had been removed.
+    let is_same = |head: Head| head.kind() == kind && kind != Kind::List;
+    let stays = entry.lies_in_blocks() && entry.head().is_some_and(is_same);
+    let old = if stays { Some(space.find(key)?) } else { None };
+    let secret = match old.as_ref().and_then(Entry::value) {
+        Some((_, body)) => Some(Collection::from_body(body)?.secret),
+        None => None,
+    };
+    let (form, body) = encoded(space, kind, &elements, (false, secret))?;
+    space.put(key, &entry, Head::new(kind, form), &body)
 }
 
 /// Most elements that a negative count may ask for.

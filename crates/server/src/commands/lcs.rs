@@ -4,6 +4,9 @@ use super::{SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
 
+/// As many cells count as one access to a row.
+const CELLS_PER_STEP: usize = 64;
+
 /// Most cells of the table of lengths, of four bytes each.
 const MOST_CELLS: usize = 32 << 20;
 
@@ -47,6 +50,7 @@ pub fn lcs(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     if (a.len() + 1).saturating_mul(b.len() + 1) > MOST_CELLS {
         return Err("ERR Insufficient memory: the strings are too long to be compared".into());
     }
+    space.charge((a.len() + 1) * (b.len() + 1) / CELLS_PER_STEP)?;
     let lengths = lengths(a, b);
     let total = lengths[a.len() * (b.len() + 1) + b.len()];
     if of.length {

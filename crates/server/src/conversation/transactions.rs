@@ -1,6 +1,6 @@
 //! MULTI, EXEC and DISCARD.
 
-use super::{Conversation, Multi, Turn};
+use super::{Conversation, Durability, Multi, Turn};
 use crate::commands::database;
 use crate::commands::table::{self, Command, Run};
 use crate::resp::reply::Reply;
@@ -196,8 +196,18 @@ impl Conversation {
         // That of EXEC itself.
         let exec = self.unfinished.take();
         self.run_local(shared, None, run, request);
-        self.exec_durability = Some(std::mem::replace(&mut self.client.durability, own));
+        let of_exec = std::mem::replace(&mut self.client.durability, own);
+        self.exec_durability = Some(of_exec);
         self.client.waits_for_disk = false;
+        // What it was told early, or is to be told so, need not be on disk.
+        let is_early = [own, of_exec].iter().any(|of| *of != Durability::Acknowledged);
+        if command.name == "waitaof" && is_early && self.replies.buffer()[from] == b'*' {
+            self.replies.buffer().truncate(from);
+            let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+            reply.array(2);
+            reply.integer(0);
+            reply.integer(0);
+        }
         // Nothing of the job was done.
         if self.job.take().is_some() {
             self.unfinished = None;

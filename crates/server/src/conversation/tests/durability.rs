@@ -90,6 +90,9 @@ fn a_transaction_may_choose_for_itself() {
     write(&mut house, &mut [&mut client]);
     assert_eq!(take(&mut client), "*3 +OK +OK +OK ");
     assert_eq!(say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY"), "$4 none ");
+    // Within a transaction nothing waits: WAITAOF tells what is certain.
+    let text = "MULTI\r\nWAITAOF 1 0 0\r\nEXEC";
+    assert_eq!(say_at_once(&mut house, &mut client, 0, text), "+OK +QUEUED *1 *2 :0 :0 ");
     // One without commands on data leaves nothing behind for the next.
     let text = "MULTI\r\nHYADES.DURABILITY ack\r\nEXEC\r\nSET a 4";
     assert_eq!(say_at_once(&mut house, &mut client, 0, text), "+OK +QUEUED *1 +OK +OK ");

@@ -202,7 +202,8 @@ fn a_scan_returns_what_stays_exactly_once() {
                 .collect();
             let gone = format!(
                 "HDEL h field:{old}\r\nSREM t member:{old}\r\nZREM z member:{old}\r\n\
-                 RENAME t other\r\nRENAME other t\r\n"
+                 RENAME t other\r\nRENAME other t\r\nSUNIONSTORE t t none\r\n\
+                 ZUNIONSTORE z 1 z WEIGHTS 0.9\r\n"
             );
             house.say(client, (all + &gone).as_bytes());
             round += 1;
