@@ -6,6 +6,7 @@ pub use scan::{Rows, TypedScan};
 
 use crate::error::Abort;
 use crate::storage::field::KeyFields;
+use crate::storage::partition::is_same_in_keys;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Schema, Set};
 use crate::storage::value::Value;
@@ -341,7 +342,7 @@ impl<R: TableRow> TypedTable<R> {
                 let changed: Vec<Set<'_>> = (0..)
                     .zip(values)
                     .map(|(column, value)| Set { column, value: *value })
-                    .filter(|set| old.value(set.column) != set.value)
+                    .filter(|set| !is_same_in_keys(&old.value(set.column), &set.value))
                     .collect();
                 if changed.is_empty() { Ok(true) } else { tx.update(self.table, key, &changed) }
             })

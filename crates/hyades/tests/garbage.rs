@@ -288,3 +288,29 @@ fn without_the_rules_it_piles_up() {
     assert!(most > 1_000, "{most}");
     assert!(scan_of_nothing(&db) > 20 * scan_of_nothing(&sound).max(SHORT));
 }
+
+/// A transaction finds no row, then the tombstone is removed; it sees the row that it inserts.
+#[test]
+fn a_row_is_seen_by_the_transaction_that_inserts_it_again() {
+    let _alone = alone();
+    for (protocol, concurrency) in all().filter(|(protocol, _)| *protocol != Protocol::None) {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        db.transact(|tx| Ok(tx.insert(HOT, &row(1, 1, 0)).map(drop)?)).unwrap();
+        let mut other = db.session().unwrap();
+        other.submit(|tx| Ok(tx.delete(HOT, 1i64).map(drop)?)).unwrap().1.wait().unwrap();
+        // It hands its garbage over.
+        drop(other);
+        std::thread::sleep(3 * EPOCH);
+        let seen = db.try_transact(|tx| {
+            let before = tx.get(HOT, 1i64)?.is_some();
+            for _ in 0..2 {
+                db.checkpoint().unwrap();
+                std::thread::sleep(2 * EPOCH);
+            }
+            tx.insert(HOT, &row(1, 2, 0))?;
+            Ok::<_, Abort>((before, tx.get(HOT, 1i64)?.is_some()))
+        });
+        assert_eq!(seen.unwrap(), Ok((false, true)), "{protocol:?} {concurrency:?}");
+    }
+}

@@ -240,6 +240,10 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// back.
     #[cold]
     pub fn lack(&mut self, drawn: Drawn) {
+        if self.conflict && self.lacks == Drawn::NOTHING {
+            // It has met a conflict before, and runs again.
+            return;
+        }
         self.lacks = self.lacks.with(drawn);
         self.meet_conflict();
     }

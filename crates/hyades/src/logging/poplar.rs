@@ -108,12 +108,13 @@ impl LoggingProtocol for Poplar {
         }
         let lowest = lowest.bits().max(self.removed.load(Ordering::Acquire) + 1);
         txn.own = (self.counters.lock(stream) + 1).max(lowest);
+        let tid = Tid::from_bits(txn.own);
+        // Before the position: a cut of an earlier epoch notes positions below it.
+        tid.reach(epoch);
         let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
         let stamp = txn.own << 1 | u64::from(txn.has_read);
         reserved.patch(|room| room.copy_from_slice(&stamp.to_le_bytes()));
-        let tid = Tid::from_bits(txn.own);
-        tid.reach(epoch);
         reserved.with_version(tid)
     }
 

@@ -46,7 +46,7 @@ impl Partitions {
 
 /// Whether two values of a column are one in keys, and so in slots. Values of -0.0 and 0.0 are
 /// equal, but other rows are between them.
-fn have_one_key(a: &Value<'_>, b: &Value<'_>) -> bool {
+pub(crate) fn is_same_in_keys(a: &Value<'_>, b: &Value<'_>) -> bool {
     match (a, b) {
         (Value::F64(a), Value::F64(b)) => a.to_bits() == b.to_bits(),
         (a, b) => a == b,
@@ -186,7 +186,7 @@ impl TablePartitions {
             };
             let (lower, upper) = (lower.get(..=at)?, upper.get(..=at)?);
             let pairs = || lower.iter().zip(upper);
-            pairs().all(|(lower, upper)| have_one_key(lower, upper)).then(|| slot_of(&lower[at]))
+            pairs().all(|(lower, upper)| is_same_in_keys(lower, upper)).then(|| slot_of(&lower[at]))
         };
         self.touched(fixed, false)
     }

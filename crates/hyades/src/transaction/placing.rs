@@ -51,6 +51,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         change: GapChange<'s, P::RowStamp>,
     ) -> &'s Rec<P> {
         self.entered_gap(state, change, Some(record));
+        // In place of one under the key that was found before, and has left the index since.
+        state.last_found = Some((table.number(), record));
         state.inserted.push((table.number(), record));
         C::inserted(state, table.number(), record);
         record
