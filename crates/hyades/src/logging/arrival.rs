@@ -20,7 +20,7 @@
 //!
 //! [`outcomes`]: super::outcomes
 
-use super::draft::{ArrivedPlace, Call, Draft, Reserved};
+use super::draft::{ArrivedPlace, Call, Draft};
 use super::lanes::clear;
 use super::outcomes::{StatedSum, push_sums, take_sums};
 use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};

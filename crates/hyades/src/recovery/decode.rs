@@ -24,7 +24,7 @@ pub(crate) struct RecordShape {
     /// Components of what a record needs: those of a vector, or all slots of the frontier if
     /// records have numbers.
     need_lanes: usize,
-    stamp: StampFormat,
+    pub stamp: StampFormat,
     pub data_only: bool,
     /// Whether rows have several versions at replay, by TID.
     pub versions: bool,

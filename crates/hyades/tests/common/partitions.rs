@@ -166,8 +166,11 @@ pub fn pieces_survive_power_cuts(undo: bool, databases: u64) -> bool {
         });
         drop(db);
         let db = build(None).open(dir.path()).unwrap();
-        let rows = db.transact(|tx| Ok(tx.scan(STOCK).rows()?)).unwrap();
-        rows.iter().map(|row| row.get(COUNT)).sum::<i64>() == 100 * SHOPS
+        let sum = |tx: &Transaction<'_>| {
+            let rows = tx.scan(STOCK).rows()?;
+            Ok::<_, Abort>(rows.iter().map(|row| row.get(COUNT)).sum::<i64>())
+        };
+        db.try_transact(sum).unwrap() == Ok(100 * SHOPS)
     })
 }
 
