@@ -14,7 +14,9 @@ pub fn describe() -> String {
     let memory = kilobytes
         .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
         .map_or(String::new(), |kb| format!(", {:.0} GiB of memory", kb / (1 << 20) as f64));
+    // Without the name of its build.
     let system = read("/proc/sys/kernel/osrelease");
+    let system = system.split('-').next().unwrap_or_default().to_string();
     format!(
         "{} cores of {}{memory}, Linux {}",
         crate::bench::options::cores(),
