@@ -316,16 +316,14 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
         }
-        let result = result.map(|done| {
-            if let Some((stream, end)) = done.placed.position {
-                if done.placed.is_of_drafts_epoch {
-                    self.stated_epoch = done.placed.tid.epoch();
-                }
-                self.last_stream = stream;
-                self.streak_bytes += done.placed.bytes;
-                answer.position = Some((done.placed.tid.epoch(), stream, end));
+        let result = result.map(|Committed { placed, needs }| {
+            if let Some((stream, end)) = placed.position {
+                let epoch = placed.tid.epoch();
+                self.stated_epoch = if placed.has_drafts_epoch { epoch } else { self.stated_epoch };
+                self.streak_bytes += placed.bytes;
+                (self.last_stream, answer.position) = (stream, Some((epoch, stream, end)));
             }
-            answer.needs = done.needs;
+            answer.needs = needs;
         });
         self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
         poison_on_panic.disarm();

@@ -302,9 +302,11 @@ fn a_row_is_seen_by_the_transaction_that_inserts_it_again() {
         // It hands its garbage over.
         drop(other);
         std::thread::sleep(3 * EPOCH);
+        let is_first = std::cell::Cell::new(true);
         let seen = db.try_transact(|tx| {
             let before = tx.get(HOT, 1i64)?.is_some();
-            for _ in 0..2 {
+            // What writes beside a checkpoint may have to run again.
+            for _ in 0..if is_first.replace(false) { 2 } else { 0 } {
                 db.checkpoint().unwrap();
                 std::thread::sleep(2 * EPOCH);
             }

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// A row that is only written.
 const OTHER: i64 = 9;
 
-/// T1 reads x and writes y, T2 writes x, a snapshot reads both, and T3 draws a number in the stream
-/// of T1, all at about the same time. Returns whether each snapshot has x of T2 without y of T1 only
-/// if T1 has seen x of T2.
+/// T1 reads x and writes y, T2 writes x, a snapshot reads both, and T3 draws a number in the
+/// stream of T1, all at about the same time. Returns whether each snapshot that has x of T2 without
+/// y of T1 follows a T1 that has seen x of T2.
 fn snapshots_are_serializable() -> bool {
     let dir = directory();
     let mut builder = builder(Protocol::Poplar, Concurrency::Silo, 2);

@@ -190,8 +190,8 @@ impl Keeper {
         result
     }
 
-    /// Removes the files of a checkpoint that no manifest names. Those that stay are written anew by
-    /// the next one, which has the same number.
+    /// Removes the files of a checkpoint that no manifest names. Those that stay are written anew
+    /// by the next one, which has the same number.
     fn remove_parts(&self) {
         let (_, parts) = self.log.next_checkpoint(self.settings.files_per_dir);
         for (_, path) in parts {

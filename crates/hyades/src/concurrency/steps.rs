@@ -4,7 +4,7 @@ use super::state::TxnState;
 use crate::engine::Engine;
 use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
-use crate::logging::draft::{Call, Draft, Placed, Reserved, StatedVersions};
+use crate::logging::draft::{Call, Draft, RecordPlace, Reserved, StatedVersions};
 use crate::logging::record::RecordKind;
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
@@ -36,7 +36,7 @@ pub(crate) struct Commit<'a> {
 
 /// A transaction that has committed: its writes are installed.
 pub(crate) struct Committed {
-    pub placed: Placed,
+    pub placed: RecordPlace,
     /// What the frontier has to reach before the caller is answered.
     pub needs: Needs,
 }
@@ -322,7 +322,7 @@ pub(crate) fn end_read_only<P: LoggingProtocol>(
 pub(crate) fn committed<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
-    placed: Placed,
+    placed: RecordPlace,
 ) -> Committed {
     let mut needs = Needs::default();
     engine.protocol.needs(state.stamp, placed.position, &mut needs);
@@ -332,6 +332,6 @@ pub(crate) fn committed<P: LoggingProtocol>(
 impl Committed {
     /// A transaction that wrote nothing.
     pub fn read_only(needs: Needs) -> Self {
-        Committed { placed: Placed::default(), needs }
+        Committed { placed: RecordPlace::default(), needs }
     }
 }

@@ -289,12 +289,12 @@ pub(crate) struct Reserved<'w> {
 
 /// Where a transaction is logged, and its version.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct RecordPlace {
     /// Its version; [`Tid::NONE`] if it wrote nothing.
     pub tid: Tid,
     /// Whether the version is of the draft's epoch, whose beginning the record states if the draft
     /// was to.
-    pub is_of_drafts_epoch: bool,
+    pub has_drafts_epoch: bool,
     /// Stream and end of its record, if it has one.
     pub position: Option<(usize, Lsn)>,
     /// Bytes of all its frames.
@@ -323,9 +323,9 @@ impl<'w> Reserved<'w> {
         Reserved { version: Some(version), ..self }
     }
 
-    /// Whether the version that was drawn with the position is of a later epoch than this one, which
-    /// the draft had. A snapshot of the draft's epoch may have been opened meanwhile: then it holds
-    /// nothing of the transaction, which has to have read nothing that the snapshot does not hold.
+    /// Whether the version that was drawn with the position is of a later epoch than the draft's. A
+    /// snapshot of the draft's epoch may have been opened meanwhile: then it holds nothing of the
+    /// transaction, which has to have read nothing that the snapshot does not hold.
     #[inline(always)]
     pub fn is_in_later_epoch(&self, drafted: Tid) -> bool {
         self.version.is_some_and(|version| version.epoch() != drafted.epoch())
@@ -383,10 +383,10 @@ impl<'w> Reserved<'w> {
 
     /// Publishes the record, whose draft had this version.
     #[inline(always)]
-    pub fn fill(self, drafted: Tid) -> Placed {
-        let placed = Placed {
+    pub fn fill(self, drafted: Tid) -> RecordPlace {
+        let placed = RecordPlace {
             tid: self.version.unwrap_or(drafted),
-            is_of_drafts_epoch: !self.is_in_later_epoch(drafted),
+            has_drafts_epoch: !self.is_in_later_epoch(drafted),
             position: self.position(),
             bytes: self.bytes,
         };

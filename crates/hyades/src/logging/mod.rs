@@ -207,9 +207,9 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn observe_versions(&self, highest: Tid, txn: &mut Self::TxnStamp) {
         let _ = (highest, txn);
     }
-    /// Called before the tombstone of a row that was deleted by this version is removed, or an index
-    /// entry that this version of its row does not match. Transactions that find nothing there
-    /// depend on the version: for protocols that do not keep that in stamps of gaps.
+    /// Called before the tombstone of a row that was deleted by this version is removed, or an
+    /// index entry that this version of its row does not match. Transactions that find nothing
+    /// there depend on the version: for protocols that do not keep that in stamps of gaps.
     fn removes(&self, version: Tid) {
         let _ = version;
     }

@@ -361,8 +361,8 @@ impl TortureClient {
         Ok(Expected::All(all))
     }
 
-    /// Bytes have arrived at the client.
-    pub fn hear(&mut self, model: &mut Model, bytes: &[u8]) -> Result<(), Fault> {
+    /// Bytes have arrived at the client; the log may have failed.
+    pub fn hear(&mut self, model: &mut Model, bytes: &[u8], log_failed: bool) -> Result<(), Fault> {
         self.output.extend_from_slice(bytes);
         while let Some((answer, length)) = Answer::parse(&self.output) {
             self.output.drain(..length);
@@ -370,6 +370,10 @@ impl TortureClient {
                 return Err(Fault::Order(format!("{answer:?} was sent, and is no reply")));
             };
             if answer.is_error("OUTCOMEUNKNOWN") {
+                if !log_failed {
+                    let text = format!("{answer:?} was sent, and the log has not failed");
+                    return Err(Fault::Order(text));
+                }
                 continue;
             }
             if answer != executed.answer {

@@ -266,7 +266,8 @@ impl<'l> ClientLife<'l> {
     /// A client is sent what may be.
     fn send(&mut self, at: usize) {
         let bytes = self.server.output(self.clients[at].number);
-        let heard = self.clients[at].hear(self.model, &bytes);
+        let log_failed = self.server.database().log().is_some_and(|log| log.poisoned().is_some());
+        let heard = self.clients[at].hear(self.model, &bytes, log_failed);
         if let Err(fault) = heard {
             self.complain(fault);
         }

@@ -282,7 +282,14 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
         });
         history.extend(threads.into_iter().flatten());
         if last {
-            history.push(read_everything(&db, procedure, load, &counters, life)?);
+            let all = read_everything(&db, procedure, load, &counters, life)?;
+            // Nothing fails in the last life, and without this read losses might not show.
+            match all.end {
+                End::Acknowledged(_) => history.push(all),
+                end => {
+                    return Err(format!("what reads everything at the end has ended as {end:?}"));
+                }
+            }
         }
     }
     Ok(history)

@@ -30,7 +30,8 @@ pub(super) const WITH_VERSIONS: u32 = 4;
 /// The format of a manifest with an incarnation whose calls were logged before they ran.
 pub(super) const WITH_CALLS: u32 = 5;
 /// The format of a manifest with an incarnation in which numbers are versions
-/// ([`super::NUMBERS_ARE_VERSIONS`]). Programs that do not know these would give all rows one version.
+/// ([`super::NUMBERS_ARE_VERSIONS`]). Programs that do not know these would give all rows one
+/// version.
 pub(super) const WITH_NUMBERED_VERSIONS: u32 = 6;
 pub(super) const FORMATS: [u32; 6] =
     [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS, WITH_CALLS, WITH_NUMBERED_VERSIONS];
