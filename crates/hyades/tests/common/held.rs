@@ -150,6 +150,7 @@ impl Device for HeldDevice {
         self.inner.read_small(path)
     }
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.check_name(path)?;
         self.inner.write_small(path, bytes)
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
