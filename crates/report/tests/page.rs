@@ -129,7 +129,8 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
         "latency_us": {"p50": 100.0, "p99": 900.0}, "device_bytes": 1e6,
         "log_bytes_per_transaction": 50.0,
         "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e4,
-                     "records_per_s": 1e5, "state_matches": true},
+                     "image_rows": 100, "image_bytes": 1e4, "records_per_s": 1e5,
+                     "state_matches": true},
         "log": {"incarnations": [{"parallelism": 12.5}]},
         "scans": {"completed": 10, "failed": 0, "rows_per_s": 2e5},
     });
@@ -187,6 +188,7 @@ fn bound_by_devices(experiments: &[Experiment]) -> Data {
             "workers": 2, "acknowledged": 1000, "acknowledged_per_s": 1e6, "seconds": 1.0,
             "device_bytes": 1e15, "log_bytes_per_transaction": 50.0,
             "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e15,
+                         "image_rows": 100, "image_bytes": 1e15,
                          "records_per_s": 1e5, "state_matches": true},
         });
         data.add(&step.words, Outcome::Done(run));

@@ -84,7 +84,8 @@ impl Conversation {
         let command = request.place().map(|at| &table::all()[at]);
         let is_exec = command.is_some_and(|of| of.name == "exec");
         let text = match text.strip_prefix("ERR ").unwrap_or(&text) {
-            cause if is_exec => {
+            // A server whose log has failed ends.
+            cause if is_exec && !cause.starts_with("MISCONF") => {
                 self.drop_transaction();
                 format!("EXECABORT Transaction discarded because of: {cause}")
             }
