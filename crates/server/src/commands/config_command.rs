@@ -3,6 +3,7 @@
 use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
 use crate::config::Settings;
 use crate::data::keyspace::Stop;
+use crate::open_files;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use std::convert::Infallible;
@@ -42,6 +43,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 let text = "ERR Unknown option or number of arguments for CONFIG SET";
                 return Err(format!("{text} - '{name}'").into());
             }
+            check_clients(&changes)?;
             shared
                 .settings
                 .set(&changes)
@@ -89,6 +91,23 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         _ => return Err(unknown_subcommand("config", args[1])),
     }
     Ok(())
+}
+
+/// Makes room for as many clients as `maxclients` is to allow.
+fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
+    let mut values = changes.iter().filter(|(name, _)| name.eq_ignore_ascii_case("maxclients"));
+    // What is no number is told by the setting.
+    let Some(wanted) = values.next_back().and_then(|(_, value)| value.parse::<u64>().ok()) else {
+        return Ok(());
+    };
+    match open_files::raise_for(wanted) {
+        allowed if allowed >= wanted => Ok(()),
+        allowed => Err(format!(
+            "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating \
+             system is not able to handle the specified number of clients, try with {allowed}"
+        )
+        .into()),
+    }
 }
 
 /// What settings change beside their own values, if they were set.

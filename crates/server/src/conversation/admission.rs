@@ -11,8 +11,9 @@ use std::time::Instant;
 impl Conversation {
     /// Whether nothing is said against a request that runs with its neighbours.
     #[inline]
-    pub(super) fn is_admitted(&mut self, access: &Access, request: &Request) -> bool {
-        !access.is_restricted() || self.is_allowed(access, request)
+    pub(super) fn is_admitted(&mut self, shared: &Shared, request: &Request) -> bool {
+        (!shared.access.is_restricted() || self.is_allowed(&shared.access, request))
+            && !(request.grows() && shared.is_out_of_memory())
     }
 
     #[cold]

@@ -24,7 +24,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("log_bytes", "hyades_log_bytes_total"),
     ("log_device_bytes", "hyades_device_bytes_total"),
     ("log_syncs", "hyades_sync_seconds"),
-    ("maxmemory", "constant"),
     ("process_id", "a name"),
     ("rdb_bgsave_in_progress", "hyades_checkpoint_under_way"),
     ("recovery_seconds", "hyades_recovery_seconds"),
@@ -34,7 +33,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("tracking_clients", "constant"),
     ("transactions", "hyades_commits_total"),
     ("uptime_in_days", "a quotient"),
-    ("used_memory", "hyades_resident_bytes"),
+    ("used_cpu_sys_children", "constant"),
+    ("used_cpu_sys_main_thread", "hyades_cpu_system_seconds_total"),
+    ("used_cpu_user_children", "constant"),
+    ("used_cpu_user_main_thread", "hyades_cpu_user_seconds_total"),
 ];
 
 /// A sample: its name, its labels, its value.
