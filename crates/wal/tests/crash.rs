@@ -81,7 +81,11 @@ fn history(seed: u64, lying_sync: bool) -> usize {
         // test.
         let result = one_opening(options, &mut model, &mut random);
         match result {
-            Err(hyades_wal::Error::Io { .. } | hyades_wal::Error::Poisoned(_)) => {}
+            Err(
+                hyades_wal::Error::Io { .. }
+                | hyades_wal::Error::NotReplaced { .. }
+                | hyades_wal::Error::Poisoned(_),
+            ) => {}
             Err(error) => panic!("seed {seed}, round {round}: {error}"),
             Ok(()) => {}
         }
