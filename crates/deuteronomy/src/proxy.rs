@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version_table::Version;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::locked;
 use hyades_wal::{Log, Lsn, Needs, admits};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -75,10 +76,6 @@ impl Drop for StopOnPanic<'_> {
             self.0.stop("the data component or the proxy panicked");
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Proxy {

@@ -11,7 +11,8 @@
 
 use super::version_table::Value;
 use crate::error::Error;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use hyades_platform::sync::locked;
+use std::sync::{Arc, Condvar, Mutex};
 
 /// The lists; keys are spread over them by their hash.
 const LISTS: usize = 64;
@@ -38,10 +39,6 @@ struct Fetch {
 #[derive(Debug)]
 pub(crate) struct Fetches {
     lists: Box<[Mutex<Vec<Arc<Fetch>>>]>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Fetch {

@@ -36,6 +36,7 @@ pub(crate) struct Commit<'a> {
 
 /// A transaction that has committed: its writes are installed.
 pub(crate) struct Committed {
+    /// Where it is logged, and its version.
     pub placed: RecordPlace,
     /// What the frontier has to reach before the caller is answered.
     pub needs: Needs,
