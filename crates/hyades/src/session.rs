@@ -224,6 +224,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             if retries.attempts.is_some_and(|most| attempts >= most)
                 || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
             {
+                // One that waited for a log that has stopped meanwhile has not starved.
+                self.check_log()?;
                 self.tally.starved();
                 C::forget_attempts(&shared.engine, self.active);
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
@@ -244,6 +246,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 }
                 may_only_read = false;
                 self.tally.attempt();
+                attempts += 1;
                 continue;
             }
             back_off(&mut self.rng, attempts);

@@ -13,8 +13,10 @@ use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
 use hyades::{Database, ProcedureId, Protocol, RecordKind, Replay};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
+use hyades_platform::sync::locked;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -74,6 +76,7 @@ pub(crate) struct Case {
     pub(crate) now: Combination,
     pub(crate) counters: Counters,
     pub(crate) outcome: Outcome,
+    stage: Stage,
 }
 
 pub(crate) struct Opened {
@@ -105,8 +108,11 @@ impl Opened {
     }
 }
 
-/// Runs a history.
-pub fn run(plan: &Plan) -> Outcome {
+/// What a history is doing, for whom waits for it.
+pub type Stage = Arc<Mutex<String>>;
+
+/// Runs a history. Keeps in `stage` what it is doing.
+pub fn run(plan: &Plan, stage: &Stage) -> Outcome {
     // Computes the list before the history starts: it opens databases, which would consume the
     // history's random numbers and simulated time.
     Combination::with_calls();
@@ -116,7 +122,7 @@ pub fn run(plan: &Plan) -> Outcome {
     if plan.stepped {
         stepped::begin(plan.seed);
     }
-    let outcome = run_lives(plan);
+    let outcome = run_lives(plan, stage);
     stepped::end();
     outcome
 }
@@ -135,7 +141,7 @@ fn run_for_isolation(plan: &Plan) -> Outcome {
     outcome
 }
 
-fn run_lives(plan: &Plan) -> Outcome {
+fn run_lives(plan: &Plan, stage: &Stage) -> Outcome {
     let mut case = Case {
         plan: plan.clone(),
         rng: Rng::with_seed(plan.seed ^ 0x5EED),
@@ -145,6 +151,7 @@ fn run_lives(plan: &Plan) -> Outcome {
         now: plan.combination,
         counters: Counters::default(),
         outcome: Outcome::default(),
+        stage: Arc::clone(stage),
     };
     for feature in plan.shape.features(&plan.tables, plan.sessions) {
         *case.outcome.faults.entry(feature).or_default() += 1;
@@ -200,6 +207,11 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 impl Case {
+    /// Says what it does from now on.
+    fn begin(&self, what: String) {
+        *locked(&self.stage) = what;
+    }
+
     pub(crate) fn note(&mut self, fault: &'static str) {
         *self.outcome.faults.entry(fault).or_default() += 1;
     }
@@ -214,6 +226,7 @@ impl Case {
             self.dirs = self.dirs.max(self.rng.usize(1..4));
         }
         for attempt in 0.. {
+            self.begin(format!("opening {life}, attempt {attempt}"));
             let image = self.disk.fork();
             let device = self.disk.process(self.rng.u64(..));
             if self.plan.lying_sync {
@@ -307,13 +320,15 @@ impl Case {
         self.history.loses_overwritten = LosesOverwritten::under(opened.combination.protocol);
         let (ending, name) = Ending::draw(&mut self.rng);
         self.note(name);
+        self.begin(format!("a life under {:?}: {name}", opened.combination));
         let device = opened.device.clone();
         ending.arm(&mut self.rng, &device);
+        let mut stops = false;
         if self.stalls(ending) {
             let stream = self.rng.usize(0..opened.combination.streams);
             device.slow(&format!("stream-{stream:04}"), None);
         } else if !self.plan.stepped && self.rng.u32(0..3) == 0 {
-            self.slow_a_stream(&device, ending);
+            stops = self.slow_a_stream(&device, ending);
         }
         if self.rng.u32(0..4) == 0 {
             self.note("short and interrupted transfers");
@@ -322,8 +337,9 @@ impl Case {
         let sound = if self.plan.stepped {
             stepped::work(self, &opened, ending)
         } else {
-            self.work(&opened, ending)
+            self.work(&opened, ending, stops)
         };
+        self.begin(format!("the end of a life: {name}"));
         let Opened { db, faulty, .. } = opened;
         if matches!(ending, Ending::Close | Ending::StopsClosing) && sound {
             let stops = ending == Ending::StopsClosing;
@@ -365,7 +381,8 @@ impl Case {
         self.plan.shape.stalled && !self.plan.stepped && kills && free
     }
 
-    fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) {
+    /// Slows the device of a stream, or stops it: returns whether it stops.
+    fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) -> bool {
         let dir = format!("stream-{:04}", self.rng.u32(0..4));
         let stopped = !ending.is_quiet() && self.rng.bool();
         // Upper bound for the delay of each write. Heavy plans write hundreds of megabytes through
@@ -374,11 +391,12 @@ impl Case {
         let pace = (!stopped).then(|| Duration::from_micros(self.rng.u64(100..longest_us)));
         self.note(if stopped { "a stream stopped" } else { "a stream far slower" });
         device.slow(&dir, pace);
+        stopped
     }
 
     /// Runs the sessions, then kills the process or cuts the power. Returns false if the flush of a
-    /// quiet ending fails.
-    fn work(&mut self, opened: &Opened, ending: Ending) -> bool {
+    /// quiet ending fails. With a stream that `stops`, transactions may starve.
+    fn work(&mut self, opened: &Opened, ending: Ending, stops: bool) -> bool {
         let work = opened.work(&self.plan, &self.counters);
         let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
         let mut time = Duration::from_micros(self.rng.u64(200..12_000));
@@ -398,10 +416,13 @@ impl Case {
             let taker = takes.then(|| scope.spawn(|| checkpoints::take(&opened.db, seed, &over)));
             let start = |(at, seed)| {
                 let work = &work;
-                scope.spawn(move || {
+                let run = move || {
                     let runner = Runner::new(work, seed, at);
                     runner.map(Runner::run).unwrap_or_default()
-                })
+                };
+                let name = format!("session-{at}");
+                let spawned = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
+                spawned.expect("a thread can be spawned")
             };
             let threads: Vec<_> = seeds.into_iter().enumerate().map(start).collect();
             let began = std::time::Instant::now();
@@ -427,6 +448,9 @@ impl Case {
         for ended in ended {
             ran.extend(ended.ran);
             starved.extend(ended.starved);
+        }
+        if stops {
+            starved.clear();
         }
         starved.extend(stuck);
         self.history.life = ran;

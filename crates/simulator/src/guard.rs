@@ -1,8 +1,9 @@
 //! Runs a history so that a panic or a hang becomes an outcome, without waiting for the hang.
 
-use crate::case::{self, Outcome};
+use crate::case::{self, Outcome, Stage};
 use crate::plan::Plan;
-use std::sync::mpsc;
+use hyades_platform::sync::locked;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Default time after which a history counts as hung. The longest take a few seconds on a busy
@@ -11,8 +12,13 @@ pub const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Runs a history on a thread of its own.
 pub fn run(plan: &Plan, hangs_after: Duration) -> Outcome {
-    let own = plan.clone();
-    run_guarded(hangs_after, move || case::run(&own))
+    let (own, stage) = (plan.clone(), Stage::default());
+    let told = Arc::clone(&stage);
+    let mut outcome = run_guarded(hangs_after, move || case::run(&own, &told));
+    if let Some(hung) = &mut outcome.hung {
+        hung.push_str(&format!("; in {}; {plan:?}", locked(&stage)));
+    }
+    outcome
 }
 
 /// Runs a history of any kind on a thread of its own.
@@ -44,8 +50,9 @@ pub(crate) fn run_guarded(
     }
 }
 
-/// The threads of this process: name, state and the kernel function they wait in, as far as the
-/// system reports them.
+/// The threads of this process: name, state, the kernel function they wait in, and the ticks of
+/// processor time that they have used, as far as the system reports them. A thread that spins has
+/// used much.
 fn threads() -> Vec<String> {
     let read = |place: std::path::PathBuf| std::fs::read_to_string(place).unwrap_or_default();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
@@ -53,8 +60,12 @@ fn threads() -> Vec<String> {
         let stat = read(task.path().join("stat"));
         // The state follows the name, which is in parentheses.
         let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
+        // From the state on, user and system time are fields 11 and 12.
+        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+        let ticks: u64 =
+            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         let (name, waits) = (read(task.path().join("comm")), read(task.path().join("wchan")));
-        format!("{} {state} {}", name.trim(), waits.trim())
+        format!("{} {state} {} after {ticks} ticks", name.trim(), waits.trim())
     };
     tasks.flatten().map(describe).collect()
 }

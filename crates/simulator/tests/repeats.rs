@@ -24,7 +24,7 @@ fn repeats(seed: u64, combination: Combination) {
     let run = || {
         let plan = plan.clone();
         // A new thread has no thread-local state from earlier runs.
-        std::thread::spawn(move || case::run(&plan)).join().unwrap()
+        std::thread::spawn(move || case::run(&plan, &case::Stage::default())).join().unwrap()
     };
     let (first, second) = (run(), run());
     assert!(first.is_sound(), "{plan:?}: {:?}", first.sentences());
