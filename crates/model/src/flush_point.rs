@@ -15,8 +15,12 @@ const WORKERS: usize = 2;
 pub struct FlushPoint {
     /// Number of frames that each worker appends.
     pub frames: u8,
-    /// Number of scans of the flusher.
+    /// Number of scans of the flusher; those that end waiting for room do not count.
     pub looks: u8,
+    /// Frames that the buffer holds.
+    pub room: u8,
+    /// Whether a worker states its own place before it waits for room.
+    pub states_place: bool,
     /// Whether the flusher loads logLSN before the workers' slots.
     pub log_lsn_first: bool,
     /// Whether it loads `filled` before `allocated`.
@@ -78,6 +82,7 @@ pub enum Action {
 /// `allocated` of a worker that has not announced anything yet.
 const NEVER: u8 = u8::MAX;
 const FILLED: &str = "only filled frames are flushed";
+const ROOM: &str = "a worker that waits for room gets it";
 /// Loads per scan: logLSN, and two for each worker.
 const LOADS: u8 = 1 + 2 * WORKERS as u8;
 
@@ -94,6 +99,8 @@ impl FlushPoint {
         FlushPoint {
             frames: 2,
             looks: 2,
+            room: WORKERS as u8 * 2,
+            states_place: true,
             log_lsn_first: true,
             filled_first: false,
             announced: true,
@@ -135,8 +142,43 @@ impl FlushPoint {
             state.hole = state.hole.or((state.flushed..state.ready).find(unfilled));
             state.flushed = state.flushed.max(state.ready);
             (state.loads, state.half) = (0, 0);
-            state.looks += 1;
+            let waits = |worker: &Worker| worker.left > 0 && !self.can_go_on(state, worker);
+            if !state.workers.iter().any(waits) {
+                state.looks += 1;
+            }
         }
+    }
+
+    /// Whether a worker's frame that begins here has no room yet.
+    fn lacks_room(&self, flushed: u8, start: u8) -> bool {
+        start + 1 > flushed + self.room
+    }
+
+    fn must_state(&self, flushed: u8, worker: &Worker, start: u8) -> bool {
+        let lacks_room = self.lacks_room(flushed, start);
+        self.states_place && lacks_room && worker.allocated != start
+    }
+
+    /// Whether it can do its next step.
+    fn can_go_on(&self, state: &State, worker: &Worker) -> bool {
+        match worker.work {
+            _ if worker.left == 0 => false,
+            Work::First(start) => {
+                !self.lacks_room(state.flushed, start)
+                    || self.must_state(state.flushed, worker, start)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether workers wait for room, and no scan will ever flush anything.
+    fn is_stuck(&self, state: &State) -> bool {
+        let waits = state.workers.iter().any(|worker| worker.left > 0);
+        let unfilled = |worker: &&Worker| worker.allocated >= worker.filled;
+        let held = state.workers.iter().filter(unfilled).map(|worker| worker.allocated).min();
+        waits
+            && !state.workers.iter().any(|worker| self.can_go_on(state, worker))
+            && held.unwrap_or(NEVER).min(state.log_lsn) <= state.flushed
     }
 
     fn worker(&self, state: &mut State, number: usize) {
@@ -151,6 +193,10 @@ impl FlushPoint {
             Work::Reserve => {
                 state.log_lsn += 1;
                 Work::First(state.log_lsn - 1)
+            }
+            Work::First(start) if self.must_state(state.flushed, worker, start) => {
+                worker.allocated = start;
+                Work::First(start)
             }
             Work::First(start) | Work::Second(start) => {
                 let first = matches!(worker.work, Work::First(_));
@@ -190,7 +236,7 @@ impl Model for FlushPoint {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let busy = (0..WORKERS).filter(|w| state.workers[*w].left > 0);
+        let busy = (0..WORKERS).filter(|w| self.can_go_on(state, &state.workers[*w]));
         actions.extend(busy.map(Action::Worker));
         if state.looks < self.looks {
             actions.push(Action::Flusher);
@@ -209,6 +255,7 @@ impl Model for FlushPoint {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(FILLED, |_, s: &State| s.hole.is_none()),
+            Property::always(ROOM, |m: &FlushPoint, s: &State| !m.is_stuck(s)),
             Property::sometimes("everything is flushed", |m: &FlushPoint, s: &State| {
                 s.flushed as usize == WORKERS * m.frames as usize
             }),
@@ -231,6 +278,11 @@ impl Protocol for FlushPoint {
                     Work::Announce(seen) => format!("{who} stores allocated = {seen}"),
                     Work::Reserve => {
                         format!("{who} reserves [{},{})", before.log_lsn, after.log_lsn)
+                    }
+                    Work::First(start)
+                        if self.must_state(before.flushed, &before.workers[*number], start) =>
+                    {
+                        format!("{who} has no room, and stores allocated = {start}")
                     }
                     Work::First(start) | Work::Second(start) if before.bytes != after.bytes => {
                         format!("{who} fills [{start},{})", start + 1)
@@ -265,7 +317,12 @@ impl Protocol for FlushPoint {
     }
 
     fn verdict(&self, state: &State) -> String {
-        let hole = state.hole.unwrap_or(0);
+        let Some(hole) = state.hole else {
+            return format!(
+                "all wait for room, and nothing behind {} is flushed any more",
+                state.flushed
+            );
+        };
         format!("[{hole},{}) is flushed, but was not filled", hole + 1)
     }
 }
@@ -292,6 +349,15 @@ pub fn cases() -> Vec<Case> {
             FILLED,
             || run(FlushPoint { hasty: true, ..FlushPoint::ours() }),
         ),
+        Case::breaks(
+            ("Flush point", Mutation),
+            "a worker waits for room with the place that it stored before it reserved",
+            ROOM,
+            || run(FlushPoint { room: 2, states_place: false, ..FlushPoint::ours() }),
+        ),
+        Case::holds("Flush point", "a buffer that is smaller than all frames", 10_000, || {
+            run(FlushPoint { room: 2, ..FlushPoint::ours() })
+        }),
         Case::holds("Flush point", "logLSN first, then allocated before filled", 10_000, || {
             run(FlushPoint::ours())
         }),

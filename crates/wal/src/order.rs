@@ -20,6 +20,14 @@
 //!
 //! Loading `log_lsn` last would be wrong: a reservation made in between would be below the cut, but
 //! its slot was loaded too early.
+//!
+//! Why writers that wait for room get it. `allocated` may be far below the reservation: others may
+//! reserve the whole buffer between the load and the addition. The writer's frame would then hold
+//! back the flushes that make room for itself, for ever. (The paper's algorithm 1 does not say what
+//! a worker does when the buffer is full.) So a writer [states its place](Order::state) before it
+//! waits. Of all unfilled reservations take the lowest, [s, e): the slots of those that wait state
+//! places at or above s, the others are filled soon, so the cut reaches s, and e - s is no more
+//! than the buffer.
 
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded};
 
@@ -81,10 +89,25 @@ impl Order {
         // Relaxed: every earlier value is a lower bound on the position reserved below.
         let seen = self.log_lsn.load(Ordering::Relaxed);
         slot.allocated.store(seen, Ordering::Release);
+        #[cfg(all(test, not(loom)))]
+        tests::interrupt();
         // AcqRel for the argument in the module comment; SeqCst for the sleeping flusher.
         let start = self.log_lsn.fetch_add(length, Ordering::SeqCst);
         debug_assert!(seen <= start, "`allocated` is {seen}, above the reservation at {start}");
         start
+    }
+
+    /// States where the slot's unfilled reservation begins. Call it before waiting for room.
+    /// Release, like the store that it replaces: it follows the same fillings.
+    #[cold]
+    pub(crate) fn state(&self, slot: usize, start: u64) {
+        let slot = &self.slots[slot];
+        debug_assert!(
+            slot.allocated.load(Ordering::Relaxed) <= start
+                && slot.filled.load(Ordering::Relaxed) <= start,
+            "the slot has no unfilled reservation at {start}"
+        );
+        slot.allocated.store(start, Ordering::Release);
     }
 
     /// Reserves the next `length` bytes if they end at or below `limit`. For the flusher, which
@@ -150,8 +173,46 @@ impl Order {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    thread_local! {
+        static INTERRUPTION: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    /// Runs what the thread's next reservation is [interrupted by](interrupt_by), if anything.
+    pub(super) fn interrupt() {
+        let interruption = INTERRUPTION.take();
+        interruption.into_iter().for_each(|run| run());
+    }
+
+    /// Has `run` happen between the load and the addition of this thread's next reservation.
+    pub(crate) fn interrupt_by(run: impl FnOnce() + 'static) {
+        INTERRUPTION.set(Some(Box::new(run)));
+    }
+
+    #[test]
+    fn a_reservation_that_waits_for_room_holds_back_nothing_before_it() {
+        let order = Arc::new(Order::new(0, 2));
+        order.register(0);
+        order.register(1);
+        let others = Arc::clone(&order);
+        interrupt_by(move || {
+            assert_eq!(others.reserve(1, 60), 0);
+            others.publish(1, 60);
+            assert_eq!(others.reserve(1, 60), 60);
+        });
+        assert_eq!(order.reserve(0, 10), 120);
+        assert_eq!(order.cut(0), 0);
+        order.state(0, 120);
+        assert_eq!(order.cut(0), 60);
+        order.publish(1, 120);
+        assert_eq!(order.cut(60), 120);
+        order.publish(0, 130);
+        assert_eq!(order.cut(120), 130);
+    }
 
     #[test]
     fn nothing_unfilled_is_below_the_cut() {
@@ -222,6 +283,40 @@ mod loom_tests {
                 thread.join().unwrap();
             }
             assert_eq!(order.cut(flushed), 3);
+        });
+    }
+
+    /// Two writers that flush for themselves, with a buffer of two bytes: in every schedule each of
+    /// them gets room. (A schedule without an end has too many steps for loom.)
+    #[test]
+    fn a_writer_that_waits_gets_room() {
+        const BUFFER: u64 = 2;
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new((Order::new(0, 2), AtomicU64::new(0)));
+            let write = |(order, flushed): &(Order, AtomicU64), slot: usize, frames: usize| {
+                order.register(slot);
+                for _ in 0..frames {
+                    let at = order.reserve(slot, 1);
+                    let has_room = || at + 1 <= flushed.load(Ordering::Acquire) + BUFFER;
+                    if !has_room() {
+                        order.state(slot, at);
+                    }
+                    while !has_room() {
+                        let cut = order.cut(flushed.load(Ordering::Acquire));
+                        flushed.fetch_max(cut, Ordering::AcqRel);
+                        loom::thread::yield_now();
+                    }
+                    order.publish(slot, at + 1);
+                }
+            };
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || write(&other, 1, 2));
+            write(&shared, 0, 1);
+            thread.join().unwrap();
+            let (order, flushed) = &*shared;
+            assert_eq!(order.cut(flushed.load(Ordering::Acquire)), 3);
         });
     }
 }

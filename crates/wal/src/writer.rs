@@ -258,9 +258,12 @@ impl Reservation<'_> {
             self.start
         );
         let needed = self.end.saturating_sub(stream.ring.size());
-        if shared.frontier.durable(stream.lane) < needed && !shared.reached(stream.lane, needed) {
-            // The log has stopped. The frame was not written, so it must not be published.
-            return false;
+        if shared.frontier.durable(stream.lane) < needed {
+            stream.order.state(self.writer.slot, self.start);
+            if !shared.reached(stream.lane, needed) {
+                // The log has stopped. The frame was not written, so it must not be published.
+                return false;
+            }
         }
         // SAFETY: this writer reserved [start, end), of the payload's length, and publishes it only
         // below: a reservation is put once, by `fill` or by `drop`. Everything one ring size before
@@ -282,5 +285,52 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let zeros = vec![0; self.payload_len];
         self.put(FrameKind::Void, Payload::from(&zeros));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::order::tests::interrupt_by;
+    use crate::{FrameKind, IncarnationSettings, Log, LogOptions, open};
+    use hyades_platform::device::MemoryDevice;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const BUFFER: usize = 1 << 14;
+
+    fn fill(log: &Log, bytes: usize) {
+        let mut writer = log.writer().unwrap();
+        let payload = [7; 500];
+        for _ in 0..bytes / payload.len() {
+            writer.reserve(0, payload.len()).fill(FrameKind::Record, &payload[..]);
+        }
+    }
+
+    /// A writer is interrupted while it reserves, until others have reserved more than the buffer.
+    #[test]
+    fn a_writer_that_was_interrupted_gets_room() {
+        let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();
+        let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
+        options.buffer_bytes = BUFFER;
+        options.segment_bytes = 1 << 16;
+        options.device = MemoryDevice::shared();
+        let recovering = open(options).unwrap();
+        let verdict = recovering.verdict(&[]).unwrap();
+        let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            let (others, observer) = (log.clone(), log.writer().unwrap());
+            interrupt_by(move || {
+                std::thread::spawn(move || fill(&others, 4 * BUFFER));
+                let order = &observer.shared.streams[0].order;
+                while order.log_lsn() <= BUFFER as u64 {
+                    std::thread::yield_now();
+                }
+            });
+            fill(&log, 500);
+            ended.send(log.close()).unwrap();
+        });
+        let closed = end.recv_timeout(Duration::from_secs(60)).expect("it gets room");
+        closed.unwrap();
     }
 }
