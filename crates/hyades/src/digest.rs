@@ -19,7 +19,7 @@ pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
                 bytes.clear();
                 bytes.extend_from_slice(&table.log_id.to_le_bytes());
                 bytes.extend_from_slice(record.key());
-                record.read_row(&mut bytes);
+                table.read_row(record, &mut bytes);
                 sum = sum.wrapping_add(hash_key(&bytes));
             }
         });

@@ -459,7 +459,7 @@ fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     let mut row = Vec::new();
     let there = version & word::ABSENT == 0;
     if there {
-        record.read_row(&mut row);
+        table.read_row(record, &mut row);
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
     // A snapshot may hold an earlier version, which the entry matches.

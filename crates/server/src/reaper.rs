@@ -158,8 +158,8 @@ fn remove(
             let is_dead = generations.is_dead(*generation);
             if is_dead || head.is_expired(now) {
                 if head.form() == Form::Blocks {
-                    let row = tx.get(tables.keys, place)?.ok_or(Abort::Conflict)?;
-                    discard(tx, tables, row.get(BODY))?;
+                    let row = tx.get_columns(tables.keys, place, BODY.only())?;
+                    discard(tx, tables, row.ok_or(Abort::Conflict)?.get(BODY))?;
                     effects.discarded = true;
                 }
                 tx.delete(tables.keys, place)?;

@@ -120,7 +120,8 @@ pub struct Content {
 /// All rows.
 pub type State = BTreeMap<At, Content>;
 
-/// Declares the tables. How they are spread over partitions is random; by their keys without `rng`.
+/// Declares the tables. How they are spread over partitions, and whether their rows repeat the key
+/// in memory, is random, anew at each opening; without `rng` they are spread by their keys.
 pub fn declare(builder: &mut Builder, tables: Tables, mut rng: Option<&mut Rng>) {
     for number in 0..=MARKS + tables.spare {
         let name = match number {
@@ -136,11 +137,15 @@ pub fn declare(builder: &mut Builder, tables: Tables, mut rng: Option<&mut Rng>)
             .column("group", Type::I64)
             .column("fill", Type::Text)
             .primary_key(&["key"]);
-        schema = match rng.as_mut().map_or(2, |rng| rng.u32(0..6)) {
+        let drawn = rng.as_mut().map_or(2, |rng| rng.u32(0..6));
+        schema = match drawn {
             0 => schema.replicated(),
             1 => schema,
             _ => schema.partition_by("key"),
         };
+        if drawn % 2 == 1 {
+            schema = schema.key_once();
+        }
         if number == HASHED || number >= MARKS && tables.hashed_marks {
             schema = schema.hash();
         }

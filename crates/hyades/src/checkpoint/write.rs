@@ -135,7 +135,7 @@ fn take_row<S: Stamp>(
         }
         if seen & word::LOCKED == 0 {
             row.clear();
-            record.read_row(row);
+            table.read_row(record, row);
             // The copy must precede the second load of the version word.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {

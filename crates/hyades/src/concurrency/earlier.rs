@@ -1,8 +1,10 @@
 //! What a replayed command reads where rows have several versions.
 
 use crate::logging::versions::{Versions, View};
+use crate::storage::Stamp;
 use crate::storage::old_versions::{OldVersion, OldVersions};
 use crate::storage::record::{Record, word};
+use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
@@ -20,13 +22,15 @@ pub(crate) enum EarlierVersions<'s> {
 /// What there is of a row as of a timestamp.
 pub(crate) enum ReadAsOf<'s, T> {
     InPlace(T),
+    /// Its bytes are as those of a record.
     Older(OldVersion<'s>),
 }
 
 impl<'s> EarlierVersions<'s> {
     /// Reads a whole row.
-    pub fn read<S>(
+    pub fn read<S: Stamp>(
         self,
+        table: &TableData<S>,
         record: &Record<S>,
         arena: &'s Bump,
         scratch: &mut Vec<u8>,
@@ -34,14 +38,16 @@ impl<'s> EarlierVersions<'s> {
     ) -> Option<&'s [u8]> {
         match self {
             EarlierVersions::Listed(versions, view) => {
-                let there = versions.read(record, view, scratch);
+                let there = versions.read(table, record, view, scratch);
                 there.then(|| &*arena.alloc_slice_copy(scratch))
             }
             EarlierVersions::AsOf(versions, as_of) => {
-                let copy = || record.read_row_into(arena);
+                let copy = || table.read_row_into(record, arena);
                 match read_as_of(versions, as_of, record, (arena, guard), copy) {
                     ReadAsOf::InPlace(row) => row,
-                    ReadAsOf::Older(OldVersion::Row(row)) => Some(row),
+                    ReadAsOf::Older(OldVersion::Row(row)) => {
+                        Some(table.whole_row(record, row, arena))
+                    }
                     ReadAsOf::Older(OldVersion::Absent) => None,
                 }
             }

@@ -47,7 +47,7 @@ use steps::{Commit, Committed};
 pub(crate) enum VisibleRow<'s, T> {
     /// The row in place: a copy of the wanted columns.
     There(T),
-    /// The whole row, in an older version.
+    /// An older version, all of it, as a record has it.
     Older(&'s [u8]),
     Absent,
 }

@@ -212,17 +212,17 @@ fn install_over_versions<P: LoggingProtocol>(
     (versions, as_of): (&OldVersions, Tid),
 ) -> Result<(), &'static str> {
     for write in final_writes(&state.writes) {
-        let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
+        let (table, record) = (&engine.tables[write.table as usize], write.record);
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
         // The first writer wins: none has come between what it reads as of and its own TID.
         if word::tid(row.version) > as_of || word::tid(row.version) == tid {
             return Err("wrote a row of which there is a later version than it could read");
         }
-        let changed = write.changed_bytes(layout);
+        let changed = write.changed_bytes(table);
         let (seen, writer) = (row.version, &mut *state.old_versions);
         keep_for_records(versions, (record, seen), tid, changed.as_deref(), (writer, state.guard))?;
-        let there = write.install(layout, state.guard, state.scratch);
+        let there = write.install(table, state.guard, state.scratch);
         row.version = word::of(tid) | if there { 0 } else { word::ABSENT };
     }
     Ok(())
@@ -256,12 +256,12 @@ fn install_versions<P: LoggingProtocol>(
     (versions, view): (&Versions, &View),
 ) -> Result<(), &'static str> {
     for write in final_writes(&state.writes) {
-        let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
+        let (table, record) = (&engine.tables[write.table as usize], write.record);
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
         if tid > word::tid(row.version) {
-            versions.supersede(record, row.version, view.own);
-            let there = write.install(layout, state.guard, state.scratch);
+            versions.supersede(table, record, row.version, view.own);
+            let there = write.install(table, state.guard, state.scratch);
             let absent = if there { 0 } else { word::ABSENT };
             row.version = word::of(tid) | absent;
             continue;
@@ -272,8 +272,8 @@ fn install_versions<P: LoggingProtocol>(
             Pending::Delete => versions.insert_older_version(record, tid, view.own, None),
             Pending::Delta(_, delta) => {
                 let mut row = Vec::new();
-                versions.read(record, view, &mut row);
-                apply_delta(layout, &mut row, delta).map_err(|_| CONFLICT)?;
+                versions.read(table, record, view, &mut row);
+                apply_delta(&table.layout, &mut row, delta).map_err(|_| CONFLICT)?;
                 versions.insert_older_version(record, tid, view.own, Some(&row));
             }
         }

@@ -319,11 +319,11 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
                 let mut row = Vec::with_capacity(write.record.row_len());
                 match self.versions {
                     Some(versions) => {
-                        let read =
-                            versions.read(write.record, self.arena, &mut Vec::new(), self.guard);
+                        let (to, scratch) = (self.arena, &mut Vec::new());
+                        let read = versions.read(table, write.record, to, scratch, self.guard);
                         row.extend_from_slice(read.unwrap_or_default());
                     }
-                    None => write.record.read_row(&mut row),
+                    None => table.read_row(write.record, &mut row),
                 }
                 if !table.layout.is_valid(&row) {
                     // Torn by a concurrent writer: validation would fail anyway.

@@ -256,8 +256,7 @@ fn install_each<'s, P: LoggingProtocol, const STAMPS: bool>(
             let overwritten = (tid, &*state.readers);
             keep_overwritten(engine, table, write, overwritten, state.old_versions, state.guard);
         }
-        let layout = &table.layout;
-        let there = write.install(layout, state.guard, state.scratch);
+        let there = write.install(table, state.guard, state.scratch);
         let row = RowRef::row(write.table, write.record);
         let late = mutation::is(Mutation::StampAfterRelease);
         if STAMPS && !late {
@@ -292,7 +291,7 @@ fn keep_overwritten<P: LoggingProtocol>(
     if let Some(cut) = engine.cut.before(tid) {
         engine.cut.save(table, (record, seen), cut);
     }
-    let changed = || write.changed_bytes(&table.layout);
+    let changed = || write.changed_bytes(table);
     let how = (&*engine.epoch, guard);
     engine.snapshots.keep(writer, (record, seen), (tid, readers), changed, how);
     // A reader that sees a word of the new row finds the old one kept.

@@ -211,7 +211,7 @@ impl Cut {
             return;
         }
         let mut row = Vec::with_capacity(record.row_len());
-        record.read_row(&mut row);
+        table.read_row(record, &mut row);
         let at = (std::ptr::from_ref(record) as usize >> 6) % SHARDS;
         let mut shard = self.shards[at].lock().expect("no holder panics");
         if shard.cut != cut {

@@ -1,7 +1,7 @@
 //! Primary keys as text.
 
+use crate::storage::key::{ColumnBytes, take_column};
 use crate::storage::layout::Layout;
-use crate::storage::row::take;
 use crate::storage::value::{Type, Value, text};
 
 /// Formats an encoded primary key; [`crate::storage::key`] defines the encoding.
@@ -9,50 +9,14 @@ pub(super) fn key_text(layout: &Layout, mut bytes: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
     for &column in &layout.key {
         let kind = layout.columns[column as usize].kind;
-        let whole;
-        let value = match kind {
-            Type::Text | Type::Bytes => {
-                whole = unescape(&mut bytes)?;
-                if kind == Type::Text {
-                    Value::Text(std::str::from_utf8(&whole).ok()?)
-                } else {
-                    Value::Bytes(&whole)
-                }
-            }
-            _ => fixed(kind, take(&mut bytes, kind.width()?)?)?,
-        };
-        parts.push(text(value));
+        let mut value = ColumnBytes::new();
+        take_column(&mut bytes, kind, &mut value)?;
+        if kind == Type::Text {
+            std::str::from_utf8(&value).ok()?;
+        }
+        parts.push(text(Value::from_bytes(kind, &value)));
     }
     bytes.is_empty().then(|| parts.join(", "))
-}
-
-fn fixed(kind: Type, bytes: &[u8]) -> Option<Value<'_>> {
-    let word = || Some(u64::from_be_bytes(bytes.try_into().ok()?));
-    let half = || Some(u32::from_be_bytes(bytes.try_into().ok()?));
-    Some(match kind {
-        Type::Bool => Value::Bool(bytes[0] != 0),
-        Type::I32 => Value::I32((half()? ^ 1 << 31) as i32),
-        Type::U32 => Value::U32(half()?),
-        Type::I64 => Value::I64((word()? ^ 1 << 63) as i64),
-        Type::U64 => Value::U64(word()?),
-        Type::F64 => {
-            let bits = word()?;
-            Value::F64(f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits }))
-        }
-        Type::Fixed(_) => Value::Bytes(bytes),
-        Type::Text | Type::Bytes => return None,
-    })
-}
-
-/// Decodes and removes an escaped column at the front of a key.
-fn unescape(bytes: &mut &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    loop {
-        match take(bytes, 1)?[0] {
-            0 if take(bytes, 1)?[0] == 0 => return Some(out),
-            byte => out.push(byte),
-        }
-    }
 }
 
 #[cfg(test)]

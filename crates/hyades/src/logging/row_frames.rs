@@ -52,11 +52,12 @@ impl Images {
             row.clear();
             // Relaxed: this transaction holds the row's lock.
             let there = write.record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
+            let table = &tables[write.table as usize];
             if there {
-                write.record.read_row(row);
+                table.read_row(write.record, row);
             }
-            let layout = &tables[write.table as usize].layout;
-            push_before(layout, write.base, there.then_some(&row[..]), write.change(), before);
+            let old = there.then_some(&row[..]);
+            push_before(&table.layout, write.base, old, write.change(), before);
         }
         push_row(rows, tid, before, out);
         encode_write(tables, write, out);

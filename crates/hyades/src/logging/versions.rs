@@ -19,8 +19,10 @@
 //! row, then finds its version word unchanged, has copied the version that it was to see.
 
 use super::predecessors::{self, Id, Predecessor};
+use crate::storage::Stamp;
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
+use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
@@ -73,7 +75,7 @@ struct Chain {
 struct Old {
     writer: Id,
     tid: Tid,
-    /// `None` if the row was absent.
+    /// The whole row; `None` if it was absent.
     row: Option<Box<[u8]>>,
 }
 
@@ -137,13 +139,19 @@ impl Versions {
         !shard.contains_key(&address)
     }
 
-    /// Copies the row as `view` sees it to `out`; false if it is absent.
-    pub fn read<S>(&self, record: &Record<S>, view: &View, out: &mut Vec<u8>) -> bool {
+    /// Copies the whole row as `view` sees it to `out`; false if it is absent.
+    pub fn read<S: Stamp>(
+        &self,
+        table: &TableData<S>,
+        record: &Record<S>,
+        view: &View,
+        out: &mut Vec<u8>,
+    ) -> bool {
         self.see(record, view, |row| {
             out.clear();
             match row {
                 Some(Some(old)) => out.extend_from_slice(old),
-                Some(None) => record.read_row(out),
+                Some(None) => table.read_row(record, out),
                 None => {}
             }
         })
@@ -185,10 +193,16 @@ impl Versions {
 
     /// Saves the row before `writer` changes it. The caller has set the row's lock bit; `version`
     /// is its version word.
-    pub fn supersede<S>(&self, record: &Record<S>, version: u64, writer: Id) {
+    pub fn supersede<S: Stamp>(
+        &self,
+        table: &TableData<S>,
+        record: &Record<S>,
+        version: u64,
+        writer: Id,
+    ) {
         let row = (version & word::ABSENT == 0).then(|| {
             let mut row = Vec::with_capacity(record.row_len());
-            record.read_row(&mut row);
+            table.read_row(record, &mut row);
             row.into_boxed_slice()
         });
         let (mut shard, address) = self.shard(record);

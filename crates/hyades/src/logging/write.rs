@@ -5,7 +5,7 @@ use crate::storage::Stamp;
 use crate::storage::layout::Layout;
 use crate::storage::old_versions::ByteRanges;
 use crate::storage::record::Record;
-use crate::storage::row::{Assignments, apply_delta, push_varint};
+use crate::storage::row::{Assignments, push_varint};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use bumpalo::Bump;
@@ -43,11 +43,15 @@ impl<S> Write<'_, S> {
         }
     }
 
-    /// The bytes of the row that the change overwrites, if they are in place, and fewer than the
-    /// row has.
-    pub fn changed_bytes(&self, layout: &Layout) -> Option<ByteRanges> {
+    /// The bytes of the row in the record that the change overwrites, if they are in place, and
+    /// fewer than the row has.
+    pub fn changed_bytes(&self, table: &TableData<S>) -> Option<ByteRanges>
+    where
+        S: Stamp,
+    {
         let Pending::Delta(columns, delta) = self.pending else { return None };
-        if !is_in_place(layout, columns) {
+        let layout = table.record_layout();
+        if !layout.changes_in_place(columns) {
             return None;
         }
         let range = |(column, bytes): (u16, Option<&[u8]>)| {
@@ -62,43 +66,19 @@ impl<S> Write<'_, S> {
     /// Writes the change into the row; the caller holds its write protection. Returns whether the
     /// row exists afterwards.
     #[inline(always)]
-    pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
+    pub fn install(&self, table: &TableData<S>, guard: &Guard, scratch: &mut Vec<u8>) -> bool
+    where
+        S: Stamp,
+    {
         match self.pending {
-            Pending::Put(row) => self.record.store_row(row, guard),
+            Pending::Put(row) => table.store_row(self.record, row, guard, scratch),
             Pending::Delta(columns, delta) => {
-                install_delta(self.record, layout, columns, delta, guard, scratch)
+                table.store_delta(self.record, columns, delta, guard, scratch)
             }
             Pending::Delete => return false,
         }
         true
     }
-}
-
-/// Whether a change of these columns moves no other bytes of the row.
-fn is_in_place(layout: &Layout, columns: u64) -> bool {
-    columns & layout.variable_set == 0 && !layout.has_nulls
-}
-
-/// Writes changed columns into a row; the caller holds its write protection.
-pub(crate) fn install_delta<S>(
-    record: &Record<S>,
-    layout: &Layout,
-    columns: u64,
-    delta: &[u8],
-    guard: &Guard,
-    scratch: &mut Vec<u8>,
-) {
-    if is_in_place(layout, columns) {
-        for (column, bytes) in Assignments::new(layout, delta) {
-            let at = layout.columns[column as usize].offset as usize;
-            record.store_range(at, bytes.expect("the table has no nulls"));
-        }
-        return;
-    }
-    scratch.clear();
-    record.read_row(scratch);
-    apply_delta(layout, scratch, delta).expect("the row's size was checked when it was written");
-    record.store_row(scratch, guard);
 }
 
 /// Returns one delta with the effect of `first` followed by `second`.

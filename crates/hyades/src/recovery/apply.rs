@@ -12,7 +12,6 @@ use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::Before;
-use crate::logging::write::install_delta;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::layout::Layout;
@@ -99,7 +98,11 @@ impl Applier {
         let next = former_changes::next_change(replay, rest, &mut converted);
         let fits = next.is_some();
         if let Some((at, key, change)) = next.flatten() {
-            count_row_id(replay, replay.engine.tables[at].keyless, &key);
+            let table = &replay.engine.tables[at];
+            if !matches!(change, Change::Put(_)) && !table.accepts_key(&key) {
+                return false;
+            }
+            count_row_id(replay, table.keyless, &key);
             self.apply_change(replay, at, &key, tid, change, guard);
             self.images += 1;
         }
@@ -123,6 +126,10 @@ impl Applier {
         let at = replay.catalogue.table(id).expect("it had a shape");
         let table = &tables[at];
         let key = key_of(&table.layout, key, change);
+        // A whole row has its key in it.
+        if !matches!(change, Change::Put(_)) && !table.accepts_key(&key) {
+            return None;
+        }
         count_row_id(replay, table.keyless, &key);
         Some((at, key, change))
     }
@@ -166,7 +173,10 @@ impl Applier {
             let record = match table.find(key, guard) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(_) => {
-                    let row_bytes = if let Change::Put(row) = change { row.len() } else { 0 };
+                    let row_bytes = match change {
+                        Change::Put(row) => table.bytes_in_record(row),
+                        _ => 0,
+                    };
                     let finger = &mut Finger::new(guard);
                     match table.place(key, row_bytes, word::ABSENT, 0, &NoHooks, finger) {
                         Placed::New(record, _) | Placed::Exists(record) => record,
@@ -199,7 +209,7 @@ impl Applier {
                 if self.by_timestamp {
                     self.keep(replay, (record, version), tid, guard);
                 } else if self.writer != 0 {
-                    replay.engine.protocol.versions.supersede(record, version, self.writer);
+                    replay.engine.protocol.versions.supersede(table, record, version, self.writer);
                 }
                 self.install(table, record, version, tid, change, guard)
             }
@@ -294,18 +304,18 @@ impl Applier {
         let there = version & word::ABSENT == 0;
         self.old.clear();
         if indexed && there {
-            record.read_row(&mut self.old);
+            table.read_row(record, &mut self.old);
         }
         let gone = matches!(change, Change::Delete);
         let columns = match change {
             Change::Put(row) => {
-                record.store_row(row, guard);
+                table.store_row(record, row, guard, &mut self.scratch);
                 u64::MAX
             }
             Change::Delta { delta, .. } => {
                 let columns = Assignments::new(&table.layout, delta)
                     .fold(0, |set, (column, _)| set | 1 << column);
-                install_delta(record, &table.layout, columns, delta, guard, &mut self.scratch);
+                table.store_delta(record, columns, delta, guard, &mut self.scratch);
                 columns
             }
             Change::Delete => u64::MAX,
@@ -313,7 +323,7 @@ impl Applier {
         if indexed && columns & table.indexed != 0 {
             self.scratch.clear();
             if !gone {
-                record.read_row(&mut self.scratch);
+                table.read_row(record, &mut self.scratch);
             }
             let old = there.then_some(&self.old[..]);
             let new = (!gone).then_some(&self.scratch[..]);

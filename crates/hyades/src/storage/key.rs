@@ -6,6 +6,7 @@
 //! 1.
 
 use super::value::{Type, Value};
+use smallvec::SmallVec;
 use std::ops::Deref;
 
 /// A key of integer columns, assembled in registers and stored as whole words. The hash function
@@ -256,6 +257,60 @@ fn push_escaped(out: &mut KeyBytes, bytes: &[u8]) {
     out.extend_from_slice(&[0, 0]);
 }
 
+/// The bytes of columns, as they stand in a row.
+pub(crate) type ColumnBytes = SmallVec<[u8; 64]>;
+
+/// Takes a column that is not nullable off the front of a key, and appends its bytes to `out`, as
+/// they stand in a row. `None` if the key does not begin with a column of this type. Whether a text
+/// is UTF-8 is not checked.
+pub(crate) fn take_column(key: &mut &[u8], kind: Type, out: &mut ColumnBytes) -> Option<()> {
+    match kind {
+        Type::I32 | Type::U32 => {
+            let sign = if kind == Type::I32 { 1 << 31 } else { 0 };
+            let value = u32::from_be_bytes(take_array(key)?) ^ sign;
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        Type::I64 | Type::U64 => {
+            let sign = if kind == Type::I64 { 1 << 63 } else { 0 };
+            let value = u64::from_be_bytes(take_array(key)?) ^ sign;
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        Type::F64 => {
+            let bits = u64::from_be_bytes(take_array(key)?);
+            let bits = if bits >> 63 == 1 { bits ^ (1 << 63) } else { !bits };
+            out.extend_from_slice(&bits.to_le_bytes());
+        }
+        Type::Bool | Type::Fixed(_) => {
+            let (value, rest) = key.split_at_checked(kind.width()?)?;
+            out.extend_from_slice(value);
+            *key = rest;
+        }
+        Type::Text | Type::Bytes => return take_escaped(key, out),
+    }
+    Some(())
+}
+
+fn take_array<const N: usize>(key: &mut &[u8]) -> Option<[u8; N]> {
+    let (value, rest) = key.split_first_chunk::<N>()?;
+    *key = rest;
+    Some(*value)
+}
+
+fn take_escaped(key: &mut &[u8], out: &mut ColumnBytes) -> Option<()> {
+    loop {
+        let zero = key.iter().position(|&byte| byte == 0)?;
+        let (plain, rest) = key.split_at(zero);
+        out.extend_from_slice(plain);
+        let (&next, rest) = rest[1..].split_first()?;
+        *key = rest;
+        match next {
+            0 => return Some(()),
+            0xFF => out.push(0),
+            _ => return None,
+        }
+    }
+}
+
 /// The width in bytes of a column in a key, if it is constant.
 pub(crate) fn width(kind: Type, nullable: bool) -> Option<usize> {
     if nullable { None } else { kind.width() }
@@ -361,6 +416,49 @@ mod tests {
                 encode(Type::F64, &f.into()).cmp(&encode(Type::F64, &g.into())),
                 f.total_cmp(&g)
             );
+        }
+
+        #[test]
+        fn a_column_is_taken_off_as_it_stands_in_a_row(
+            a: i32, b: u32, c: i64, d: u64, f: f64, g: bool,
+            x in prop::array::uniform5(any::<u8>()), s: String,
+            t in prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..70),
+        ) {
+            let all = [
+                (Value::Bytes(&t), Type::Bytes),
+                (Value::I32(a), Type::I32),
+                (Value::U32(b), Type::U32),
+                (Value::Text(&s), Type::Text),
+                (Value::I64(c), Type::I64),
+                (Value::U64(d), Type::U64),
+                (Value::F64(f), Type::F64),
+                (Value::Bool(g), Type::Bool),
+                (Value::Bytes(&x), Type::Fixed(5)),
+                (Value::Bytes(&t), Type::Bytes),
+            ];
+            let mut key = KeyBytes::new();
+            all.iter().for_each(|(value, kind)| assert!(push(&mut key, *kind, false, value)));
+            let mut rest = &key[..];
+            for (value, kind) in &all {
+                let mut bytes = ColumnBytes::new();
+                prop_assert!(take_column(&mut rest, *kind, &mut bytes).is_some());
+                value.with_bytes(|row| assert_eq!(&bytes[..], row));
+            }
+            prop_assert!(rest.is_empty());
+            // A key that is cut short has not all columns.
+            let cut = key.len() - 1 - (b as usize) % key.len();
+            let mut rest = &key[..cut];
+            let mut taken = ColumnBytes::new();
+            let whole =
+                all.iter().all(|(_, kind)| take_column(&mut rest, *kind, &mut taken).is_some());
+            prop_assert!(!whole);
+        }
+
+        #[test]
+        fn a_column_of_random_bytes_never_panics(bytes: Vec<u8>) {
+            for kind in [Type::Bool, Type::F64, Type::I32, Type::Fixed(9), Type::Text] {
+                let _ = take_column(&mut &bytes[..], kind, &mut ColumnBytes::new());
+            }
         }
 
         #[test]

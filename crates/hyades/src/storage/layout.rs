@@ -28,7 +28,12 @@ pub(crate) struct Layout {
     pub key_set: u64,
     /// The set of variable-length columns.
     pub variable_set: u64,
+    /// The set of columns that these rows do not have, see [`super::short_rows`].
+    pub left_out: u64,
 }
+
+/// The offset of a column that is left out: beyond every row.
+const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayoutColumn {
@@ -42,12 +47,20 @@ pub(crate) struct LayoutColumn {
 
 impl Layout {
     pub fn new(schema: &Schema, table: u32) -> Layout {
+        Layout::without(schema, table, 0)
+    }
+
+    /// The layout of rows without the columns of this set. The others keep their numbers.
+    pub fn without(schema: &Schema, table: u32, left_out: u64) -> Layout {
         debug_assert!(schema.columns.len() <= 64, "sets of columns have 64 bits");
         let has_nulls = schema.columns.iter().any(|c| c.nullable);
         let mut columns: Vec<LayoutColumn> = schema
             .columns
             .iter()
-            .map(|c| LayoutColumn { kind: c.kind, nullable: c.nullable, offset: 0, ordinal: 0 })
+            .map(|c| {
+                let (kind, nullable) = (c.kind, c.nullable);
+                LayoutColumn { kind, nullable, offset: NOWHERE, ordinal: 0 }
+            })
             .collect();
         let mut at = if has_nulls { 8 } else { 0 };
         let mut variable = Vec::new();
@@ -61,7 +74,7 @@ impl Layout {
         };
         for wanted in 0..5 {
             for (i, column) in columns.iter_mut().enumerate() {
-                if rank(column.kind) != wanted {
+                if rank(column.kind) != wanted || left_out >> i & 1 == 1 {
                     continue;
                 }
                 column.offset = at as u32;
@@ -74,7 +87,8 @@ impl Layout {
                 }
             }
         }
-        let widths = schema.columns.iter().map(|c| c.kind.width().unwrap_or(4)).sum::<usize>();
+        let there = columns.iter().filter(|column| column.offset != NOWHERE);
+        let widths = there.map(|column| column.kind.width().unwrap_or(4)).sum::<usize>();
         debug_assert_eq!(
             at,
             widths + if has_nulls { 8 } else { 0 },
@@ -91,6 +105,7 @@ impl Layout {
             ),
             key_set: set(&schema.key),
             variable_set: set(&variable),
+            left_out,
             key: schema.key.clone(),
             variable,
             columns,
@@ -160,21 +175,28 @@ impl Layout {
         }
         match column.kind.width() {
             Some(width) => Some((column.offset as usize, width)),
-            None => {
-                let end_at = |offset: usize| {
-                    u32::from_le_bytes(row[offset..offset + 4].try_into().unwrap()) as usize
-                };
-                let end = end_at(column.offset as usize);
-                let start = match column.ordinal {
-                    0 => 0,
-                    n => {
-                        end_at(self.columns[self.variable[n as usize - 1] as usize].offset as usize)
-                    }
-                };
-                debug_assert!(start <= end, "values in the tail are in column order");
-                Some((self.fixed_bytes + start, end - start))
-            }
+            None => Some(self.place_in_tail(row, column)),
         }
+    }
+
+    /// The offset and length of a variable-length column in `row`, null or not.
+    #[inline]
+    pub fn place_in_tail(&self, row: &[u8], column: &LayoutColumn) -> (usize, usize) {
+        let end_at = |offset: usize| {
+            u32::from_le_bytes(row[offset..offset + 4].try_into().unwrap()) as usize
+        };
+        let end = end_at(column.offset as usize);
+        let start = match column.ordinal {
+            0 => 0,
+            n => end_at(self.columns[self.variable[n as usize - 1] as usize].offset as usize),
+        };
+        debug_assert!(start <= end, "values in the tail are in column order");
+        (self.fixed_bytes + start, end - start)
+    }
+
+    /// Whether a change of these columns moves no other bytes of the row.
+    pub fn changes_in_place(&self, columns: u64) -> bool {
+        columns & self.variable_set == 0 && !self.has_nulls
     }
 
     /// The bytes of column `at` in `row`, or `None` for a null.

@@ -6,6 +6,9 @@
 //! so a pinned reader may go on reading it. All row bytes are atomic words. A reader that races
 //! with a writer may read torn bytes, which the version word shows, but never reads outside a
 //! block: the row's length is stored in the block itself and never exceeds its capacity.
+//!
+//! A record does not know its table: what its bytes mean, and how they are read and written from
+//! elsewhere, is in [`super::row_access`].
 
 mod block;
 
@@ -217,7 +220,7 @@ impl<S> Record<S> {
     /// Appends the row's bytes to `out`. Without a lock they may be torn, which the version word
     /// shows.
     #[inline]
-    pub fn read_row(&self, out: &mut Vec<u8>) {
+    pub(super) fn read_row(&self, out: &mut Vec<u8>) {
         let (words, len) = self.block();
         let start = out.len();
         for word in &words[..words_for(len)] {
@@ -228,14 +231,14 @@ impl<S> Record<S> {
 
     /// Copies the row into `arena` memory and returns its bytes.
     #[inline]
-    pub fn read_row_into<'a>(&self, arena: &'a Bump) -> &'a [u8] {
+    pub(super) fn read_row_into<'a>(&self, arena: &'a Bump) -> &'a [u8] {
         let (words, len) = self.block();
         copy_row(words, len, arena)
     }
 
     /// The little-endian `u32` at `offset` of the row, or 0 beyond its capacity.
     #[inline]
-    pub fn read_u32(&self, offset: usize) -> u32 {
+    pub(super) fn read_u32(&self, offset: usize) -> u32 {
         let (words, _) = self.block();
         let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
         let (at, shift) = (offset / 8, offset % 8 * 8);
@@ -247,21 +250,21 @@ impl<S> Record<S> {
 
     /// Copies the row's first `len` bytes, or all of it if it is shorter, into `arena` memory.
     #[inline]
-    pub fn read_prefix_into<'a>(&self, len: usize, arena: &'a Bump) -> &'a [u8] {
+    pub(super) fn read_prefix_into<'a>(&self, len: usize, arena: &'a Bump) -> &'a [u8] {
         let (words, row_len) = self.block();
         copy_row(words, len.min(row_len), arena)
     }
 
     /// The row's first word: its null bitmap, if the table has one.
     #[inline]
-    pub fn read_first_word(&self) -> u64 {
+    pub(super) fn read_first_word(&self) -> u64 {
         self.block().0.first().map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Copies the words that contain `len` bytes from `offset` on into `arena` memory. Returns them
     /// as bytes, with the offset at which they begin.
     #[inline]
-    pub fn read_window_into<'a>(
+    pub(super) fn read_window_into<'a>(
         &self,
         offset: usize,
         len: usize,
@@ -276,7 +279,7 @@ impl<S> Record<S> {
 
     /// Overwrites bytes within the row in place. The caller holds the write lock.
     #[inline]
-    pub fn store_range(&self, offset: usize, bytes: &[u8]) {
+    pub(super) fn store_range(&self, offset: usize, bytes: &[u8]) {
         let (words, len) = self.block();
         assert!(offset + bytes.len() <= len, "a write within the row");
         let (first, within) = (offset / 8, offset % 8);
@@ -291,7 +294,7 @@ impl<S> Record<S> {
     }
 
     /// Replaces the whole row. The caller holds the write lock.
-    pub fn store_row(&self, bytes: &[u8], guard: &Guard) {
+    pub(super) fn store_row(&self, bytes: &[u8], guard: &Guard) {
         debug_assert!(bytes.len() as u64 <= LEN_MASK, "a row's length fits its block's head");
         let (inline, old) = (self.inline_block(), self.block.load(Ordering::Relaxed));
         let (words, _) = self.block();

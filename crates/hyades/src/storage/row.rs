@@ -228,6 +228,8 @@ pub(crate) fn check_delta<'a>(layout: &Layout, delta: &'a [u8]) -> Option<&'a [u
     for (column, bytes) in walk.by_ref() {
         let spec = &layout.columns[column as usize];
         match bytes {
+            // No transaction changes the key of a row.
+            _ if layout.key_set >> column & 1 == 1 => return None,
             None if !spec.nullable => return None,
             Some(bytes) if spec.kind == Type::Text && std::str::from_utf8(bytes).is_err() => {
                 return None;

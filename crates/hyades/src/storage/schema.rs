@@ -81,6 +81,9 @@ pub struct Schema {
     /// See [`Schema::growing_rows`]. Not stored: nothing on disk depends on it.
     #[serde(skip)]
     pub(crate) growing_rows: bool,
+    /// See [`Schema::key_once`]. Not stored: nothing on disk depends on it.
+    #[serde(skip)]
+    pub(crate) key_once: bool,
     /// The first error in the description, reported when the table is declared.
     #[serde(skip)]
     pub(crate) fault: Option<String>,
@@ -98,6 +101,7 @@ impl Schema {
             indexes: Vec::new(),
             partitions: PartitionSpec::Whole,
             growing_rows: false,
+            key_once: false,
             fault: None,
         }
     }
@@ -269,6 +273,16 @@ impl Schema {
     /// Nothing on disk depends on it: each opening may declare it or not.
     pub fn growing_rows(mut self) -> Self {
         self.growing_rows = true;
+        self
+    }
+
+    /// Keeps the columns of the primary key in memory once, in the key of the row, and not in the
+    /// row as well: for tables whose keys are long compared with their rows. A read that asks for
+    /// one of them, or for all columns, takes longer, as does a write of a whole row; one of
+    /// [other columns](crate::Transaction::get_columns) does not. Nothing on disk depends on it:
+    /// each opening may declare it or not. Without a primary key it has no effect.
+    pub fn key_once(mut self) -> Self {
+        self.key_once = true;
         self
     }
 

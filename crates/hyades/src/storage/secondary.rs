@@ -227,7 +227,7 @@ impl<S: Stamp> TableData<S> {
             return format!("row {id}");
         }
         let mut row = Vec::new();
-        record.read_row(&mut row);
+        self.read_row(record, &mut row);
         let values = self.layout.key.iter().map(|&c| value::text(self.layout.value(&row, c)));
         values.collect::<Vec<_>>().join(", ")
     }
@@ -269,7 +269,7 @@ impl<S: Stamp> TableData<S> {
                 return;
             }
             row.clear();
-            record.read_row(&mut row);
+            self.read_row(record, &mut row);
             if self.secondary_key(index, &row, record.key())[..] == *entry.key() {
                 visit(entry, &row);
             }

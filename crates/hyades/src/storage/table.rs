@@ -12,6 +12,7 @@ use super::partition::TablePartitions;
 use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{IndexEntry, Secondary};
+use super::short_rows::ShortRows;
 use super::tid::Tid;
 use super::value::{Type, Value};
 use crate::error::Abort;
@@ -46,7 +47,10 @@ enum Primary<S: Stamp> {
 }
 
 pub(crate) struct TableData<S: Stamp> {
+    /// The layout of whole rows.
     pub layout: Layout,
+    /// How rows in records are shortened, if they are. See [`super::row_access`].
+    pub(super) short: Option<ShortRows>,
     /// Which builder declared it.
     pub origin: Origin,
     /// The table's number in the log.
@@ -137,6 +141,7 @@ impl<S: Stamp> TableData<S> {
         let indexed = secondaries.iter().fold(0, |set, s| set | s.column_set);
         TableData {
             layout,
+            short: ShortRows::new(schema, number),
             origin: Origin::BY_HAND,
             log_id,
             keyless,

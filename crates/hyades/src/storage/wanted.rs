@@ -29,7 +29,9 @@ const ASSUMED_KEY_BYTES: usize = 16;
 fn guess_window<S: Stamp>(table: &TableData<S>, columns: Columns) -> (usize, usize) {
     match window(table, columns) {
         CopyWindow::Fixed(offset, len) => (offset, len),
-        CopyWindow::Prefix(_) | CopyWindow::Whole => (0, table.layout.fixed_bytes + MAX_TAIL_BYTES),
+        CopyWindow::Prefix(_) | CopyWindow::Whole => {
+            (0, table.record_layout().fixed_bytes + MAX_TAIL_BYTES)
+        }
     }
 }
 

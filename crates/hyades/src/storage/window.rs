@@ -14,22 +14,28 @@ pub(crate) enum CopyWindow {
     Prefix(usize),
 }
 
-/// The part of a row that contains these columns.
+/// The part of a row in a record that contains these columns, as far as they are there.
 #[inline]
 pub(crate) fn window<S: Stamp>(table: &TableData<S>, columns: Columns) -> CopyWindow {
-    let layout = &table.layout;
+    let layout = table.record_layout();
     // A column that the table does not have is reported when it is read.
     if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {
         return CopyWindow::Whole;
     }
-    let variable = columns.0 & layout.variable_set;
+    let mut variable = columns.0 & layout.variable_set;
+    if table.needs_key(columns) {
+        // A whole row is made of it: with all values in its tail up to the last that is wanted.
+        let wanted = columns.0 & table.layout.variable_set;
+        let up_to_last = u64::MAX.checked_shr(wanted.leading_zeros()).unwrap_or(0);
+        variable = up_to_last & layout.variable_set;
+    }
     if variable != 0 {
         // Values in the tail are in column order.
         let last = 63 - variable.leading_zeros();
         return CopyWindow::Prefix(layout.columns[last as usize].offset as usize);
     }
     let (mut first, mut last) = (usize::MAX, 0);
-    let mut left = columns.0;
+    let mut left = columns.0 & !layout.left_out;
     while left != 0 {
         let column = &layout.columns[left.trailing_zeros() as usize];
         let at = column.offset as usize;

@@ -18,13 +18,13 @@ use crate::storage::value::Value;
 use std::cell::RefCell;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
-    /// Returns the record under `key`; inserts one with room for a row if there is none.
+    /// Returns the record under `key`; inserts one with room for `row` if there is none.
     pub(super) fn record_for(
         &self,
         state: &mut TxnState<'s, P>,
         data: &'s Tables<P>,
         key: &KeyBytes,
-        (row_bytes, likely_new): (usize, bool),
+        (row, likely_new): (&[u8], bool),
     ) -> Placed<'s, P::RowStamp> {
         let found = if likely_new { None } else { Some(self.find(state, data, key)) };
         match found {
@@ -37,7 +37,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     places.advance_all(&self.engine.tables);
                 }
                 let finger = places.finger(data.primary_id(), state.guard);
-                data.place(key, row_bytes, C::INSERTED_WORD, C::INSERTED_LOCK, &hooks, finger)
+                let room = data.bytes_in_record(row);
+                data.place(key, room, C::INSERTED_WORD, C::INSERTED_LOCK, &hooks, finger)
             }
         }
     }
@@ -58,7 +59,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         record
     }
 
-    /// Prepares a write to the record under `key`; inserts one with room for a row if there is
+    /// Prepares a write to the record under `key`; inserts one with room for the row if there is
     /// none. Returns the record and whether its row exists.
     pub(super) fn claim(
         &self,
@@ -66,9 +67,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         table: Table,
         data: &'s Tables<P>,
         key: &KeyBytes,
-        room: (usize, bool),
+        row: (&[u8], bool),
     ) -> Result<(&'s Rec<P>, bool), Abort> {
-        match self.record_for(state, data, key, room) {
+        match self.record_for(state, data, key, row) {
             Placed::New(record, change) => Ok((self.inserted(state, table, record, change), false)),
             Placed::Exists(record) => {
                 if let Some(at) = state.own_write(record) {

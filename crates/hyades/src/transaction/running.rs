@@ -17,11 +17,12 @@ use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::record::Record;
 use crate::storage::row::Row;
+use crate::storage::row_access::RowPart;
 use crate::storage::schema::{Columns, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
-use crate::storage::window::{CopyWindow, window};
+use crate::storage::window::window;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -194,45 +195,39 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         record: &'s Rec<P>,
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
-        let row = |bytes, base, window_nulls| Row {
-            layout: &table.layout,
-            bytes,
-            base,
-            window_nulls,
+        let row = |layout, part: RowPart<'s>| Row {
+            layout,
+            bytes: part.bytes,
+            base: part.base,
+            window_nulls: part.nulls,
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
         };
         if !C::READS_SNAPSHOT
             && let Some(at) = state.own_write(record)
         {
             let own = state.own_row(at, table)?;
-            return Ok(own.map(|bytes| row(bytes, 0, None)));
+            return Ok(own.map(|bytes| row(&table.layout, RowPart::first(bytes))));
         }
         let arena = state.arena;
         if C::READS_VERSIONS
             && let Some(listed @ EarlierVersions::Listed(..)) = state.versions
         {
-            let read = listed.read(record, arena, state.scratch, state.guard);
-            return Ok(read.map(|bytes| row(bytes, 0, None)));
+            let read = listed.read(table, record, arena, state.scratch, state.guard);
+            return Ok(read.map(|bytes| row(&table.layout, RowPart::first(bytes))));
         }
-        let window = window(table, columns);
-        let read = C::read(self.engine, state, table.layout.table, record, || match window {
-            CopyWindow::Fixed(offset, len) => {
-                let nulls = if table.layout.has_nulls { record.read_first_word() } else { 0 };
-                let (bytes, base) = record.read_window_into(offset, len, arena);
-                (bytes, base, Some(nulls))
-            }
-            CopyWindow::Prefix(end_at) => {
-                let tail = record.read_u32(end_at) as usize;
-                let len = table.layout.fixed_bytes + tail;
-                (record.read_prefix_into(len, arena), 0, None)
-            }
-            CopyWindow::Whole => (record.read_row_into(arena), 0, None),
+        let (window, layout) = (window(table, columns), table.layout_read(columns));
+        let read = C::read(self.engine, state, table.layout.table, record, || {
+            table.read_part(record, columns, window, arena)
         })?;
-        Ok(match read {
-            VisibleRow::There((bytes, base, nulls)) => Some(row(bytes, base, nulls)),
-            VisibleRow::Older(bytes) => Some(row(bytes, 0, None)),
-            VisibleRow::Absent => None,
-        })
+        let part = match read {
+            VisibleRow::There(part) => part,
+            VisibleRow::Older(bytes) if table.needs_key(columns) => {
+                RowPart::first(table.whole_row(record, bytes, arena))
+            }
+            VisibleRow::Older(bytes) => RowPart::first(bytes),
+            VisibleRow::Absent => return Ok(None),
+        };
+        Ok(Some(row(layout, part)))
     }
 
     /// Reads a whole row, in encoded form. It is the transaction's own, locked, or added to the
@@ -312,7 +307,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut key = KeyBytes::new();
             let (bytes, id) = self.encode(state, data, row, &mut key)?;
             self.enter_row(state, data, row)?;
-            let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
+            let (record, there) = self.claim(state, table, data, &key, (bytes, true))?;
             if there {
                 return Err(Abort::DuplicateKey { table: table.number(), index: None });
             }
@@ -336,7 +331,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
             self.enter_row(state, data, row)?;
-            let (record, there) = self.claim(state, table, data, &key, (bytes.len(), false))?;
+            let (record, there) = self.claim(state, table, data, &key, (bytes, false))?;
             let old = if there && data.indexed != 0 {
                 self.read_whole(state, data, record)?
             } else {
@@ -358,7 +353,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
             self.enter_row(state, data, row)?;
-            let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
+            let record = match self.record_for(state, data, &key, (bytes, false)) {
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {

@@ -59,7 +59,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// row's first byte on.
     fn with_entry_columns(data: &Tables<P>, index: usize, columns: Columns) -> Columns {
         let both = columns.and(data.secondaries[index].columns());
-        if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
+        if both.0 & data.layout.variable_set == 0 {
+            return Columns::ALL;
+        }
+        // With a column of the key what is copied is a whole row.
+        both.and(Columns(data.record_layout().left_out))
     }
 
     /// Visits the next rows of a walk over all rows of a table, which a snapshot holds.

@@ -4,21 +4,28 @@
 
 use super::keyspace::{Context, LONGEST_STRING, Stop};
 use hyades::{Abort, Column, Columns, Row, Transaction};
+use std::ops::Range;
 
 const LOW: Column<[u8]> = Column::at(1);
 const COUNT: Column<u32> = Column::at(2);
 const BODY: Column<[u8]> = Column::at(3);
 
+/// What a block in memory has beside its elements: their number, where they end, and the head of
+/// its row.
+const HEAD_BYTES: usize = 16;
+
 /// Most bytes in a block, unless a single element has more. A block that outgrows it is split: a
-/// change copies and logs a block, and each block costs some 130 bytes beside its elements.
-pub const MOST_BLOCK_BYTES: usize = 2 << 10;
+/// change copies and logs a block, and each block costs some 130 bytes beside its elements. With
+/// its head a full one takes 2 KiB, which allocators serve without a rest.
+pub const MOST_BLOCK_BYTES: usize = (2 << 10) - HEAD_BYTES;
 
 /// What a block takes beside its elements, about: the record of its row, its key, and its place in
 /// the index.
 const BYTES_OF_A_BLOCK: usize = 130;
 
-/// Bytes of a block that is written with others: it has room to grow.
-pub const FILLED_BLOCK_BYTES: usize = MOST_BLOCK_BYTES * 3 / 4;
+/// Bytes of a block that is written with others, where elements may be added at any place: it has
+/// room to grow.
+pub const FILLED_BLOCK_BYTES: usize = (2 << 10) * 3 / 4 - HEAD_BYTES;
 
 /// The longest low key: it fits into the primary key of a row whatever bytes it has.
 pub const LONGEST_LOW: usize = 1 << 20;
@@ -262,14 +269,53 @@ pub fn remove_first(
 /// Divides elements into blocks, where they may be cut. `sizes` are their bytes; `cuts(n)` says
 /// whether a block may begin with element `n`. Each block has at most [`MOST_BLOCK_BYTES`] where
 /// cuts allow it.
-pub fn divide(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<std::ops::Range<usize>> {
-    let total: usize = sizes.iter().sum();
+pub fn divide(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     // One that has just outgrown its block is cut in two halves.
-    let wanted = match total {
-        total if total <= MOST_BLOCK_BYTES => return std::iter::once(0..sizes.len()).collect(),
+    let wanted = match sizes.iter().sum::<usize>() {
+        total if total <= MOST_BLOCK_BYTES => MOST_BLOCK_BYTES,
         total if total <= 2 * FILLED_BLOCK_BYTES => total / 2,
         _ => FILLED_BLOCK_BYTES,
     };
+    divide_at(sizes, wanted, cuts)
+}
+
+/// As [`divide`], into full blocks; the last has what is left.
+pub fn fill(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+    divide_at(sizes, MOST_BLOCK_BYTES, cuts)
+}
+
+/// As [`fill`], but the first block has what is left.
+pub fn fill_backward(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+    let end = sizes.len();
+    let backward: Vec<usize> = sizes.iter().rev().copied().collect();
+    let pieces = fill(&backward, |at| cuts(end - at)).into_iter().rev();
+    pieces.map(|piece| end - piece.end..end - piece.start).collect()
+}
+
+/// As [`divide`], where the elements `old` were a block. If it was well filled and others were
+/// added before or behind it alone, it stays as it is: elements that arrive in ascending or
+/// descending order leave full blocks behind, not halves.
+pub fn divide_grown(
+    sizes: &[usize],
+    old: Range<usize>,
+    cuts: impl Fn(usize) -> bool,
+) -> Vec<Range<usize>> {
+    let bytes = |of: &Range<usize>| sizes[of.clone()].iter().sum::<usize>();
+    let all = 0..sizes.len();
+    let is_full = (FILLED_BLOCK_BYTES..=MOST_BLOCK_BYTES).contains(&bytes(&old));
+    let may_cut = |at: usize| at == 0 || at == all.end || cuts(at);
+    if !is_full || bytes(&all) <= MOST_BLOCK_BYTES || !may_cut(old.start) || !may_cut(old.end) {
+        return divide(sizes, cuts);
+    }
+    let mut pieces = fill_backward(&sizes[..old.start], &cuts);
+    pieces.push(old.clone());
+    let behind = fill(&sizes[old.end..], |at| cuts(old.end + at)).into_iter();
+    pieces.extend(behind.map(|piece| old.end + piece.start..old.end + piece.end));
+    pieces
+}
+
+/// Divides elements into blocks that have `wanted` bytes or a few more, none if there are none.
+fn divide_at(sizes: &[usize], wanted: usize, cuts: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let (mut pieces, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, size) in sizes.iter().enumerate() {
         let is_full = bytes >= wanted || bytes + size > MOST_BLOCK_BYTES;
@@ -279,7 +325,9 @@ pub fn divide(sizes: &[usize], cuts: impl Fn(usize) -> bool) -> Vec<std::ops::Ra
         }
         bytes += size;
     }
-    pieces.push(begin..sizes.len());
+    if begin < sizes.len() {
+        pieces.push(begin..sizes.len());
+    }
     pieces
 }
 
@@ -293,17 +341,60 @@ mod tests {
         fn pieces_are_whole_and_fit(sizes in prop::collection::vec(
             prop_oneof![8 => 1usize..200, 1 => 1usize..9_000], 1..400
         )) {
-            let pieces = divide(&sizes, |_| true);
-            let mut next = 0;
-            for piece in &pieces {
-                prop_assert_eq!(piece.start, next);
-                prop_assert!(!piece.is_empty());
-                let bytes: usize = sizes[piece.clone()].iter().sum();
-                prop_assert!(bytes <= MOST_BLOCK_BYTES || piece.len() == 1);
-                next = piece.end;
+            let (first, last) = (usize::from(sizes[0] % 2 == 0), sizes.len() - sizes[0] % 2);
+            let ways = [
+                divide(&sizes, |_| true),
+                fill(&sizes, |_| true),
+                fill_backward(&sizes, |_| true),
+                divide_grown(&sizes, first.min(last)..last, |_| true),
+            ];
+            for pieces in ways {
+                let mut next = 0;
+                for piece in &pieces {
+                    prop_assert_eq!(piece.start, next);
+                    prop_assert!(!piece.is_empty());
+                    let bytes: usize = sizes[piece.clone()].iter().sum();
+                    prop_assert!(bytes <= MOST_BLOCK_BYTES || piece.len() == 1);
+                    next = piece.end;
+                }
+                prop_assert_eq!(next, sizes.len());
             }
-            prop_assert_eq!(next, sizes.len());
             prop_assert_eq!(divide(&sizes, |_| false).len(), 1);
+            prop_assert_eq!(divide_grown(&sizes, 0..last, |_| false).len(), 1);
         }
+
+        #[test]
+        fn blocks_are_filled_up_to_an_element(sizes in prop::collection::vec(1usize..200, 1..400)) {
+            let bytes = |piece: &Range<usize>| sizes[piece.clone()].iter().sum::<usize>();
+            let forward = fill(&sizes, |_| true);
+            for pair in forward.windows(2) {
+                prop_assert!(bytes(&pair[0]) + sizes[pair[1].start] > MOST_BLOCK_BYTES);
+            }
+            for pair in fill_backward(&sizes, |_| true).windows(2) {
+                prop_assert!(bytes(&pair[1]) + sizes[pair[0].end - 1] > MOST_BLOCK_BYTES);
+            }
+        }
+    }
+
+    /// A block at its limit and one past it, that has grown in front, behind, and in between.
+    #[test]
+    fn a_block_that_grows_at_an_end_stays_full() {
+        let full = vec![16; MOST_BLOCK_BYTES / 16];
+        let count = full.len();
+        assert_eq!(count * 16, MOST_BLOCK_BYTES);
+        let all = |_: usize| true;
+        assert_eq!(divide_grown(&full, 0..count - 1, all).len(), 1);
+        let more = vec![16; count + 1];
+        assert_eq!(divide_grown(&more, 0..count, all), [0..count, count..count + 1]);
+        assert_eq!(divide_grown(&more, 1..count + 1, all), [0..1, 1..count + 1]);
+        let halves = divide(&more, all);
+        assert_eq!(divide_grown(&more, 0..count + 1, all), halves);
+        assert_eq!(halves.len(), 2);
+        // Where it may not be cut, and a block that is not well filled.
+        assert_eq!(divide_grown(&more, 0..count, |at| at < count), halves);
+        let few = FILLED_BLOCK_BYTES / 16 - 1;
+        assert_eq!(divide_grown(&more, 0..few, all), halves);
+        assert_eq!(divide_grown(&more, 0..few + 1, all), [0..few + 1, few + 1..count + 1]);
+        assert!(fill(&[], all).is_empty() && fill_backward(&[], all).is_empty());
     }
 }

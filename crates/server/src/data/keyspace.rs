@@ -17,12 +17,15 @@ use super::collections::{self, PackedLimits};
 use super::counts::KeyCounts;
 use super::databases;
 use super::head::{Form, Head, Kind};
-use hyades::{Abort, Column, Transaction};
+use hyades::{Abort, Column, Columns, Transaction};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 const HEAD: Column<u64> = Column::at(2);
 const BODY: Column<[u8]> = Column::at(3);
+
+/// A value without its key.
+const VALUE: Columns = HEAD.only().and(BODY.only());
 
 /// The longest key in bytes.
 pub const LONGEST_KEY: usize = 1 << 20;
@@ -249,11 +252,7 @@ impl<'t> Keyspace<'t> {
 
     /// Announces that a key will be looked up.
     pub fn prefetch(&self, key: &[u8]) {
-        self.tx.prefetch(
-            self.context.tables.keys,
-            (self.generation.get(), key),
-            hyades::Columns::ALL,
-        );
+        self.tx.prefetch(self.context.tables.keys, (self.generation.get(), key), VALUE);
     }
 
     fn head_of(&self, word: u64) -> Result<Head, Abort> {
@@ -277,7 +276,8 @@ impl<'t> Keyspace<'t> {
     /// A conflict, or the transaction has copied too much.
     pub fn find(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
         self.context.check_copied()?;
-        let row = self.tx.get(self.context.tables.keys, (self.generation.get(), key))?;
+        let place = (self.generation.get(), key);
+        let row = self.tx.get_columns(self.context.tables.keys, place, VALUE)?;
         self.context.count_read_bytes(key.len(), row.map_or(0, |row| row.get(BODY).len()));
         let Some(row) = row else { return Ok(self.entry(None, &[])) };
         Ok(self.entry(Some(self.head_of(row.get(HEAD))?), row.get(BODY)))
@@ -434,7 +434,8 @@ impl<'t> Keyspace<'t> {
         if !entry.stores_blocks() {
             return Ok(());
         }
-        let row = self.tx.get(self.context.tables.keys, (self.generation.get(), key))?;
+        let place = (self.generation.get(), key);
+        let row = self.tx.get_columns(self.context.tables.keys, place, BODY.only())?;
         // It was there when the entry was read.
         let body = row.ok_or(Abort::Conflict)?.get(BODY);
         collections::discard(&self.tx, self.context.tables, body)?;

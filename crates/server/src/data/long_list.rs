@@ -3,7 +3,7 @@
 //! a pop writes the row; once in a while an end outgrows it or runs out, and a block is written.
 
 use super::blocks::{
-    Block, BlockTable, FILLED_BLOCK_BYTES, MOST_BLOCK_BYTES, PAGE, WalkFrom, block_bytes, divide,
+    Block, BlockTable, MOST_BLOCK_BYTES, PAGE, WalkFrom, block_bytes, divide, fill, fill_backward,
 };
 use super::collections::first_run;
 use super::keyspace::Stop;
@@ -54,6 +54,16 @@ fn size(element: &&[u8]) -> usize {
 
 fn sizes(elements: &[&[u8]]) -> Vec<usize> {
     elements.iter().map(size).collect()
+}
+
+/// How many of these elements a block has room for.
+fn fitting<'e>(block: &Block<'_>, elements: impl Iterator<Item = &'e &'e [u8]>) -> usize {
+    let mut bytes = block.body.len();
+    let fits = |element: &&&[u8]| {
+        bytes += size(element);
+        bytes <= MOST_BLOCK_BYTES
+    };
+    elements.take_while(fits).count()
 }
 
 /// The number of a block.
@@ -182,31 +192,38 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         }
     }
 
-    fn has_room(block: &Block<'_>, inner: &[&[u8]]) -> bool {
-        block.body.len() + inner.iter().map(size).sum::<usize>() <= FILLED_BLOCK_BYTES
-    }
-
+    /// The block at the left end is filled up, and others are put in front of it.
     fn spill_left(&mut self, inner: &[&[u8]], block: Option<Block<'t>>) -> Result<(), Stop> {
-        if let Some(block) = block.filter(|block| Self::has_room(block, inner)) {
-            let all: Vec<&[u8]> =
-                inner.iter().copied().chain(packed::elements(block.body)?).collect();
-            return self.change_block(&block, &all);
+        let mut rest = inner;
+        if let Some(block) = block {
+            let first;
+            (rest, first) = inner.split_at(inner.len() - fitting(&block, inner.iter().rev()));
+            if !first.is_empty() {
+                let all = first.iter().copied().chain(packed::elements(block.body)?);
+                self.change_block(&block, &all.collect::<Vec<_>>())?;
+            }
         }
-        for piece in divide(&sizes(inner), |_| true).into_iter().rev() {
-            self.add_block(self.next[0], &inner[piece])?;
+        for piece in fill_backward(&sizes(rest), |_| true).into_iter().rev() {
+            self.add_block(self.next[0], &rest[piece])?;
             self.next[0] -= STRIDE;
         }
         Ok(())
     }
 
+    /// The block at the right end is filled up, and others are put behind it.
     fn spill_right(&mut self, inner: &[&[u8]], block: Option<Block<'t>>) -> Result<(), Stop> {
-        if let Some(block) = block.filter(|block| Self::has_room(block, inner)) {
-            let mut all = packed::elements(block.body)?;
-            all.extend(inner);
-            return self.change_block(&block, &all);
+        let mut rest = inner;
+        if let Some(block) = block {
+            let last;
+            (last, rest) = inner.split_at(fitting(&block, inner.iter()));
+            if !last.is_empty() {
+                let mut all = packed::elements(block.body)?;
+                all.extend(last);
+                self.change_block(&block, &all)?;
+            }
         }
-        for piece in divide(&sizes(inner), |_| true) {
-            self.add_block(self.next[1], &inner[piece])?;
+        for piece in fill(&sizes(rest), |_| true) {
+            self.add_block(self.next[1], &rest[piece])?;
             self.next[1] += STRIDE;
         }
         Ok(())

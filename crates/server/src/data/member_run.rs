@@ -1,7 +1,7 @@
 //! A run of blocks that holds members, perhaps with a value each: the fields of a hash, the members
 //! of a set, the members of a sorted set by name, and again by score.
 
-use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide};
+use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide_grown};
 use super::keyspace::Stop;
 use super::member_hash::{PLACE_BYTES, PLACES, place, place_bytes, place_of};
 use super::packed;
@@ -236,14 +236,21 @@ impl<'t> MemberRun<'t> {
         't: 'a,
     {
         let known = block.map_or(Ok(Vec::new()), |block| self.members(block.body))?;
+        let ends = known.first().zip(known.last()).map(|(first, last)| (first.0, last.0));
         match edit_members(&known, names, group, change)? {
-            Some(all) => self.write(block, all),
+            Some(all) => self.write(block, ends, all),
             None => Ok(()),
         }
     }
 
-    /// Writes the members of a block, divided into several if need be.
-    fn write(&self, block: Option<Block<'t>>, mut all: Vec<EditedMember<'_>>) -> Result<(), Stop> {
+    /// Writes the members of a block, divided into several if need be. `ends`: the first and the
+    /// last of those that it had.
+    fn write(
+        &self,
+        block: Option<Block<'t>>,
+        ends: Option<(&[u8], &[u8])>,
+        mut all: Vec<EditedMember<'_>>,
+    ) -> Result<(), Stop> {
         if all.is_empty() {
             return Ok(block.map_or(Ok(()), |block| self.table.remove(self.number, block.low))?);
         }
@@ -262,7 +269,13 @@ impl<'t> MemberRun<'t> {
         }
         let sizes: Vec<usize> = all.iter().map(size).collect();
         let low_of = |at: usize| self.low_between(all[at - 1].0, all[at].0);
-        for piece in divide(&sizes, |at| low_of(at).is_some()) {
+        let old = match ends {
+            Some((first, last)) if self.order == MemberOrder::Sorted => {
+                all.partition_point(|of| of.0 < first)..all.partition_point(|of| of.0 <= last)
+            }
+            _ => 0..all.len(),
+        };
+        for piece in divide_grown(&sizes, old, |at| low_of(at).is_some()) {
             let mut body = Vec::with_capacity(sizes[piece.clone()].iter().sum());
             for (name, value) in &all[piece.clone()] {
                 packed::push(&mut body, name);
@@ -289,7 +302,7 @@ impl<'t> MemberRun<'t> {
         &self,
         all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<(), Stop> {
-        self.write(None, all.into_iter().map(|(name, v)| (name, Cow::Borrowed(v))).collect())
+        self.write(None, None, all.into_iter().map(|(name, v)| (name, Cow::Borrowed(v))).collect())
     }
 
     /// The number of members.

@@ -45,7 +45,8 @@ impl Tables {
             .column("body", Type::Bytes)
             .primary_key(&["generation", "key"])
             .hash()
-            .growing_rows();
+            .growing_rows()
+            .key_once();
         // Without a primary key: the engine numbers the rows, and never uses a number again.
         let collections = Schema::new("collections").column("kind", Type::U32);
         let blocks = Schema::new("blocks")
@@ -54,7 +55,8 @@ impl Tables {
             .column("count", Type::U32)
             .column("body", Type::Bytes)
             .primary_key(&["run", "low"])
-            .growing_rows();
+            .growing_rows()
+            .key_once();
         let garbage =
             Schema::new("garbage").column("collection", Type::U64).primary_key(&["collection"]);
         Tables {

@@ -305,6 +305,102 @@ proptest! {
     }
 }
 
+fn add(run: MemberRun<'_>, name: &[u8]) -> Result<(), Stop> {
+    run.edit(&[name], &mut |_, _| Ok(MemberEdit::Set(Cow::Borrowed(&[]))))
+}
+
+/// Adds these members to a sorted run, one after the other, a few in a transaction.
+fn add_in_order(stored: &Stored, of: Collection, numbers: impl Iterator<Item = usize>) {
+    let names: Vec<Vec<u8>> = numbers.map(|n| format!("member:{n:08}").into()).collect();
+    for some in names.chunks(60) {
+        stored.run(|table| some.iter().try_for_each(|name| add(of.by_score(table), name)));
+    }
+    let model: Model = names.into_iter().map(|name| (name, Vec::new())).collect();
+    stored.run(|table| {
+        let (run, total) = (of.by_score(table), model.len());
+        let all = run.slice(0, total, total)?;
+        assert!(all.iter().map(|of| of.0).eq(model.keys().map(Vec::as_slice)));
+        for rank in [0, total / 2, total - 1] {
+            assert_eq!(run.rank(all[rank].0)?, rank);
+        }
+        Ok(())
+    });
+}
+
+/// Members that arrive in order leave full blocks behind; in another order halves at least.
+#[test]
+fn members_that_arrive_in_order_fill_their_blocks() {
+    const COUNT: usize = 2_000;
+    let of = Collection { number: 5, secret: 77 };
+    let bytes = |numbers: &mut dyn Iterator<Item = usize>| {
+        let stored = Stored::new();
+        add_in_order(&stored, of, numbers);
+        stored.blocks().into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()
+    };
+    // Of 16 bytes each: blocks are filled to their limit.
+    let ascending = bytes(&mut (0..COUNT));
+    assert!(ascending.iter().rev().skip(1).all(|bytes| *bytes == MOST_BLOCK_BYTES));
+    let descending = bytes(&mut (0..COUNT).rev());
+    assert!(descending.iter().skip(1).all(|bytes| *bytes == MOST_BLOCK_BYTES));
+    assert_eq!(ascending.len(), descending.len());
+    // From the middle to both ends.
+    let outward = bytes(&mut (0..COUNT).map(|n| if n % 2 == 0 { COUNT - n } else { COUNT + n }));
+    assert!(outward.len() <= ascending.len() + 1, "{outward:?}");
+    // To the middle, two sequences that take turns, and no order: 619 is prime to the count.
+    let most = 2 * ascending.len();
+    let inward = bytes(&mut (0..COUNT).map(|n| if n % 2 == 0 { n } else { 2 * COUNT - n }));
+    let two = bytes(&mut (0..COUNT).map(|n| n / 2 + n % 2 * COUNT));
+    let mixed = bytes(&mut (0..COUNT).map(|n| n * 619 % COUNT));
+    for bytes in [ascending, descending, outward, inward, two, mixed] {
+        assert!(bytes.len() <= most, "{bytes:?}");
+        assert!(bytes.iter().all(|bytes| (1..=MOST_BLOCK_BYTES).contains(bytes)));
+        assert_eq!(bytes.iter().sum::<usize>(), 16 * COUNT);
+    }
+}
+
+/// The last member fits exactly, or is one byte longer.
+#[test]
+fn a_block_of_members_takes_its_most_and_no_more() {
+    for (last, blocks) in [(15, vec![MOST_BLOCK_BYTES]), (16, vec![MOST_BLOCK_BYTES - 16, 17])] {
+        let stored = Stored::new();
+        let of = Collection { number: 5, secret: 77 };
+        let before = MOST_BLOCK_BYTES / 16 - 1;
+        add_in_order(&stored, of, 0..before);
+        let name = vec![b'z'; last];
+        stored.run(|table| add(of.by_score(table), &name));
+        let found: Vec<usize> = stored.blocks().into_iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!(found, blocks);
+    }
+}
+
+/// Elements that are pushed at an end, alone or many at once, leave full blocks behind.
+#[test]
+fn a_list_that_grows_at_an_end_fills_its_blocks() {
+    let element = [b'e'; 15];
+    for (left, at_once) in [(false, 1), (true, 1), (false, 7), (true, 150), (false, 1_000)] {
+        let stored = Stored::new();
+        let mut row = stored.run(|table| LongList::write(table, 3, &[]));
+        for _ in 0..3_000 / at_once {
+            row = stored.run(|table| {
+                let row = row.clone();
+                let mut list = LongList::from_body(table, &row)?;
+                list.push(end(left), &vec![&element[..]; at_once])?;
+                Ok(list.body())
+            });
+        }
+        let mut blocks = stored.blocks();
+        if left {
+            blocks.reverse();
+        }
+        let inner = blocks.len() - 1;
+        assert!(inner > 15, "{blocks:?}");
+        let is_full = |(count, bytes): &(u32, usize)| {
+            *bytes == MOST_BLOCK_BYTES && *count as usize == MOST_BLOCK_BYTES / 16
+        };
+        assert!(blocks[..inner].iter().all(is_full), "{left} {at_once} {blocks:?}");
+    }
+}
+
 /// The reaper takes the blocks of garbage and leaves those of its neighbours.
 #[test]
 fn garbage_is_removed_whole_and_alone() {
