@@ -5,7 +5,8 @@
 mod common;
 use common::{directory, files};
 use hyades::{
-    Abort, Builder, Database, Error, MAX_ROW_BYTES, Protocol, RecordKind, Schema, Table, Type,
+    Abort, Builder, Column, Database, Error, Index, MAX_ROW_BYTES, Protocol, RecordKind, Schema,
+    Table, Transaction, Type, Value,
 };
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
 use std::path::Path;
@@ -166,4 +167,47 @@ fn a_checkpoint_that_does_not_read_back_does_not_count_and_nothing_is_truncated(
     }
     // A header, and blocks of 256 KiB.
     assert!(refusals > 3, "only {refusals} writes");
+}
+
+/// As many columns as a table may have, of fixed widths, with indexes on some of them, and one
+/// that may be null or none.
+#[test]
+fn indexes_of_a_table_with_the_most_columns() {
+    const COLUMNS: i64 = 64;
+    let by = [Index(0), Index(1)];
+    for nullable in [false, true] {
+        let mut schema = Schema::new("wide");
+        for at in 0..COLUMNS {
+            let name = format!("c{at}");
+            schema = match nullable && at == 9 {
+                true => schema.nullable(&name, Type::I64),
+                false => schema.column(&name, Type::I64),
+            };
+        }
+        let schema = schema.primary_key(&["c0"]).index("some", &["c5"]).unique("last", &["c63"]);
+        let mut builder = builder(Protocol::Taurus, false);
+        let wide = builder.table(schema);
+        let dir = directory();
+        let db = builder.open(dir.path()).unwrap();
+        let row = |id: i64, last: i64| -> Vec<Value<'static>> {
+            (0..COLUMNS).map(|at| [id * 100 + at, last][usize::from(at == 63)].into()).collect()
+        };
+        for id in 0..3 {
+            db.try_transact(|tx| tx.insert(wide, &row(id, id))).unwrap().unwrap();
+        }
+        let found = |index: Index, value: i64| {
+            let key = [value.into()];
+            let rows =
+                |tx: &Transaction<'_>| Ok(tx.scan_index(wide, index).prefix(&key).rows()?.len());
+            db.try_transact(rows).unwrap().unwrap()
+        };
+        assert_eq!((found(by[0], 105), found(by[1], 1), found(by[1], 9)), (1, 1, 0));
+        let twice = db.try_transact(|tx| tx.insert(wide, &row(7, 1))).unwrap();
+        assert!(matches!(twice, Err(Abort::DuplicateKey { .. })), "{twice:?}");
+        let (some, last) = (Column::<i64>::at(5), Column::<i64>::at(63));
+        let sets = [some.set(6), last.set(9)];
+        assert!(db.try_transact(|tx| tx.update(wide, 1i64, &sets)).unwrap().unwrap());
+        assert_eq!((found(by[0], 105), found(by[0], 6)), (0, 1));
+        assert_eq!((found(by[1], 1), found(by[1], 9)), (0, 1));
+    }
 }

@@ -19,6 +19,9 @@ pub(crate) enum CopyWindow {
 pub(crate) fn window<S: Stamp>(table: &TableData<S>, columns: Columns) -> CopyWindow {
     let layout = table.record_layout();
     // A column that the table does not have is reported when it is read.
+    if columns.0 == Columns::ALL.0 {
+        return CopyWindow::Whole;
+    }
     if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {
         return CopyWindow::Whole;
     }
