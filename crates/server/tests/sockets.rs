@@ -26,7 +26,7 @@ impl Served {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.server.as_ref().unwrap().address()).unwrap();
+        let stream = TcpStream::connect(self.server.as_ref().unwrap().address().unwrap()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream
     }
