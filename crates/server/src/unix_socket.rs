@@ -2,9 +2,10 @@
 //! server starts, and removed when it ends. One that a killed server has left is replaced.
 
 use mio::net::{UnixListener, UnixStream};
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt::Display;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -19,13 +20,13 @@ const BACKLOG: i32 = 1_024;
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Its device, and its number there.
-    identity: (u64, u64),
+    /// The file itself. While it is open, no other file has its number.
+    file: File,
 }
 
-fn identity(path: &Path) -> Result<(u64, u64)> {
-    let found = fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
+/// The device of a file, and its number there.
+fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 fn failed(path: &Path, why: impl Display) -> Error {
@@ -76,7 +77,9 @@ impl SocketFile {
             let family = AddressFamily::UNIX;
             let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
             rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-            let file = SocketFile { path: path.to_path_buf(), identity: identity(path)? };
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+            let file = SocketFile { path: path.to_path_buf(), file };
             // Nothing connects before it listens: not what the permissions keep out, either.
             if let Some(mode) = permissions {
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
@@ -92,7 +95,10 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Another server may have made its own in the same place.
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+        let (Ok(own), Ok(found)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else {
+            return;
+        };
+        if identity(&own) == identity(&found) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -137,6 +143,19 @@ mod tests {
         assert!(path.exists());
         drop(third);
         assert!(!path.exists());
+    }
+
+    /// A server that ends no longer listens when it removes its file.
+    #[test]
+    fn the_file_of_the_next_server_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let (listener, first) = SocketFile::listen(&path, None).unwrap();
+        drop(listener);
+        // A file system may give the number of the removed file to this one.
+        let (_listener, _second) = SocketFile::listen(&path, None).unwrap();
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok());
     }
 
     #[test]
