@@ -2,7 +2,7 @@
 
 use crate::config::TlsSettings;
 use crate::ping::PingTls;
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::time::Instant;
 
 pub use NoClient as TlsClient;
@@ -36,7 +36,12 @@ impl NoClient {
         Err("--tls is not possible: this program was built without its feature tls".to_string())
     }
 
-    pub fn exchange(&mut self, _: &mut TcpStream, _: &[u8], _: &mut [u8]) -> std::io::Result<()> {
+    pub fn exchange(
+        &mut self,
+        _: &mut (impl Read + Write),
+        _: &[u8],
+        _: &mut [u8],
+    ) -> std::io::Result<()> {
         match *self {}
     }
 }

@@ -10,7 +10,6 @@ use rustls::{
     Stream,
 };
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 /// Takes any certificate of a server; what is said on the connection is encrypted for its key.
@@ -114,7 +113,7 @@ impl TlsClient {
     /// The connection ends before, or the certificate of the server is not to be trusted.
     pub fn exchange(
         &mut self,
-        socket: &mut TcpStream,
+        socket: &mut (impl Read + Write),
         asked: &[u8],
         answer: &mut [u8],
     ) -> std::io::Result<()> {
