@@ -462,8 +462,9 @@ impl EventLoop {
             connection.deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
             connection.part();
             let _ = self.poll.registry().deregister(&mut connection.socket);
-            self.shared.clients.remove(id);
+            // Once INFO shows that it is gone, its place is free.
             self.mailbox.connections.fetch_sub(1, Relaxed);
+            self.shared.clients.remove(id);
         }
     }
 

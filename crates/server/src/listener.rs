@@ -243,7 +243,9 @@ impl Listener {
         loops: &[Arc<Mailbox>],
     ) {
         let shared = &self.shared;
-        let refusal = match shared.clients.len() >= shared.settings.max_clients() {
+        // Those are counted as well that no loop has taken up yet: they may be many at once.
+        let connected: usize = loops.iter().map(|of| of.connections.load(Relaxed)).sum();
+        let refusal = match connected >= shared.settings.max_clients() {
             true => Some("ERR max number of clients reached"),
             false => self.refusal(from),
         };
@@ -281,5 +283,40 @@ impl Listener {
         let fewest = loops.iter().min_by_key(|mailbox| mailbox.connections.load(Relaxed));
         let fewest = fewest.expect("there is a loop");
         fewest.accept(Accepted { socket, addresses, tls: tls.map(Box::new), refusal });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::event_loop::EventLoop;
+    use crate::executors::Executors;
+    use std::io::Read;
+
+    /// They are accepted before a loop takes up the first of them.
+    #[test]
+    fn of_many_that_connect_at_once_no_more_are_served_than_may_be() {
+        let text = ["--port", "0", "--bind", "127.0.0.1", "--maxclients", "3"];
+        let shared = Shared::new(Settings::from_arguments(&text).unwrap());
+        let listener = Listener::bind(&shared).unwrap();
+        let address = listener.address().unwrap();
+        let (executors, executing) = Executors::start(&shared, 1).unwrap();
+        let loops: Vec<EventLoop> =
+            (0..2).map(|_| EventLoop::new(&shared, executors.clone()).unwrap()).collect();
+        let mailboxes: Vec<_> = loops.iter().map(EventLoop::mailbox).collect();
+        let accepting = std::thread::spawn(move || listener.run(&mailboxes));
+        let mut clients: Vec<_> =
+            (0..8).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        for client in &mut clients[3..] {
+            let mut told = String::new();
+            client.read_to_string(&mut told).unwrap();
+            assert_eq!(told, "-ERR max number of clients reached\r\n");
+        }
+        assert_eq!(shared.counters.rejected.load(Relaxed), 5);
+        shared.stop(Stopping::Asked);
+        accepting.join().unwrap();
+        drop((loops, executors));
+        executing.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
