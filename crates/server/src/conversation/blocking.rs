@@ -20,7 +20,6 @@ pub(super) struct Blocked {
     places: Places,
     /// When it stops waiting.
     deadline: Option<Instant>,
-    is_array: bool,
     is_silent: bool,
 }
 
@@ -61,7 +60,6 @@ impl Conversation {
             places: shared.waiting.enter(entry, wait.keys),
             // One beyond all time is none.
             deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            is_array: wait.is_array,
             is_silent: wait.is_silent,
         });
     }
@@ -113,7 +111,7 @@ impl Conversation {
             }
             return true;
         }
-        let (is_array, is_silent) = (blocked.is_array, blocked.is_silent);
+        let is_silent = blocked.is_silent;
         if is_refused {
             turn.shared.note_out_of_memory();
             turn.shared.command_stats.reject(&blocked.request, &[]);
@@ -130,8 +128,8 @@ impl Conversation {
                 turn.shared.count_error(text);
                 reply.error(text);
             }
-            _ if is_array => reply.null_array(),
-            _ => reply.null(),
+            // Also of a command whose reply is no array, as in Redis.
+            _ => reply.null_array(),
         }
         if !is_silent {
             self.replies.seal_free();
