@@ -294,6 +294,30 @@ fn memory_that_is_full_has_room_again_once_keys_are_deleted() {
     stop(server);
 }
 
+/// The log is replayed whatever the limit is: only then commands are refused that may use more.
+#[test]
+fn a_database_larger_than_the_limit_is_recovered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path());
+    let mut client = connect_to(&server);
+    let value = "x".repeat(16 << 10);
+    for n in 0..500 {
+        assert_eq!(client.ask(&format!("SET k{n} {value}")), "+OK");
+    }
+    stop(server);
+    let server = Process::start_with(dir.path(), &["--maxmemory", "1mb"]);
+    let mut client = connect_to(&server);
+    assert_eq!(client.ask("DBSIZE"), ":500");
+    assert_eq!(client.ask("GET k499"), value);
+    assert!(client.ask("SET k499 1").starts_with("-OOM "));
+    assert_eq!(client.ask("DEL k499"), ":1");
+    stop(server);
+    let server = Process::start(dir.path());
+    let mut client = connect_to(&server);
+    assert_eq!(client.ask("DBSIZE"), ":499", "what was refused is not in the log");
+    stop(server);
+}
+
 /// HYADES.LAST names a point in time that a copy can be recovered to.
 #[test]
 fn the_id_of_a_write_is_where_recovery_can_end() {
