@@ -15,8 +15,7 @@ cd "$(dirname "$0")/.."
 program=${1:-target/release/hyades}
 [ $# -gt 0 ] && shift
 case $program in */*) program=$(realpath "$program") ;; esac
-files=${*:-acl_commands bitmap_commands commands iterator pipeline pool pubsub race redis tx \
-monitor command}
+files=${*:-acl_commands bitmap_commands commands iterator pipeline pool pubsub redis tx command}
 known=$PWD/scripts/go-redis-known.txt
 place=$PWD/target/go-redis-suite
 port=6379
@@ -50,7 +49,7 @@ for file in $files; do
     [ -n "$count" ] || count=$(sed -n 's/^\(Ran .*\)/\1/p' "$log" | head -1)
     echo "$file: ${count:-no result}, see $log"
     # The summary of failures names each: [FAIL] its place and words.
-    sed -n 's/^ *\[FAIL\] //p; s/^ *\[PANICKED\] //p; s/^ *\[TIMEDOUT\] //p' "$log" | sort -u >> "$out"
+    sed -n 's/^  \[FAIL\] //p; s/^  \[PANICKED!\] //p; s/^  \[TIMEDOUT\] //p' "$log" | sort -u >> "$out"
 done
 
 case $program in
