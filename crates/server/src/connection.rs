@@ -89,9 +89,12 @@ impl Connection {
         if self.has_more {
             return true;
         }
-        let conversation = &self.conversation;
-        let may_be_read = self.is_readable && !conversation.is_ahead();
-        (may_be_read || conversation.has_work()) && !conversation.is_full()
+        self.may_be_read() || self.conversation.has_work() && !self.conversation.is_full()
+    }
+
+    /// Whether there may be something to read, and room for it.
+    pub fn may_be_read(&self) -> bool {
+        self.is_readable && !self.conversation.is_ahead() && !self.conversation.is_full()
     }
 
     /// Reads once, unless the client has to read its replies first.

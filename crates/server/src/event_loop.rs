@@ -449,7 +449,13 @@ impl EventLoop {
         }
         match next {
             Next::Again => self.list(id),
-            Next::Pause if connection.conversation.is_set_aside() => _ = self.set_aside.insert(id),
+            Next::Pause if connection.conversation.is_set_aside() => {
+                self.set_aside.insert(id);
+                // Its client may have hung up behind what was read.
+                if connection.may_be_read() {
+                    self.list(id);
+                }
+            }
             Next::Pause => self.pausing.push(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
