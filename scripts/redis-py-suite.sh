@@ -31,34 +31,8 @@ if [ ! -x "$place/env/bin/pytest" ] || [ ! -d "$suite/tests" ]; then
         || { cat "$place/pip.log" >&2; exit 1; }
 fi
 
-data=$(mktemp -d)
-server=
-stop() {
-    [ -z "$server" ] || kill "$server" 2> "$place/kill.log" || true
-    wait 2> "$place/kill.log" || true
-    rm -rf "$data"
-}
-trap stop EXIT INT TERM
-
-if redis-cli -p "$port" ping > "$place/ping.log" 2>&1; then
-    echo "another server uses port $port" >&2
-    exit 1
-fi
-case $program in
-    *redis-server) "$program" --port "$port" --save '' --dir "$data" \
-        --enable-debug-command yes \
-        > "$place/server.log" 2>&1 & ;;
-    *) "$program" serve --port "$port" --dir "$data/db" --enable-debug-command yes \
-        > "$place/server.log" 2>&1 & ;;
-esac
-server=$!
-for _ in $(seq 100); do
-    # It listens before its database is open.
-    if answer=$(redis-cli -p "$port" dbsize 2>&1) && case $answer in
-        *LOADING* | *refused*) false ;;
-    esac then break; fi
-    sleep 0.1
-done
+. scripts/suite-server.sh
+start_server --enable-debug-command yes
 
 # A line of the file is the name of a test, as pytest shows it behind its file's, and the reason.
 left_out=$place/left-out.txt

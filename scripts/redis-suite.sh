@@ -37,51 +37,23 @@ fetch() {
 suite=$place/redis-$version
 [ -d "$suite/tests" ] || fetch
 
-data=$(mktemp -d)
-server=
-stop() {
-    [ -z "$server" ] || kill "$server" 2> "$place/kill.log" || true
-    wait 2> "$place/kill.log" || true
-    rm -rf "$data"
-}
-trap stop EXIT INT TERM
-
-# A file that leaves the server in an odd state does not spoil the next one.
-start() {
-    rm -rf "$data/db"
-    case $program in
-        *redis-server) "$program" --port "$port" --save '' --dir "$data" \
-            > "$place/server.log" 2>&1 & ;;
-        *) "$program" serve --port "$port" --dir "$data/db" > "$place/server.log" 2>&1 & ;;
-    esac
-    server=$!
-    for _ in $(seq 100); do
-        # It listens before its database is open.
-        if answer=$(redis-cli -p "$port" dbsize 2>&1) && case $answer in
-            *LOADING* | *refused*) false ;;
-        esac then return; fi
-        sleep 0.1
-    done
-    echo "the server does not start:" >&2
-    cat "$place/server.log" >&2
-    exit 1
-}
+. scripts/suite-server.sh
 
 passed=0
 failed=0
 for file in $files; do
-    start
+    # A file that leaves the server in an odd state does not spoil the next one.
+    start_server
     out=$place/$(echo "$file" | tr / -).log
     (cd "$suite" && timeout "$limit" tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" \
         --ignore-encoding --ignore-digest --durable --baseport $((port + 4000)) \
-        --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
+        --tags "-needs:debug -needs:repl -large-memory" \
         --single "$file") 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$out" || true
     ok=$(grep -ac '\[ok\]' "$out" || true)
     bad=$(grep -acE '^\[(err|exception)\]' "$out" || true)
     echo "$file: $ok passed, $bad failed ($out)"
     passed=$((passed + ok))
     failed=$((failed + bad))
-    kill "$server" && wait "$server" || true
-    server=
+    stop_server
 done
 echo "in all: $passed passed, $failed failed"

@@ -31,9 +31,8 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// Replay allocates rows on all threads at once, so a slow allocator would limit its speed.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 /// Hyades: an in-memory, serializable, durable transactional database
 ///

@@ -2,11 +2,10 @@
 //! life.
 
 use crate::failure::Failure;
+use crate::memory;
 use clap::Args;
-use hyades_server::{Server, ServerError, Settings};
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use hyades_server::{PingTls, Server, ServerError, Settings};
+use std::path::PathBuf;
 
 /// Options of `hyades serve`.
 #[derive(Args, Clone, Debug)]
@@ -25,6 +24,24 @@ pub struct PingOptions {
     /// The server's port
     #[arg(short, long, default_value_t = 6379)]
     port: u16,
+    /// The file that the server listens at (unixsocket), instead of a host and a port
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["host", "port", "tls"])]
+    socket: Option<PathBuf>,
+    /// Ask over an encrypted connection
+    #[arg(long)]
+    tls: bool,
+    /// Certificates of the authorities that sign the server's
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    cacert: Option<PathBuf>,
+    /// A certificate to show to the server
+    #[arg(long, value_name = "FILE", requires_all = ["tls", "key"])]
+    cert: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires_all = ["tls", "cert"])]
+    key: Option<PathBuf>,
+    /// Take any certificate of the server
+    #[arg(long, requires = "tls")]
+    insecure: bool,
 }
 
 impl From<ServerError> for Failure {
@@ -45,14 +62,21 @@ impl From<ServerError> for Failure {
 pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     let settings = Settings::from_arguments(&options.arguments);
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
+    settings.count_memory(memory::allocated);
     let server = Server::start(settings)?;
     server.stop_on_signals().map_err(Failure::doing("cannot wait for signals"))?;
-    let addresses = match server.tls_address() {
-        None => server.address().to_string(),
-        Some(tls) if tls == server.address() => format!("{tls} (TLS)"),
-        Some(tls) => format!("{} and {tls} (TLS)", server.address()),
-    };
+    let tls = server.tls_address();
+    let plain = server.address().filter(|address| Some(*address) != tls);
+    let all = [
+        plain.map(|address| address.to_string()),
+        tls.map(|address| format!("{address} (TLS)")),
+        server.unix_socket().map(|path| path.display().to_string()),
+    ];
+    let addresses = all.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     eprintln!("listening on {addresses}, opening the database");
+    if let Some(notice) = server.notice() {
+        eprintln!("{notice}");
+    }
     if let Some(address) = server.metrics_address() {
         eprintln!("status at http://{address}/, metrics at http://{address}/metrics");
     }
@@ -68,21 +92,18 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
 /// Runs `hyades ping`: whether a server answers. One that is still recovering does.
 ///
 /// # Errors
-/// None answers, or it is something else.
+/// None answers, it is something else, or its certificate is not to be trusted.
 pub fn ping(options: &PingOptions) -> Result<bool, Failure> {
-    let (host, port) = (&options.host, options.port);
-    let ask = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect((&host[..], port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"PING\r\n")?;
-        let mut answer = [0; 7];
-        stream.read_exact(&mut answer)?;
-        Ok(answer.to_vec())
+    let encryption = options.tls.then(|| PingTls {
+        authorities: options.cacert.clone(),
+        certificate: options.cert.clone().zip(options.key.clone()),
+        takes_any: options.insecure,
+    });
+    let answered = match &options.socket {
+        Some(file) => hyades_server::ping_file(file),
+        None => hyades_server::ping(&options.host, options.port, encryption.as_ref()),
     };
-    let answer = ask().map_err(Failure::doing(format!("no server answers at {host}:{port}")))?;
-    if answer != b"+PONG\r\n" {
-        return Err(Failure::Failed(format!("{host}:{port} does not answer PONG")));
-    }
+    answered.map_err(Failure::Failed)?;
     println!("PONG");
     Ok(true)
 }

@@ -80,7 +80,9 @@ fn a_wrong_setting_is_one_sentence() {
         ("--port x", "port must be a number from 0 to 65535"),
         ("--nonsense 1", "there is no setting \"nonsense\""),
         ("no-such-file", "cannot read"),
-        ("--maxmemory 1gb", "a memory limit is not built yet"),
+        ("--maxmemory 1gbyte", "maxmemory must be a size such as 1024, 64kb or 1gb"),
+        ("--maxmemory-policy allkeys-lru", "keys are never evicted"),
+        ("--unixsocketperm 888", "permissions in octal digits"),
         ("--port 0 --bind 203.0.113.1", "cannot listen at 203.0.113.1"),
     ] {
         let output = hyades(&format!("serve {words}"), &[]);
@@ -99,6 +101,16 @@ fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     assert_eq!(client.ask("SET b 2 PX 200"), "+OK");
     let pinged = hyades("ping --port", &[server.address.rsplit(':').next().unwrap()]);
     assert_eq!((code(&pinged), &stdout(&pinged)[..]), (0, "PONG\n"), "{}", stderr(&pinged));
+    let port = server.address.rsplit(':').next().unwrap();
+    for (words, ends, text) in [
+        ("ping --tls --port", 1, "--cacert"),
+        ("ping --insecure --port", 2, "--tls"),
+        ("ping --socket no-such-file --port", 2, "cannot be used with"),
+    ] {
+        let pinged = hyades(words, &[port]);
+        assert_eq!(code(&pinged), ends, "{words}: {}", stderr(&pinged));
+        assert!(stderr(&pinged).contains(text), "{words}: {}", stderr(&pinged));
+    }
     // The expired key is removed, and then there is nothing left to do.
     std::thread::sleep(Duration::from_millis(700));
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -234,4 +246,98 @@ fn nothing_that_was_answered_is_missing_after_sigkill() {
         assert!(journals.iter().any(|journal| journal.answered > 0), "something was written");
         stop(server);
     }
+}
+
+/// The server counts what the program has allocated: what is deleted makes room again.
+#[test]
+fn memory_that_is_full_has_room_again_once_keys_are_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path());
+    let mut client = connect_to(&server);
+    let number = |info: &str, name: &str| -> u64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.expect("INFO has it").parse().unwrap()
+    };
+    let before = number(&client.ask("INFO memory"), "used_memory");
+    let limit = before + (64 << 20);
+    assert_eq!(client.ask(&format!("CONFIG SET maxmemory {limit}")), "+OK");
+    let value = "x".repeat(16 << 10);
+    let mut stored = 0;
+    let refused = loop {
+        match client.ask(&format!("SET k{stored} {value}")) {
+            reply if reply == "+OK" => stored += 1,
+            reply => break reply,
+        }
+        assert!(stored < 8_192, "it is never full");
+    };
+    assert_eq!(refused, "-OOM command not allowed when used memory > 'maxmemory'.");
+    // What is stored takes little more than its bytes.
+    assert!((2_000..=4_200).contains(&stored), "{stored} values of 16 KiB in 64 MiB");
+    assert_eq!(client.ask("GET k0"), value);
+    let used = number(&client.ask("INFO memory"), "used_memory");
+    assert!(used > limit && used < limit + (4 << 20), "{used} {limit}");
+    for n in 0..stored / 2 {
+        assert_eq!(client.ask(&format!("DEL k{n}")), ":1");
+    }
+    // The memory of deleted rows is free a moment later, though nothing but refused writes come.
+    let began = Instant::now();
+    while client.ask("SET again 1") != "+OK" {
+        assert!(began.elapsed() < Duration::from_secs(30), "it stays full");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut again = 0;
+    while client.ask(&format!("SET n{again} {value}")) == "+OK" {
+        again += 1;
+        assert!(again < 8_192, "it is never full again");
+    }
+    assert!(again > stored / 4, "{again} values where {} were deleted", stored / 2);
+    stop(server);
+}
+
+/// The log is replayed whatever the limit is: only then commands are refused that may use more.
+#[test]
+fn a_database_larger_than_the_limit_is_recovered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path());
+    let mut client = connect_to(&server);
+    let value = "x".repeat(16 << 10);
+    for n in 0..500 {
+        assert_eq!(client.ask(&format!("SET k{n} {value}")), "+OK");
+    }
+    stop(server);
+    let server = Process::start_with(dir.path(), &["--maxmemory", "1mb"]);
+    let mut client = connect_to(&server);
+    assert_eq!(client.ask("DBSIZE"), ":500");
+    assert_eq!(client.ask("GET k499"), value);
+    assert!(client.ask("SET k499 1").starts_with("-OOM "));
+    assert_eq!(client.ask("DEL k499"), ":1");
+    stop(server);
+    let server = Process::start(dir.path());
+    let mut client = connect_to(&server);
+    assert_eq!(client.ask("DBSIZE"), ":499", "what was refused is not in the log");
+    stop(server);
+}
+
+/// HYADES.LAST names a point in time that a copy can be recovered to.
+#[test]
+fn the_id_of_a_write_is_where_recovery_can_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, new) = (dir.path().join("data"), dir.path().join("new"));
+    let server = Process::start(&data);
+    let mut client = connect_to(&server);
+    assert_eq!(client.ask("SET a 1"), "+OK");
+    let id = client.ask("HYADES.LAST");
+    // Epochs are about 10 ms long, and recovery ends between two of them.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.ask("SET a 2"), "+OK");
+    stop(server);
+    let paths = [data.to_str().unwrap(), "--out", new.to_str().unwrap()];
+    let output = hyades(&format!("recover --until {id}"), &paths);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let server = Process::start(&new);
+    assert_eq!(connect_to(&server).ask("GET a"), "1");
+    stop(server);
+    let server = Process::start(&data);
+    assert_eq!(connect_to(&server).ask("GET a"), "2");
+    stop(server);
 }

@@ -79,6 +79,8 @@ pub struct ClientEntry {
     pub address: String,
     /// The server's address that it is connected to.
     pub local_address: String,
+    /// It has connected to the file of `unixsocket`.
+    pub is_unix: bool,
     /// When it connected, in milliseconds since 1970.
     pub since_ms: i64,
     /// When it sent its last command.
@@ -139,6 +141,7 @@ impl ClientEntry {
             id,
             address,
             local_address,
+            is_unix: false,
             since_ms: now,
             active_ms: AtomicI64::new(now),
             database: AtomicU32::new(0),
@@ -180,12 +183,17 @@ impl ClientEntry {
         let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
         let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
         let queued = self.queued.load(Relaxed);
-        let flags = match queued {
+        let state = match queued {
             _ if self.is_monitor.load(Relaxed) => "O",
             _ if self.is_blocked.load(Relaxed) || self.is_paused.load(Relaxed) => "b",
             0.. => "x",
             _ if self.listens() => "P",
-            _ => "N",
+            _ => "",
+        };
+        let flags = match (state, self.is_unix) {
+            ("", false) => "N".to_string(),
+            (state, true) => format!("{state}U"),
+            (state, false) => state.to_string(),
         };
         let mut line = String::new();
         let _ = write!(

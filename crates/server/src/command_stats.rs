@@ -5,6 +5,7 @@ use crate::clients::ClientEntry;
 use crate::clock::wall_us;
 use crate::commands::table;
 use crate::histogram::TimeHistogram;
+use crate::latency_events::LatencySample;
 use crate::monitors::{self, MonitorLine};
 use crate::redaction;
 use crate::runs::Request;
@@ -136,6 +137,9 @@ impl Ran<'_> {
         if is_slow && catalogue::all()[at].name != "exec" {
             self.note_slow(shared, micros);
         }
+        if shared.settings.latency_threshold_ms().is_some_and(|least| micros / 1_000 >= least) {
+            self.note_latency(shared, micros / 1_000);
+        }
         (shared.monitors.is_on() && is_told(catalogue::all()[at].name)).then(|| self.line())
     }
 
@@ -144,6 +148,14 @@ impl Ran<'_> {
         let args = self.request.arguments(self.input);
         let shown = (0..args.len()).map(|at| redaction::shown(&args, at));
         monitors::line(wall_us(), (self.database, &self.client.address), shown)
+    }
+
+    #[cold]
+    fn note_latency(&self, shared: &Shared, ms: u64) {
+        let command = &table::all()[self.request.place().expect("it is a command")];
+        let event = if command.flags & table::FAST != 0 { "fast-command" } else { "command" };
+        let sample = LatencySample { at_seconds: wall_us() / 1_000_000, ms };
+        shared.latency_events.add(event, sample);
     }
 
     #[cold]

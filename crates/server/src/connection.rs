@@ -1,11 +1,11 @@
 //! A connection: its socket, its conversation, and the encryption between them.
 
+use crate::client_socket::ClientSocket;
 use crate::clients::ClientEntry;
 use crate::conversation::Conversation;
 use crate::shared::Shared;
 use crate::tls::TlsStream;
 use mio::event::Event;
-use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ const MOST_WRITTEN: usize = 1 << 20;
 /// A client's connection.
 pub struct Connection {
     /// Its socket.
-    pub socket: TcpStream,
+    pub socket: ClientSocket,
     /// How it is encrypted. Boxed: the others carry its address alone.
     tls: Option<Box<TlsStream>>,
     /// What is said on it.
@@ -49,7 +49,7 @@ impl Connection {
     /// A connection that was accepted.
     pub fn new(
         shared: &Shared,
-        socket: TcpStream,
+        socket: ClientSocket,
         tls: Option<Box<TlsStream>>,
         entry: ClientEntry,
     ) -> Connection {
@@ -89,9 +89,12 @@ impl Connection {
         if self.has_more {
             return true;
         }
-        let conversation = &self.conversation;
-        let may_be_read = self.is_readable && !conversation.is_ahead();
-        (may_be_read || conversation.has_work()) && !conversation.is_full()
+        self.may_be_read() || self.conversation.has_work() && !self.conversation.is_full()
+    }
+
+    /// Whether there may be something to read, and room for it.
+    pub fn may_be_read(&self) -> bool {
+        self.is_readable && !self.conversation.is_ahead() && !self.conversation.is_full()
     }
 
     /// Reads once, unless the client has to read its replies first.

@@ -247,6 +247,7 @@ impl Conversation {
         self.end_unfinished(shared, reply.time, reply.bytes.first() == Some(&b'-'));
         self.settle_waiting(shared, reply.end.wait);
         self.publish_events(shared, reply.end.events);
+        reply.end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
         let parked = match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
                 Some((ticket, self.seal_transaction(shared, replies)))
@@ -351,6 +352,7 @@ impl Conversation {
             self.client.watched.extend(watched);
         }
         if let Some((ticket, replies)) = self.run.take_ticket() {
+            self.client.note_ticket(&ticket);
             let is_told_at_once = mutation::is(Mutation::ReadWithoutNeeds) && !wrote;
             // What it depends on may be on disk already.
             if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
@@ -391,7 +393,7 @@ impl Conversation {
                 && self.client.monitoring.is_none()
                 && turn.session.is_some()
                 && self.client.watched.len() < MOST_WATCHED
-                && self.is_admitted(&turn.shared.access, &request);
+                && self.is_admitted(turn.shared, &request);
             // Reads in front of a run do not wait for the writes behind them.
             let joins = is_data
                 && !request.is_alone()

@@ -4,6 +4,7 @@
 //! on disk, writes each connection once, and sleeps if nothing is left: until a socket is ready, a
 //! transaction is acknowledged, or another thread has something for it.
 
+use crate::client_socket::ClientSocket;
 use crate::clients::{Calls, ClientEntry};
 use crate::commands::JobReply;
 use crate::connection::Connection;
@@ -13,7 +14,6 @@ use crate::shared::{Shared, Stopping};
 use crate::tls::TlsStream;
 use crate::waker::LoopWaker;
 use hyades::{CommitQueue, Session, Ticket};
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// A connection that was accepted.
 pub struct Accepted {
     /// Its socket.
-    pub socket: TcpStream,
+    pub socket: ClientSocket,
     /// The client's address, and the server's.
     pub addresses: (String, String),
     /// How it is encrypted.
@@ -106,7 +106,8 @@ pub struct EventLoop {
     waker: Waker,
     calls: Arc<Calls>,
     poll: Poll,
-    connections: HashMap<u64, Connection>,
+    /// Boxed: a place of the table that is free takes a few bytes.
+    connections: HashMap<u64, Box<Connection>>,
     /// Connections to serve in the next turn.
     listed: VecDeque<u64>,
     session: Option<Session>,
@@ -210,7 +211,7 @@ impl EventLoop {
             self.note(&events);
             self.end_idle();
             if !self.turn() {
-                self.connections.values_mut().for_each(Connection::part);
+                self.connections.values_mut().for_each(|of| of.part());
                 return;
             }
         }
@@ -327,13 +328,14 @@ impl EventLoop {
             return;
         }
         let now = self.shared.clock.now_ms();
-        let entry = ClientEntry::new(id, addresses, now, self.calls.clone());
+        let mut entry = ClientEntry::new(id, addresses, now, self.calls.clone());
+        entry.is_unix = socket.is_unix();
         let mut connection = Connection::new(&self.shared, socket, tls, entry);
         if let Some(text) = refusal {
             connection.conversation.refuse(text);
         }
         self.shared.clients.add(connection.entry.clone());
-        self.connections.insert(id, connection);
+        self.connections.insert(id, Box::new(connection));
         self.list(id);
     }
 
@@ -345,6 +347,7 @@ impl EventLoop {
         self.look_for_stop();
         if let Some(session) = &mut self.session {
             session.turn();
+            self.shared.free_deleted(session);
         }
         std::mem::take(&mut self.pausing).into_iter().for_each(|id| self.list(id));
         if !self.set_aside.is_empty() && self.shared.pause.running().is_none() {
@@ -369,7 +372,7 @@ impl EventLoop {
                         && !of.conversation.is_waiting_for_job()
                 };
                 let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
-                    && self.connections.values().all(is_said);
+                    && self.connections.values().all(|of| is_said(of));
                 !is_idle && Instant::now() < ends
             }
             None => true,
@@ -446,7 +449,13 @@ impl EventLoop {
         }
         match next {
             Next::Again => self.list(id),
-            Next::Pause if connection.conversation.is_set_aside() => _ = self.set_aside.insert(id),
+            Next::Pause if connection.conversation.is_set_aside() => {
+                self.set_aside.insert(id);
+                // Its client may have hung up behind what was read.
+                if connection.may_be_read() {
+                    self.list(id);
+                }
+            }
             Next::Pause => self.pausing.push(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
@@ -459,8 +468,9 @@ impl EventLoop {
             connection.deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
             connection.part();
             let _ = self.poll.registry().deregister(&mut connection.socket);
-            self.shared.clients.remove(id);
+            // Once INFO shows that it is gone, its place is free.
             self.mailbox.connections.fetch_sub(1, Relaxed);
+            self.shared.clients.remove(id);
         }
     }
 

@@ -8,7 +8,7 @@
 //! let settings = Settings::from_arguments(&["--port", "0", "--dir", "data"])?;
 //! let server = Server::start(settings)?;
 //! server.wait_until_open()?;
-//! println!("ready on {}", server.address());
+//! println!("ready on {:?}", server.address());
 //! server.wait()?;
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
@@ -18,6 +18,7 @@
 
 mod access;
 mod channels;
+mod client_socket;
 mod clients;
 mod clock;
 mod command_stats;
@@ -33,10 +34,14 @@ mod handshakes;
 mod histogram;
 mod http;
 mod inbox;
+mod latency_events;
 mod listener;
+mod memory;
 mod monitors;
+mod open_files;
 mod opening;
 mod pause;
+mod ping;
 mod rdb;
 mod reaper;
 mod redaction;
@@ -56,8 +61,10 @@ mod tls;
 #[cfg(feature = "torture")]
 #[doc(hidden)]
 pub mod torture;
+mod unix_socket;
 mod waiting;
 mod waker;
 
 pub use config::{ConfigError, Settings};
+pub use ping::{PingTls, ping, ping_file};
 pub use server::{Handle, Server, ServerError};

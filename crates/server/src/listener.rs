@@ -1,10 +1,12 @@
 //! Accepts connections, and gives each to the loop that has the fewest.
 
+use crate::client_socket::ClientSocket;
 use crate::event_loop::{Accepted, Mailbox};
 use crate::shared::{Shared, Stopping};
 use crate::tls::Encryption;
+use crate::unix_socket::SocketFile;
 use crate::waker::LoopWaker;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use rustix::net::sockopt;
 use std::io::{ErrorKind, Write};
@@ -19,9 +21,38 @@ const WAKER: Token = Token(usize::MAX);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that is listened to.
-struct ListeningSocket {
-    socket: TcpListener,
-    is_encrypted: bool,
+enum ListeningSocket {
+    Tcp {
+        socket: TcpListener,
+        is_encrypted: bool,
+    },
+    /// The file that `unixsocket` names.
+    Unix(UnixListener),
+}
+
+impl ListeningSocket {
+    /// The address, if it is one of the network.
+    fn address(&self) -> Option<SocketAddr> {
+        match self {
+            ListeningSocket::Tcp { socket, .. } => socket.local_addr().ok(),
+            ListeningSocket::Unix(_) => None,
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        matches!(self, ListeningSocket::Tcp { is_encrypted: true, .. })
+    }
+
+    /// The next connection, and the client's address if it is one of the network.
+    fn accept(&self) -> std::io::Result<(ClientSocket, Option<SocketAddr>)> {
+        Ok(match self {
+            ListeningSocket::Tcp { socket, .. } => {
+                let (stream, from) = socket.accept()?;
+                (ClientSocket::Tcp(stream), Some(from))
+            }
+            ListeningSocket::Unix(socket) => (ClientSocket::Unix(socket.accept()?.0), None),
+        })
+    }
 }
 
 /// The sockets that are listened to.
@@ -31,6 +62,7 @@ pub struct Listener {
     sockets: Vec<ListeningSocket>,
     encryption: Option<Encryption>,
     waker: Arc<LoopWaker>,
+    socket_file: Option<SocketFile>,
 }
 
 /// Binds one address.
@@ -63,7 +95,7 @@ fn bind_all(
             Ok(socket) => {
                 // The other addresses get the port that the first one was given.
                 port = socket.local_addr()?.port();
-                sockets.push(ListeningSocket { socket, is_encrypted });
+                sockets.push(ListeningSocket::Tcp { socket, is_encrypted });
             }
             Err(_) if is_optional => {}
             Err(error) => {
@@ -83,6 +115,7 @@ impl Listener {
     ///
     /// # Errors
     /// One cannot be listened at; said with the address. A file of TLS is not what it should be.
+    /// `unixsocket` names a file that cannot be made.
     pub fn bind(shared: &Arc<Shared>) -> std::io::Result<Listener> {
         let poll = Poll::new()?;
         let waker = LoopWaker::new(poll.registry(), WAKER)?;
@@ -90,9 +123,10 @@ impl Listener {
         let encryption = tls.as_ref().map(Encryption::new).transpose();
         let encryption = encryption.map_err(std::io::Error::other)?;
         let mut sockets = Vec::new();
-        // With a port for TLS, port 0 means none, as in Redis.
+        let unix = shared.settings.unix_socket();
+        // Beside a port for TLS, or a file, port 0 means none, as in Redis.
         let shown = match &tls {
-            Some(_) if port == 0 => 0,
+            _ if port == 0 && (tls.is_some() || unix.is_some()) => 0,
             Some(tls) if tls.port == port => {
                 let text =
                     format!("port and tls-port are both {port}: set port to 0 for TLS alone");
@@ -103,24 +137,45 @@ impl Listener {
         if let Some(tls) = &tls {
             bind_all(shared, tls.port, true, &mut sockets)?;
         }
+        // Last: what is refused before leaves no file.
+        let mut socket_file = None;
+        if let Some(path) = unix {
+            let permissions = shared.settings.unix_permissions();
+            let (listener, file) = SocketFile::listen(&path, permissions)?;
+            sockets.push(ListeningSocket::Unix(listener));
+            socket_file = Some(file);
+        }
         for (at, listening) in sockets.iter_mut().enumerate() {
-            poll.registry().register(&mut listening.socket, Token(at), Interest::READABLE)?;
+            let (registry, token) = (poll.registry(), Token(at));
+            match listening {
+                ListeningSocket::Tcp { socket, .. } => {
+                    registry.register(socket, token, Interest::READABLE)?;
+                }
+                ListeningSocket::Unix(socket) => {
+                    registry.register(socket, token, Interest::READABLE)?;
+                }
+            }
         }
         let shown = tls.filter(|_| shown == 0).map_or(shown, |tls| tls.port);
         shared.port.store(u64::from(shown), Relaxed);
         shared.add_waker(waker.as_waker());
-        Ok(Listener { shared: shared.clone(), poll, sockets, encryption, waker })
+        let shared = shared.clone();
+        Ok(Listener { shared, poll, sockets, encryption, waker, socket_file })
     }
 
     /// The first address.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.sockets[0].socket.local_addr()
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.sockets.iter().find_map(ListeningSocket::address)
+    }
+
+    /// The file that is listened at, which is removed when this is dropped.
+    pub fn take_socket_file(&mut self) -> Option<SocketFile> {
+        self.socket_file.take()
     }
 
     /// The first address of encrypted connections.
     pub fn tls_address(&self) -> Option<SocketAddr> {
-        let listening = self.sockets.iter().find(|of| of.is_encrypted)?;
-        listening.socket.local_addr().ok()
+        self.sockets.iter().find(|of| of.is_encrypted())?.address()
     }
 
     /// Accepts until the server stops.
@@ -137,9 +192,9 @@ impl Listener {
             self.waker.reset();
             for listening in &self.sockets {
                 loop {
-                    match listening.socket.accept() {
+                    match listening.accept() {
                         Ok((stream, from)) => {
-                            self.take(stream, from, listening.is_encrypted, loops);
+                            self.take(stream, from, listening.is_encrypted(), loops);
                         }
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                         Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -169,11 +224,11 @@ impl Listener {
     }
 
     /// Why a client is not served, whatever the number of the others.
-    fn refusal(&self, from: SocketAddr) -> Option<&'static str> {
+    fn refusal(&self, from: Option<SocketAddr>) -> Option<&'static str> {
         let shared = &self.shared;
         let is_refused = shared.settings.is_protected()
             && shared.access.is_open()
-            && !from.ip().to_canonical().is_loopback();
+            && from.is_some_and(|from| !from.ip().to_canonical().is_loopback());
         is_refused.then_some(
             "DENIED Hyades is running in protected mode, since it has no password: it serves this \
              machine only. Set protected-mode to no to serve others",
@@ -182,13 +237,15 @@ impl Listener {
 
     fn take(
         &self,
-        mut stream: TcpStream,
-        from: SocketAddr,
+        mut socket: ClientSocket,
+        from: Option<SocketAddr>,
         is_encrypted: bool,
         loops: &[Arc<Mailbox>],
     ) {
         let shared = &self.shared;
-        let refusal = match shared.clients.len() >= shared.settings.max_clients() {
+        // Those are counted as well that no loop has taken up yet: they may be many at once.
+        let connected: usize = loops.iter().map(|of| of.connections.load(Relaxed)).sum();
+        let refusal = match connected >= shared.settings.max_clients() {
             true => Some("ERR max number of clients reached"),
             false => self.refusal(from),
         };
@@ -198,7 +255,7 @@ impl Listener {
         if let Some(text) = refusal {
             shared.counters.rejected.fetch_add(1, Relaxed);
             if !is_encrypted {
-                let _ = stream.write(format!("-{text}\r\n").as_bytes());
+                let _ = socket.write(format!("-{text}\r\n").as_bytes());
             }
             if !is_encrypted || is_too_many {
                 return;
@@ -209,16 +266,57 @@ impl Listener {
         if refusal.is_none() {
             shared.counters.connections.fetch_add(1, Relaxed);
         }
-        let _ = stream.set_nodelay(true);
-        self.keep_alive(&stream);
-        let local = stream.local_addr().map(|local| local.to_string()).unwrap_or_default();
+        let addresses = match (&socket, from) {
+            (ClientSocket::Tcp(stream), Some(from)) => {
+                let _ = stream.set_nodelay(true);
+                self.keep_alive(stream);
+                let local = stream.local_addr().map(|local| local.to_string());
+                (from.to_string(), local.unwrap_or_default())
+            }
+            // As Redis shows it.
+            _ => {
+                let path = shared.settings.unix_socket().unwrap_or_default();
+                let name = format!("{}:0", path.display());
+                (name.clone(), name)
+            }
+        };
         let fewest = loops.iter().min_by_key(|mailbox| mailbox.connections.load(Relaxed));
         let fewest = fewest.expect("there is a loop");
-        fewest.accept(Accepted {
-            socket: stream,
-            addresses: (from.to_string(), local),
-            tls: tls.map(Box::new),
-            refusal,
-        });
+        fewest.accept(Accepted { socket, addresses, tls: tls.map(Box::new), refusal });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::event_loop::EventLoop;
+    use crate::executors::Executors;
+    use std::io::Read;
+
+    /// They are accepted before a loop takes up the first of them.
+    #[test]
+    fn of_many_that_connect_at_once_no_more_are_served_than_may_be() {
+        let text = ["--port", "0", "--bind", "127.0.0.1", "--maxclients", "3"];
+        let shared = Shared::new(Settings::from_arguments(&text).unwrap());
+        let listener = Listener::bind(&shared).unwrap();
+        let address = listener.address().unwrap();
+        let (executors, executing) = Executors::start(&shared, 1).unwrap();
+        let loops: Vec<EventLoop> =
+            (0..2).map(|_| EventLoop::new(&shared, executors.clone()).unwrap()).collect();
+        let mailboxes: Vec<_> = loops.iter().map(EventLoop::mailbox).collect();
+        let accepting = std::thread::spawn(move || listener.run(&mailboxes));
+        let mut clients: Vec<_> =
+            (0..8).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        for client in &mut clients[3..] {
+            let mut told = String::new();
+            client.read_to_string(&mut told).unwrap();
+            assert_eq!(told, "-ERR max number of clients reached\r\n");
+        }
+        assert_eq!(shared.counters.rejected.load(Relaxed), 5);
+        shared.stop(Stopping::Asked);
+        accepting.join().unwrap();
+        drop((loops, executors));
+        executing.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

@@ -23,6 +23,10 @@ const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
 /// Keys removed by one transaction.
 const BATCH: usize = 128;
 
+/// Most bytes of the keys that a walk finds, what holds each of them included: memory may be short.
+/// Those behind them are found by a walk that follows at once.
+const MOST_FOUND_BYTES: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
+
 /// A walk is followed by a pause this many times as long, and at least this long in milliseconds.
 const PAUSE: u32 = 19;
 const SHORTEST_PAUSE_MS: i64 = 100;
@@ -30,7 +34,33 @@ const SHORTEST_PAUSE_MS: i64 = 100;
 /// The longest that it waits until it looks again for the end of CLIENT PAUSE.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-type Found = Vec<(u64, Vec<u8>)>;
+/// A generation and a key.
+type DeadKey = (u64, Vec<u8>);
+
+/// What a walk has found.
+#[derive(Default)]
+struct Found {
+    /// Keys to remove.
+    dead: Vec<DeadKey>,
+    /// Their bytes.
+    bytes: usize,
+    /// When the first of the others expires.
+    first: Option<i64>,
+}
+
+impl Found {
+    /// Whether there may be more to remove.
+    fn is_full(&self) -> bool {
+        self.bytes >= MOST_FOUND_BYTES
+    }
+
+    fn add_dead(&mut self, generation: u64, key: &[u8]) {
+        if !self.is_full() {
+            self.bytes += size_of::<DeadKey>() + key.len();
+            self.dead.push((generation, key.to_vec()));
+        }
+    }
+}
 
 /// Generations of keys.
 struct Generations {
@@ -107,34 +137,40 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
 
 /// Removes what there is to remove. Returns when there is more.
 pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
-    let tables = opened.tables;
-    let now = shared.clock.now_ms();
+    loop {
+        let (generations, found) = find(shared, opened)?;
+        let mut session = opened.database.session()?;
+        for batch in found.dead.chunks(BATCH) {
+            if shared.stopping().is_some() {
+                return Ok(None);
+            }
+            remove(shared, opened, &mut session, batch, &generations)?;
+        }
+        if !found.is_full() {
+            shared.counts.forget(|generation| generations.is_dead(generation));
+            return Ok(found.first);
+        }
+    }
+}
+
+/// Walks over all keys, in a snapshot that is closed before anything is removed.
+fn find(shared: &Shared, opened: &Opened) -> Result<(Generations, Found), Error> {
+    let (tables, now) = (opened.tables, shared.clock.now_ms());
     let snapshot = opened.database.open_snapshot();
     // Databases beyond the number of this run keep what they have, flushed ever before or not.
     let read = |tx: &hyades::Transaction<'_>| Ok(databases::live(tx, tables, MOST_DATABASES)?);
     let (live, next) = snapshot.read(read)?;
-    let generations = Generations { live, next };
-    let is_dead = |generation: u64| generations.is_dead(generation);
-    let (mut found, mut first): (Found, Option<i64>) = (Vec::new(), None);
+    let (generations, mut found) = (Generations { live, next }, Found::default());
     snapshot.for_each(tables.keys, WITHOUT_BODY, |row| {
         let (generation, head) = (row.get(GENERATION), Head::from_word(row.get(HEAD)));
         let expires = head.and_then(Head::expires);
-        if is_dead(generation) || expires.is_some_and(|at| at <= now) {
-            found.push((generation, row.get(KEY).to_vec()));
+        if generations.is_dead(generation) || expires.is_some_and(|at| at <= now) {
+            found.add_dead(generation, row.get(KEY));
         } else if let Some(at) = expires {
-            first = Some(first.map_or(at, |first| first.min(at)));
+            found.first = Some(found.first.map_or(at, |first| first.min(at)));
         }
     })?;
-    drop(snapshot);
-    let mut session = opened.database.session()?;
-    for batch in found.chunks(BATCH) {
-        if shared.stopping().is_some() {
-            return Ok(None);
-        }
-        remove(shared, opened, &mut session, batch, &generations)?;
-    }
-    shared.counts.forget(is_dead);
-    Ok(first)
+    Ok((generations, found))
 }
 
 /// Removes some keys, if they are still to be removed.
@@ -142,7 +178,7 @@ fn remove(
     shared: &Shared,
     opened: &Opened,
     session: &mut Session,
-    batch: &[(u64, Vec<u8>)],
+    batch: &[DeadKey],
     generations: &Generations,
 ) -> Result<(), Error> {
     let (tables, now) = (opened.tables, shared.clock.now_ms());
@@ -229,6 +265,40 @@ mod tests {
             .unwrap();
         left.sort();
         assert_eq!(left, [&b"kept"[..], b"kept as well"]);
+    }
+
+    /// However many there are to remove: no more than some are held in memory at once.
+    #[test]
+    fn a_walk_finds_some_keys_and_others_follow_until_none_is_left() {
+        const KEYS: usize = 500;
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut builder = hyades::Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        database
+            .transact(|tx| {
+                for key in 0..KEYS {
+                    let key = format!("key:{key}");
+                    let row = [9u64.into(), key.as_bytes().into(), 0u64.into(), b"1"[..].into()];
+                    tx.put(tables.keys, &row)?;
+                }
+                databases::flush(tx, tables, std::iter::once(9))?;
+                let now = databases::generation(tx, tables, 9)?;
+                let row = [now.into(), b"live"[..].into(), 0u64.into(), b"1"[..].into()];
+                Ok(tx.put(tables.keys, &row)?)
+            })
+            .unwrap();
+        let shared = served(&database, tables, "16");
+        let opened = shared.opened.get().unwrap();
+        let (_, found) = find(&shared, opened).unwrap();
+        assert!(found.is_full() && found.bytes < MOST_FOUND_BYTES + 64, "{}", found.bytes);
+        assert!(found.dead.len() < KEYS / 4, "{}", found.dead.len());
+        assert_eq!(reap(&shared, opened).unwrap(), None);
+        let mut left = Vec::new();
+        let snapshot = database.open_snapshot();
+        let keep = |row: &hyades::Row<'_>| left.push(row.get(KEY).to_vec());
+        snapshot.for_each(tables.keys, WITHOUT_BODY, keep).unwrap();
+        assert_eq!(left, [b"live"]);
     }
 
     /// New keys that expire soon do not have it walk without a pause.

@@ -350,7 +350,7 @@ pub const OUTCOME_UNKNOWN: &str = "OUTCOMEUNKNOWN the log failed before this was
                                    the restart it is there whole or not at all";
 
 /// What a transaction of commands is given now.
-fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
+pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
     let opened = shared.opened.get().expect("there is a session");
     Context {
         tables: opened.tables,

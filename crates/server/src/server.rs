@@ -7,10 +7,11 @@ use crate::http::HttpServer;
 use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
-use crate::{opening, reaper, signals};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use crate::unix_socket::SocketFile;
+use crate::{open_files, opening, reaper, signals};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -37,9 +38,12 @@ impl std::error::Error for ServerError {}
 /// A server that runs.
 pub struct Server {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
+    notice: Option<String>,
+    /// Removed when the server has stopped.
+    _socket_file: Option<SocketFile>,
     /// Event loops, listener and reaper, which use the database.
     threads: Vec<JoinHandle<()>>,
     opener: JoinHandle<()>,
@@ -55,29 +59,6 @@ impl Handle {
     pub fn stop(&self) {
         self.0.stop(Stopping::Asked);
     }
-}
-
-/// File descriptors that are not clients': of the log, of checkpoints, of the loops.
-const OWN_FILES: u64 = 512;
-
-/// Raises the limit of open files as far as `maxclients` needs it. What the system does not grant
-/// is taken off `maxclients`: clients beyond it are told so, which is better than a connection that
-/// is not accepted.
-fn fit_clients(settings: &Settings) -> std::io::Result<()> {
-    let wanted = settings.max_clients() as u64 + OWN_FILES;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let granted = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    let Some(current) = current.filter(|current| *current < wanted) else { return Ok(()) };
-    let current = match setrlimit(Resource::Nofile, Rlimit { current: Some(granted), maximum }) {
-        Ok(()) => granted,
-        Err(_) => current,
-    };
-    if current < wanted {
-        let left = current.saturating_sub(OWN_FILES).max(1).to_string();
-        let fitting = [("maxclients".to_string(), left)];
-        settings.set(&fitting).map_err(|error| std::io::Error::other(error.to_string()))?;
-    }
-    Ok(())
 }
 
 /// Stops the server if its thread panics: without one of its threads it would serve some clients
@@ -113,9 +94,10 @@ impl Server {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let loops = settings.loops();
         let shared = Shared::new(settings);
-        fit_clients(&shared.settings)?;
-        let listener = Listener::bind(&shared)?;
-        let (address, tls_address) = (listener.address()?, listener.tls_address());
+        let notice = open_files::fit_clients(&shared.settings).map_err(std::io::Error::other)?;
+        let mut listener = Listener::bind(&shared)?;
+        let _socket_file = listener.take_socket_file();
+        let (address, tls_address) = (listener.address(), listener.tls_address());
         let http = HttpServer::bind(&shared)?;
         let metrics_address = http.as_ref().map(HttpServer::address).transpose()?;
         let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
@@ -150,12 +132,27 @@ impl Server {
                 Ok(()) => telling.ready(),
                 Err(error) => opening.stop(Stopping::Failed(error.to_string())),
             })?;
-        Ok(Server { shared, address, tls_address, metrics_address, threads, opener, notifier })
+        Ok(Server {
+            shared,
+            address,
+            tls_address,
+            metrics_address,
+            notice,
+            _socket_file,
+            threads,
+            opener,
+            notifier,
+        })
     }
 
-    /// The first address that it listens at.
-    pub fn address(&self) -> SocketAddr {
+    /// The first address that it listens at; `None` if it is reached by `unixsocket` alone.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// The file that clients of this machine connect to, if `unixsocket` names one.
+    pub fn unix_socket(&self) -> Option<PathBuf> {
+        self.shared.settings.unix_socket()
     }
 
     /// The first address that it listens at for encrypted connections.
@@ -166,6 +163,11 @@ impl Server {
     /// The address of the metrics and of the status page, if `metrics-port` names one.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
+    }
+
+    /// What a setting asks for and the system does not allow, in words.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// A handle to stop it with.
@@ -251,9 +253,11 @@ mod tests {
         let (done, until_done) = std::sync::mpsc::channel::<()>();
         let server = Server {
             shared: Shared::new(Settings::default()),
-            address: ([127, 0, 0, 1], 1).into(),
+            address: None,
+            _socket_file: None,
             tls_address: None,
             metrics_address: None,
+            notice: None,
             threads: Vec::new(),
             opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),
             notifier: Arc::default(),

@@ -11,6 +11,8 @@ use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
 use crate::handshakes::FailedHandshakes;
 use crate::histogram::TimeHistogram;
+use crate::latency_events::LatencyEvents;
+use crate::memory::MemoryUse;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::slow_log::SlowLog;
@@ -99,6 +101,10 @@ pub struct Shared {
     pub acknowledged: TimeHistogram,
     /// Commands that took long.
     pub slow_log: SlowLog,
+    /// Commands that took as long as `latency-monitor-threshold` says.
+    pub latency_events: LatencyEvents,
+    /// Memory of the process.
+    pub memory: MemoryUse,
     /// Clients whose encryption has failed.
     pub failed_handshakes: FailedHandshakes,
     /// Error replies by their first word.
@@ -168,6 +174,8 @@ impl Shared {
             command_stats: CommandStats::default(),
             acknowledged: TimeHistogram::default(),
             slow_log: SlowLog::default(),
+            latency_events: LatencyEvents::default(),
+            memory: MemoryUse::default(),
             failed_handshakes: FailedHandshakes::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),

@@ -1,8 +1,11 @@
 //! Without the feature `tls`: no connection is encrypted.
 
 use crate::config::TlsSettings;
+use crate::ping::PingTls;
+use std::io::{Read, Write};
 use std::time::Instant;
 
+pub use NoClient as TlsClient;
 pub use NoEncryption as Encryption;
 pub use NoStream as TlsStream;
 
@@ -12,6 +15,9 @@ pub enum NoEncryption {}
 /// The encryption of a connection: there is none.
 pub enum NoStream {}
 
+/// The encryption of a connection to a server: there is none.
+pub enum NoClient {}
+
 impl NoEncryption {
     /// Refuses the settings.
     pub fn new(settings: &TlsSettings) -> Result<NoEncryption, String> {
@@ -20,6 +26,22 @@ impl NoEncryption {
     }
 
     pub fn stream(&self) -> Result<NoStream, String> {
+        match *self {}
+    }
+}
+
+impl NoClient {
+    /// Refuses to ask.
+    pub fn new(_: &str, _: &PingTls) -> Result<NoClient, String> {
+        Err("--tls is not possible: this program was built without its feature tls".to_string())
+    }
+
+    pub fn exchange(
+        &mut self,
+        _: &mut (impl Read + Write),
+        _: &[u8],
+        _: &mut [u8],
+    ) -> std::io::Result<()> {
         match *self {}
     }
 }

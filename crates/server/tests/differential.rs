@@ -291,7 +291,7 @@ impl Pair {
         let mut original = Command::new("redis-server");
         original.args(arguments).args(settings_of_theirs).stdout(Stdio::null());
         let original = Original(original.spawn().expect("redis-server is installed"));
-        let ours = Client::connect(server.address());
+        let ours = Client::connect(server.address().unwrap());
         let theirs = Client::connect(format!("127.0.0.1:{port}").parse().unwrap());
         Pair { server, ours, theirs, _original: original, _dir: dir }
     }

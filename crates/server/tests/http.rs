@@ -18,11 +18,17 @@ const MOVING: &[&str] = &[
     "total_net_output_bytes",
     "transactions",
     "uptime_in_seconds",
+    "used_cpu_sys",
+    "used_cpu_sys_main_thread",
+    "used_cpu_total",
     "used_cpu_user",
+    "used_cpu_user_main_thread",
     "used_memory",
     "used_memory_human",
     "used_memory_peak",
+    "used_memory_peak_human",
     "used_memory_rss",
+    "used_memory_rss_human",
 ];
 
 fn get(address: SocketAddr, path: &str) -> String {
@@ -108,7 +114,7 @@ fn numbers_are_those_of_info_and_an_idle_server_sleeps() {
     let address = server.metrics_address().expect("there is a port");
     assert!(address.ip().is_loopback());
     server.wait_until_open().unwrap();
-    let mut client = BufReader::new(TcpStream::connect(server.address()).unwrap());
+    let mut client = BufReader::new(TcpStream::connect(server.address().unwrap()).unwrap());
     for command in ["SET a 1", "INCR a", "SET b 2 EX 1000", "GET a x", "LPUSH a 1", "SELECT 3"] {
         line(&mut client, command);
     }

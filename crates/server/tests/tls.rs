@@ -5,7 +5,7 @@
 mod certificates;
 
 use certificates::{Authority, Pair};
-use hyades_server::{Server, Settings};
+use hyades_server::{PingTls, Server, Settings, ping};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConnection, StreamOwned, SupportedProtocolVersion};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -75,7 +75,7 @@ impl Served {
     }
 
     fn plain(&self) -> BufReader<TcpStream> {
-        BufReader::new(self.socket(self.server().address()))
+        BufReader::new(self.socket(self.server().address().unwrap()))
     }
 
     fn secure_as(
@@ -295,7 +295,7 @@ fn what_is_not_tls_is_closed() {
         }
     }
     // Encrypted bytes at the port for plain ones are no request.
-    let socket = served.socket(served.server().address());
+    let socket = served.socket(served.server().address().unwrap());
     let mut secure = BufReader::new(StreamOwned::new(served.authority.client(None, BOTH), socket));
     assert!(try_ask(&mut secure, "PING").is_err());
     assert_eq!(ask(&mut good, "PING"), "+PONG");
@@ -402,11 +402,53 @@ fn encrypted_connections_alone() {
     });
     let served = Served { server, authority, dir };
     served.server().wait_until_open().unwrap();
-    assert_eq!(Some(served.server().address()), served.server().tls_address());
+    assert_eq!(served.server().address(), served.server().tls_address());
     let mut client = served.secure();
-    let port = served.server().address().port();
+    let port = served.server().address().unwrap().port();
     let info = ask_bulk(&mut client, "INFO server");
     assert!(info.contains(&format!("\r\ntcp_port:{port}\r\n")), "{info}");
     std::fs::remove_file(pair.key).unwrap();
     assert_eq!(ask(&mut served.secure(), "PING"), "+PONG", "files are read at the start alone");
+}
+
+/// As `hyades ping --tls` does.
+#[test]
+fn a_server_is_asked_for_a_sign_of_life() {
+    let served = Served::with_authority("--requirepass secret", true);
+    let port = served.server().tls_address().unwrap().port();
+    let pair = served.authority.sign("asks");
+    let shown = Some((pair.certificate.clone(), pair.key.clone()));
+    let known = PingTls {
+        authorities: Some(served.authority.file.clone()),
+        certificate: shown.clone(),
+        takes_any: false,
+    };
+    // It wants a password, and is alive all the same.
+    for host in ["localhost", "127.0.0.1"] {
+        assert_eq!(ping(host, port, Some(&known)), Ok(()), "{host}");
+    }
+    let any = PingTls { authorities: None, takes_any: true, ..known.clone() };
+    assert_eq!(ping("127.0.0.1", port, Some(&any)), Ok(()));
+    let refused = |how: PingTls, words: &str| {
+        let error = ping("127.0.0.1", port, Some(&how)).expect_err(words);
+        assert!(error.contains(words), "{words}: {error}");
+    };
+    refused(PingTls { certificate: None, ..known.clone() }, "alert");
+    refused(PingTls { authorities: None, ..known.clone() }, "--cacert");
+    let other = Authority::new(served.dir.path(), "other-authority");
+    refused(PingTls { authorities: Some(other.file), ..known.clone() }, "UnknownIssuer");
+    let missing = served.dir.path().join("missing");
+    let named = PingTls { authorities: Some(missing.clone()), ..known.clone() };
+    refused(named, "cannot read --cacert");
+    let key = PingTls { certificate: Some((pair.certificate.clone(), missing)), ..known.clone() };
+    refused(key, "cannot read --key");
+    let swapped = PingTls { certificate: Some((pair.key, pair.certificate)), ..known.clone() };
+    refused(swapped, "--cert");
+    // The other port does not speak TLS, and this one nothing else.
+    let plain = served.server().address().unwrap().port();
+    assert_eq!(ping("127.0.0.1", plain, None), Ok(()));
+    assert!(ping("127.0.0.1", plain, Some(&known)).is_err());
+    assert!(ping("127.0.0.1", port, None).is_err());
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert!(ping("127.0.0.1", closed, None).unwrap_err().contains("no server answers at"));
 }

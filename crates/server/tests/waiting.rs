@@ -25,7 +25,7 @@ impl Served {
     }
 
     fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.server.as_ref().unwrap().address()).unwrap();
+        let stream = TcpStream::connect(self.server.as_ref().unwrap().address().unwrap()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.set_nodelay(true).unwrap();
         Client(BufReader::new(stream))

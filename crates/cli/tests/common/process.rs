@@ -14,9 +14,15 @@ impl Process {
     /// Starts one over the database in `dir`, on a port of its choice, with two loops, and
     /// waits until it is ready.
     pub fn start(dir: &Path) -> Process {
+        Process::start_with(dir, &[])
+    }
+
+    /// As [`Process::start`], with further settings.
+    pub fn start_with(dir: &Path, settings: &[&str]) -> Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hyades"))
             .args(["serve", "--loops", "2", "--streams", "4", "--port", "0", "--dir"])
             .arg(dir)
+            .args(settings)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -112,9 +112,10 @@ const ROWS: &[(&str, &str)] = &[
          cluster|flushslots cluster|forget cluster|meet cluster|replicas cluster|replicate \
          cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot \
          cluster|slaves config|get config|resetstat config|rewrite config|set debug failover \
-         latency|doctor latency|graph latency|histogram latency|history latency|latest \
-         latency|reset module|list module|load module|loadex module|unload monitor psync \
-         replconf replicaof save shutdown slaveof slowlog|get slowlog|len slowlog|reset sync",
+         hyades.backup latency|doctor latency|graph latency|histogram latency|history \
+         latency|latest latency|reset module|list module|load module|loadex module|unload \
+         monitor psync replconf replicaof save shutdown slaveof slowlog|get slowlog|len \
+         slowlog|reset sync",
     ),
     (
         "admin slow dangerous connection",
@@ -123,7 +124,8 @@ const ROWS: &[(&str, &str)] = &[
     ("fast", "time"),
     (
         "fast connection",
-        "asking auth echo hello hyades.durability ping quit readonly readwrite reset select",
+        "asking auth echo hello hyades.durability hyades.last ping quit readonly readwrite reset \
+         select",
     ),
     ("fast transaction", "discard multi unwatch watch"),
     (

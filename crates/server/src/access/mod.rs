@@ -11,7 +11,7 @@ mod throttle;
 mod users;
 
 pub use denied::{DeniedEntry, Reason};
-pub use needs::NamedChannels;
+pub use needs::{NamedChannels, Need, Needs};
 pub use rules::{Denied, Selector};
 pub use users::{DEFAULT, User, Users, hexadecimal, is_free, user_name};
 

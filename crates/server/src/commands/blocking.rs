@@ -31,7 +31,7 @@ struct WaitedFor<'a> {
     keys: &'a [&'a [u8]],
     kind: Kind,
     timeout: Option<Duration>,
-    /// Its reply is an array.
+    /// Its reply is an array: null in MULTI, too.
     is_array: bool,
 }
 
@@ -49,7 +49,6 @@ fn nothing(
         (false, _) => space.wait(Wait {
             keys: distinct(keys).into_iter().map(|key| space.wait_key(kind, key)).collect(),
             timeout,
-            is_array,
             request: args.iter().map(|arg| arg.to_vec()).collect(),
             is_silent: false,
         }),

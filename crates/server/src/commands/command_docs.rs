@@ -1,7 +1,7 @@
 //! COMMAND: what clients ask of the table.
 
-use super::table::{self, ADMIN, Command, FAST, READ, Run, WRITE};
-use super::{Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
+use super::table::{self, ADMIN, Command, DENY_OOM, FAST, READ, Run, WRITE};
+use super::{Local, SYNTAX, command_keys, help, is, lower, unknown_subcommand};
 use crate::access::catalogue;
 use crate::data::keyspace::Stop;
 use crate::glob;
@@ -17,6 +17,8 @@ const HELP: &[&str] = &[
     "    Their groups.",
     "GETKEYS <command line>",
     "    The keys in a command.",
+    "GETKEYSANDFLAGS <command line>",
+    "    The keys in a command, and what it does with each.",
     "INFO [<name> ...]",
     "    Some of them.",
     "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <category>|MODULE <name>)]",
@@ -28,45 +30,6 @@ const HELP: &[&str] = &[
 /// A command.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     table::find(name).map(|at| &table::all()[at])
-}
-
-/// Places of the keys of a command line, those included that the table cannot know.
-pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
-    let mut keys: Vec<usize> = command.key_places(args.len()).collect();
-    if command.name == "sort" {
-        keys.extend(sort_store(args));
-    }
-    // They have a key or a timeout in front of the number of keys.
-    const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
-    const COUNTED: [&str; 7] =
-        ["lmpop", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion"];
-    let is_in = |names: &[&str]| names.contains(&command.name);
-    let count_at = if is_in(&LATER) { 2 } else { 1 };
-    if is_in(&LATER) || is_in(&COUNTED) {
-        let count = integer(args[count_at]).ok().and_then(|count| usize::try_from(count).ok());
-        let end = count_at.saturating_add(count.unwrap_or(0)).min(args.len() - 1);
-        keys.extend(count_at + 1..=end);
-    }
-    keys
-}
-
-/// Where the key is under which SORT stores: the last one, if it is told several times. Values of
-/// options are no options.
-fn sort_store(args: &[&[u8]]) -> Option<usize> {
-    let (mut at, mut stores) = (2, None);
-    while at < args.len() {
-        let is_option = |name: &[u8]| args[at].eq_ignore_ascii_case(name);
-        at += match () {
-            () if is_option(b"LIMIT") => 3,
-            () if is_option(b"BY") || is_option(b"GET") => 2,
-            () if is_option(b"STORE") && at + 1 < args.len() => {
-                stores = Some(at + 1);
-                2
-            }
-            () => 1,
-        };
-    }
-    stores
 }
 
 pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
@@ -98,18 +61,8 @@ pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             reply.map(wanted.len());
             wanted.iter().for_each(|command| write_docs(command, reply));
         }
-        ("getkeys", [name, ..]) => {
-            let command = find(name).ok_or("ERR Invalid command specified")?;
-            if !command.takes(args.len() - 2) {
-                return Err("ERR Invalid number of arguments specified for command".into());
-            }
-            let keys = key_places(command, &args[2..]);
-            if keys.is_empty() {
-                return Err("ERR The command has no key arguments".into());
-            }
-            reply.array(keys.len());
-            keys.iter().for_each(|at| reply.bulk(args[2 + at]));
-        }
+        ("getkeys", [_, ..]) => command_keys::getkeys(&args[2..], reply)?,
+        ("getkeysandflags", [_, ..]) => command_keys::getkeysandflags(&args[2..], reply)?,
         ("list", options) => list(options, reply)?,
         ("help", []) => help(reply, HELP),
         _ => return Err(unknown_subcommand("command", what)),
@@ -118,15 +71,19 @@ pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 }
 
 fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
-    let names = table::all().iter().map(|command| command.name);
+    // With those of subcommands, such as `config|get`.
+    let is_built = |name: &&str| find(name.split('|').next().unwrap_or(name).as_bytes()).is_some();
+    let named = catalogue::all().iter();
+    let names = named.clone().map(|named| named.name).filter(is_built);
     let found: Vec<&str> = match options {
         [] => names.collect(),
         [filter, by, value] if is(filter, "FILTERBY") => match lower(by).as_str() {
             "pattern" => names.filter(|n| glob::matches(value, n.as_bytes(), true)).collect(),
+            // Those that rules allow by their category, built or not.
             "aclcat" => {
-                let category = lower(value);
-                let of = |command: &&Command| categories(command).contains(&category.as_str());
-                table::all().iter().filter(of).map(|command| command.name).collect()
+                let category = catalogue::category(value).unwrap_or(0);
+                let of = named.filter(|named| named.categories & category != 0);
+                of.map(|named| named.name).collect()
             }
             "module" => Vec::new(),
             _ => return Err(SYNTAX.into()),
@@ -150,6 +107,7 @@ fn write_info(command: &Command, reply: &mut Reply<'_>) {
     let mut flags = Vec::new();
     flags.extend(has(WRITE).then_some("write"));
     flags.extend(has(READ).then_some("readonly"));
+    flags.extend(has(DENY_OOM).then_some("denyoom"));
     flags.extend(has(ADMIN).then_some("admin"));
     flags.extend(matches!(command.run, Run::Local(_)).then_some("loading"));
     flags.extend(has(FAST).then_some("fast"));

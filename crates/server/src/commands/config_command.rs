@@ -3,6 +3,7 @@
 use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
 use crate::config::Settings;
 use crate::data::keyspace::Stop;
+use crate::open_files;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use std::convert::Infallible;
@@ -35,20 +36,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("get", _) => return Err(wrong_arity("config|get")),
         ("set", pairs) if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
-            let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_string);
-            let changes = pairs.chunks(2).map(|pair| Ok((text(pair[0])?, text(pair[1])?)));
-            let changes: Result<Vec<_>, std::str::Utf8Error> = changes.collect();
-            let not_text = |_| Stop::from("ERR CONFIG SET failed (names and values are UTF-8)");
-            let changes = changes.map_err(not_text)?;
-            if let Some((name, _)) = changes.iter().find(|(name, _)| !Settings::knows(name)) {
-                let text = "ERR Unknown option or number of arguments for CONFIG SET";
-                return Err(format!("{text} - '{name}'").into());
-            }
-            shared
-                .settings
-                .set(&changes)
-                .map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
-            take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
+            set(shared, pairs)?;
             reply.ok();
         }
         ("set", _) => return Err(wrong_arity("config|set")),
@@ -91,6 +79,43 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         _ => return Err(unknown_subcommand("config", args[1])),
     }
     Ok(())
+}
+
+/// Changes settings, all of them or none.
+fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_string);
+    let changes = pairs.chunks(2).map(|pair| Ok((text(pair[0])?, text(pair[1])?)));
+    let changes: Result<Vec<_>, std::str::Utf8Error> = changes.collect();
+    let not_text = |_| Stop::from("ERR CONFIG SET failed (names and values are UTF-8)");
+    let changes = changes.map_err(not_text)?;
+    if let Some((name, _)) = changes.iter().find(|(name, _)| !Settings::knows(name)) {
+        let text = "ERR Unknown option or number of arguments for CONFIG SET";
+        return Err(format!("{text} - '{name}'").into());
+    }
+    check_clients(&changes)?;
+    shared
+        .settings
+        .set(&changes)
+        .map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
+    take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
+    Ok(())
+}
+
+/// Makes room for as many clients as `maxclients` is to allow.
+fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
+    let mut values = changes.iter().filter(|(name, _)| name.eq_ignore_ascii_case("maxclients"));
+    // What is no number is told by the setting.
+    let Some(wanted) = values.next_back().and_then(|(_, value)| value.parse::<u64>().ok()) else {
+        return Ok(());
+    };
+    match open_files::raise_for(wanted) {
+        allowed if allowed >= wanted => Ok(()),
+        allowed => Err(format!(
+            "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating \
+             system is not able to handle the specified number of clients, try with {allowed}"
+        )
+        .into()),
+    }
 }
 
 /// What settings change beside their own values, if they were set.

@@ -1,9 +1,13 @@
 //! DEBUG, for test suites. Off unless `enable-debug-command` says otherwise.
 
-use super::{Job, Local, lower};
-use crate::data::keyspace::Stop;
+use super::{Job, Local, dump, lower, numbers};
+use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::glob;
 use crate::resp::reply::Reply;
+use crate::runs;
+use crate::shared::{Opened, Shared};
+use hyades::Transaction;
+use std::cell::RefCell;
 use std::time::Duration;
 
 pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
@@ -25,6 +29,7 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
                 reply.ok();
             }));
         }
+        ("object", [key]) => object(local, key)?,
         ("jmap" | "set-active-expire" | "quicklist-packed-threshold", _) => reply.ok(),
         ("stringmatch-len", [length, pattern]) => {
             let text = vec![b'a'; super::numbers::unsigned(length)?.min(1 << 20)];
@@ -38,6 +43,40 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
         (other, _) => return Err(format!("ERR DEBUG {other} is not built").into()),
     }
     Ok(())
+}
+
+/// What Redis tells of the object of a value, as far as there is such a thing here.
+fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
+    if local.shared.opened.get().is_none() {
+        return Err(format!("LOADING {}", local.shared.loading()).into());
+    }
+    let (database, key) = (local.client.database, key.to_vec());
+    *local.job = Some(Job::new(move |shared, reply| match describe(shared, database, &key) {
+        Ok(text) => reply.simple(&text),
+        Err(Stop::Error(text)) => reply.error(&text),
+        Err(Stop::Abort(abort)) => reply.error(&format!("ERR {abort}")),
+    }));
+    Ok(())
+}
+
+/// In a snapshot: what is told is on disk.
+fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> {
+    let Opened { database: opened, .. } = shared.opened.get().expect("checked before the job");
+    let effects = RefCell::default();
+    let context = Context { is_patient: true, ..runs::context(shared, &effects) };
+    let body = |tx: &Transaction<'_>| -> Result<String, Stop> {
+        let space = Keyspace::open(*tx, context, database)?;
+        let entry = space.find(key)?;
+        let Some((head, body)) = entry.value() else { return Err("ERR no such key".into()) };
+        let encoding = numbers::encoding(&entry, head, body)?;
+        let length = dump::serialized_length(&entry, head, body)?;
+        Ok(format!(
+            "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{length} lru:0 \
+             lru_seconds_idle:0"
+        ))
+    };
+    let found = opened.open_snapshot().try_read(body);
+    found.map_err(|error| Stop::from(format!("ERR {error}")))?
 }
 
 /// A reply of each type.

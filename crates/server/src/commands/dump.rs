@@ -14,15 +14,24 @@ pub fn dump(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
         reply.null();
         return Ok(());
     };
-    let payload = match head.kind() {
-        Kind::String => rdb::string(body),
-        Kind::List => rdb::list(&elements(&entry, Kind::List)?),
-        Kind::Set => rdb::set(&elements(&entry, Kind::Set)?),
-        Kind::Hash => rdb::hash(&elements(&entry, Kind::Hash)?),
-        Kind::SortedSet => rdb::sorted_set(&ranking::scored(&entry)?),
-    };
-    reply.bulk(&payload);
+    reply.bulk(&payload(&entry, head, body)?);
     Ok(())
+}
+
+/// The payload of a value.
+fn payload(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<Vec<u8>, Stop> {
+    Ok(match head.kind() {
+        Kind::String => rdb::string(body),
+        Kind::List => rdb::list(&elements(entry, Kind::List)?),
+        Kind::Set => rdb::set(&elements(entry, Kind::Set)?),
+        Kind::Hash => rdb::hash(&elements(entry, Kind::Hash)?),
+        Kind::SortedSet => rdb::sorted_set(&ranking::scored(entry)?),
+    })
+}
+
+/// Bytes of a value in Redis's files, without its type.
+pub fn serialized_length(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<usize, Stop> {
+    Ok(payload(entry, head, body)?.len() - rdb::AROUND_VALUE)
 }
 
 /// The options of RESTORE.

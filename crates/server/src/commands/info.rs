@@ -140,13 +140,24 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-fn memory(_: &Shared, out: &mut String) {
-    let resident = resident_bytes();
-    line(out, "used_memory", resident);
-    line(out, "used_memory_human", format!("{:.2}M", resident as f64 / (1 << 20) as f64));
-    line(out, "used_memory_rss", resident);
-    line(out, "used_memory_peak", most_resident_bytes());
-    line(out, "maxmemory", 0);
+/// A number of bytes, and the same as people read it.
+fn size(out: &mut String, name: &str, bytes: u64) {
+    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+    line(out, name, bytes);
+    let unit = (bytes.max(1).ilog2() / 10) as usize;
+    let unit = unit.min(UNITS.len() - 1);
+    let shown = match unit {
+        0 => format!("{bytes}B"),
+        _ => format!("{:.2}{}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]),
+    };
+    line(out, &format!("{name}_human"), shown);
+}
+
+fn memory(shared: &Shared, out: &mut String) {
+    size(out, "used_memory", shared.used_memory());
+    size(out, "used_memory_rss", resident_bytes());
+    size(out, "used_memory_peak", most_resident_bytes());
+    size(out, "maxmemory", shared.settings.max_memory());
     line(out, "maxmemory_policy", "noeviction");
     line(out, "mem_allocator", "mimalloc");
 }
@@ -200,9 +211,35 @@ fn replication(shared: &Shared, out: &mut String) {
     line(out, "master_repl_offset", 0);
 }
 
+/// Processor time in seconds of a process or thread, by the name of its file `stat`: in the system,
+/// in the program, and both of its children that have ended. As exact as a tick of the system.
+fn processor_seconds(file: &str) -> [f64; 4] {
+    let stat = std::fs::read_to_string(file).unwrap_or_default();
+    // The name of the program, which may have blanks, stands in parentheses.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+    let per_second = rustix::param::clock_ticks_per_second().max(1) as f64;
+    let mut next = || {
+        let ticks = fields.next().and_then(|field| field.parse::<u64>().ok());
+        ticks.unwrap_or(0) as f64 / per_second
+    };
+    let (user, system, children_user, children_system) = (next(), next(), next(), next());
+    [system, user, children_system, children_user]
+}
+
 fn cpu(_: &Shared, out: &mut String) {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    line(out, "used_cpu_user", format!("{}.{:06}", used.tv_sec, used.tv_nsec / 1_000));
+    let [system, user, children_system, children_user] = processor_seconds("/proc/self/stat");
+    let main = format!("/proc/self/task/{}/stat", std::process::id());
+    let [main_system, main_user, ..] = processor_seconds(&main);
+    for (name, seconds) in [
+        ("used_cpu_sys", system),
+        ("used_cpu_user", user),
+        ("used_cpu_sys_children", children_system),
+        ("used_cpu_user_children", children_user),
+        ("used_cpu_sys_main_thread", main_system),
+        ("used_cpu_user_main_thread", main_user),
+    ] {
+        line(out, name, format!("{seconds:.6}"));
+    }
 }
 
 fn commandstats(shared: &Shared, out: &mut String) {
@@ -269,6 +306,8 @@ fn keyspace(shared: &Shared, out: &mut String, live: &[u64]) {
 }
 
 fn hyades(shared: &Shared, out: &mut String) {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    line(out, "used_cpu_total", format!("{}.{:06}", used.tv_sec, used.tv_nsec / 1_000));
     counter(out, "loop_wakeups", &shared.counters.turns);
     counter(out, "tls_failures", &shared.counters.tls_failures);
     counter(out, "run_conflicts", &shared.counters.conflicts);

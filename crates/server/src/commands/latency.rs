@@ -1,7 +1,8 @@
-//! LATENCY: histograms of the times of commands. No events are recorded, as in Redis while
-//! `latency-monitor-threshold` is 0.
+//! LATENCY: events, which are commands that took as long as `latency-monitor-threshold` says, and
+//! histograms of the times of all commands.
 
-use super::{Done, Local, help, is, unknown_subcommand};
+use super::{Done, Local, help, is, latency_text, unknown_subcommand};
+use crate::clock::wall_us;
 use crate::command_stats::CommandStats;
 use crate::resp::reply::Reply;
 
@@ -10,40 +11,66 @@ const HELP: &[&str] = &[
     "DOCTOR",
     "    What the server can say of latency.",
     "GRAPH <event>",
-    "    An error: no events are recorded.",
+    "    A picture of the times of an event.",
     "HISTORY <event>",
-    "    Nothing: no events are recorded.",
+    "    The times of an event: seconds since 1970, and milliseconds.",
     "LATEST",
-    "    Nothing: no events are recorded.",
+    "    Of each event: its name, when it happened last, how long it took, and the longest of all.",
     "RESET [<event> ...]",
-    "    0: no events are recorded.",
+    "    Forgets events, all if none is named.",
     "HISTOGRAM [COMMAND ...]",
     "    How many calls of commands took how long, in microseconds.",
     "HELP",
     "    This help.",
 ];
 
-const DOCTOR: &str = "Events of latency are not recorded in this version. LATENCY HISTOGRAM and \
-                      SLOWLOG tell how long commands ran; INFO hyades shows conflicts and how \
-                      far the log is behind; redis-cli --latency measures replies from outside.";
-
 pub fn latency(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let shared = local.shared;
     match &args[1..] {
-        [what] if is(what, "LATEST") => reply.array(0),
-        [what, _] if is(what, "HISTORY") => reply.array(0),
-        [what, ..] if is(what, "RESET") => reply.integer(0),
-        [what] if is(what, "DOCTOR") => reply.verbatim(DOCTOR),
+        [what] if is(what, "LATEST") => latest(local, reply),
+        [what, event] if is(what, "HISTORY") => {
+            let samples = shared.latency_events.find(event).unwrap_or_default().samples;
+            reply.array(samples.len());
+            for sample in samples {
+                reply.array(2);
+                reply.integer(sample.at_seconds as i64);
+                reply.integer(sample.ms as i64);
+            }
+        }
+        [what, events @ ..] if is(what, "RESET") => {
+            reply.count(shared.latency_events.forget(events));
+        }
+        [what] if is(what, "DOCTOR") => {
+            let threshold = shared.settings.latency_threshold_ms().unwrap_or(0);
+            reply.verbatim(&latency_text::doctor(&shared.latency_events.all(), threshold));
+        }
         [what] if is(what, "HELP") => help(reply, HELP),
         [what, event] if is(what, "GRAPH") => {
-            let event = String::from_utf8_lossy(&event[..event.len().min(128)]);
-            return Err(format!("ERR No samples available for event '{event}'").into());
+            let name = String::from_utf8_lossy(&event[..event.len().min(128)]);
+            let Some(series) = shared.latency_events.find(event) else {
+                return Err(format!("ERR No samples available for event '{name}'").into());
+            };
+            reply.verbatim(&latency_text::graph(&name, &series, wall_us() / 1_000_000));
         }
         [what, names @ ..] if is(what, "HISTOGRAM") => {
-            histograms(&local.shared.command_stats, names, reply);
+            histograms(&shared.command_stats, names, reply);
         }
         _ => return Err(unknown_subcommand("latency", args[1])),
     }
     Ok(())
+}
+
+fn latest(local: &Local<'_>, reply: &mut Reply<'_>) {
+    let events = local.shared.latency_events.all();
+    reply.array(events.len());
+    for (event, series) in events {
+        let last = series.samples.back().expect("an event has a sample");
+        reply.array(4);
+        reply.bulk(event.as_bytes());
+        reply.integer(last.at_seconds as i64);
+        reply.integer(last.ms as i64);
+        reply.integer(series.longest_ms as i64);
+    }
 }
 
 /// Those of these commands with all of their subcommands, or of all commands.

@@ -8,6 +8,7 @@ mod blocking;
 mod client;
 mod collections;
 mod command_docs;
+mod command_keys;
 mod config_command;
 mod connection;
 mod debug;
@@ -18,6 +19,7 @@ mod hashes;
 pub mod info;
 mod keys;
 mod latency;
+mod latency_text;
 mod lcs;
 mod list_edits;
 mod lists;
@@ -37,7 +39,7 @@ pub mod table;
 mod unsupported;
 mod watching;
 
-pub use command_docs::key_places;
+pub use command_keys::key_places;
 pub use unsupported::error as unsupported_error;
 
 use crate::access::catalogue;

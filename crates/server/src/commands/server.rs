@@ -1,10 +1,14 @@
 //! Commands on the server.
 
-use super::{Done, Local, SYNTAX, is};
+use super::{Done, Job, Local, SYNTAX, is};
 use crate::clock::wall_us;
+use crate::config::Settings;
 use crate::conversation::Durability;
+use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::shared::Stopping;
+use crate::shared::{Shared, Stopping};
+use hyades::BackupReport;
+use std::path::{Path, PathBuf};
 
 pub fn time(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let now = wall_us();
@@ -86,6 +90,64 @@ pub fn durability(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
         _ => return Err(SYNTAX.into()),
     }
     Ok(())
+}
+
+/// The id of the client's last transaction that has written, for `hyades recover --until`.
+pub fn last(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    // What it names is on disk by then, whatever the client's durability is.
+    local.client.waits_for_disk = true;
+    let id = local.client.last.map(|id| id.to_string());
+    reply.bulk_or_null(id.as_ref().map(String::as_bytes));
+    Ok(())
+}
+
+/// Longest name of a backup, in bytes.
+const LONGEST_NAME: usize = 255;
+
+/// The directory of a backup: the name is one component below `backup-dir`, and no option of any
+/// program.
+fn backup_dir(settings: &Settings, name: &[u8]) -> Result<PathBuf, Stop> {
+    let dir = settings.backup_dir().ok_or(
+        "ERR there is no backup-dir: start the server with --backup-dir DIR, the directory below \
+         which backups are made",
+    )?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.+:@".contains(byte);
+    let is_name = name.first().is_some_and(u8::is_ascii_alphanumeric)
+        && name.len() <= LONGEST_NAME
+        && name.iter().all(is_plain);
+    match std::str::from_utf8(name) {
+        Ok(name) if is_name => Ok(dir.join(name)),
+        _ => Err("ERR the name of a backup has letters, digits and -_.+:@, begins with a letter \
+                  or digit, and has at most 255 of them"
+            .into()),
+    }
+}
+
+/// Copies the database while it is used, and reads the copy back.
+pub fn backup(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
+    let dir = backup_dir(&local.shared.settings, args[1])?;
+    *local.job = Some(Job::slow(move |shared, reply| match copy(shared, &dir) {
+        Ok(report) => {
+            reply.map(3);
+            reply.bulk(b"directory");
+            reply.bulk(dir.as_os_str().as_encoded_bytes());
+            for (name, count) in [("files", report.files), ("bytes", report.bytes)] {
+                reply.bulk(name.as_bytes());
+                reply.integer(count as i64);
+            }
+        }
+        Err(text) => reply.error(&format!("ERR {text}")),
+    }));
+    Ok(())
+}
+
+fn copy(shared: &Shared, dir: &Path) -> Result<BackupReport, String> {
+    let above = dir.parent().expect("it is below backup-dir");
+    let cannot = |error| format!("cannot create {}: {error}", above.display());
+    std::fs::create_dir_all(above).map_err(cannot)?;
+    let opened = shared.opened.get().expect("checked before the job");
+    // Its error names the directory, and says what is wrong with it.
+    opened.database.backup(dir).map_err(|error| error.to_string())
 }
 
 pub fn lolwut(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {

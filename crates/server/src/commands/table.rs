@@ -35,6 +35,11 @@ pub const ALONE: u32 = 16;
 /// It may wait for an element; outside of EXEC it is a transaction of its own.
 pub const BLOCKS: u32 = 32;
 
+/// It may use more memory: it is refused when there is none left (Redis's flag `denyoom`).
+pub const DENY_OOM: u32 = 64;
+/// The command writes, and may use more memory.
+pub const GROW: u32 = WRITE | DENY_OOM;
+
 /// A command.
 pub struct Command {
     /// Its name, in lower case.
@@ -55,6 +60,11 @@ impl Command {
     /// Whether it changes data.
     pub fn writes(&self) -> bool {
         self.flags & WRITE != 0
+    }
+
+    /// Whether it may use more memory.
+    pub fn grows(&self) -> bool {
+        self.flags & DENY_OOM != 0
     }
 
     /// Whether it may have this number of arguments.

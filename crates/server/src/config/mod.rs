@@ -18,7 +18,7 @@ use crate::data::collections::PackedLimits;
 use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use table::{Rule, SETTINGS, Value};
 
 /// The settings of a server.
@@ -48,12 +48,16 @@ pub struct Settings {
     longest_argument: AtomicU64,
     longest_request: AtomicU64,
     timeout: AtomicU64,
+    max_memory: AtomicU64,
     /// Those of `client-output-buffer-limit`.
     pub(crate) output_limits: Arc<OutputLimits>,
     packed: [AtomicU64; 4],
     events: AtomicU64,
     tracks_latency: AtomicBool,
     slower_than: AtomicI64,
+    latency_threshold: AtomicU64,
+    /// What tells how many bytes the program has allocated.
+    memory_counter: OnceLock<fn() -> u64>,
 }
 
 impl Default for Settings {
@@ -70,11 +74,14 @@ impl Default for Settings {
             longest_argument: AtomicU64::new(0),
             longest_request: AtomicU64::new(0),
             timeout: AtomicU64::new(0),
+            max_memory: AtomicU64::new(0),
             output_limits: Arc::default(),
             packed: Default::default(),
             events: AtomicU64::new(0),
             tracks_latency: AtomicBool::new(false),
             slower_than: AtomicI64::new(0),
+            latency_threshold: AtomicU64::new(0),
+            memory_counter: OnceLock::new(),
         };
         settings.refresh();
         settings
@@ -182,8 +189,10 @@ impl Settings {
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
         self.longest_request.store(self.number("client-query-buffer-limit"), Relaxed);
         self.timeout.store(self.number("timeout"), Relaxed);
+        self.max_memory.store(self.number("maxmemory"), Relaxed);
         self.output_limits.set(&self.text("client-output-buffer-limit"));
         self.tracks_latency.store(self.is_yes("latency-tracking"), Relaxed);
+        self.latency_threshold.store(self.number("latency-monitor-threshold"), Relaxed);
         let slower_than = self.text("slowlog-log-slower-than").parse();
         self.slower_than.store(slower_than.expect("it is checked when it is set"), Relaxed);
         let events = EventClasses::read(&self.text("notify-keyspace-events"));
@@ -289,9 +298,25 @@ impl Settings {
         self.text("bind").split_whitespace().map(str::to_string).collect()
     }
 
+    /// The file that clients of this machine connect to.
+    pub(crate) fn unix_socket(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(self.text("unixsocket"))).filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// The permissions of that file, if they are not left to the process.
+    pub(crate) fn unix_permissions(&self) -> Option<u32> {
+        let mode = u32::from_str_radix(&self.text("unixsocketperm"), 8);
+        Some(mode.expect("it is checked when it is set")).filter(|mode| *mode > 0)
+    }
+
     /// The directory of the data.
     pub fn dir(&self) -> PathBuf {
         Path::new(&self.text("dir")).to_path_buf()
+    }
+
+    /// The directory below which HYADES.BACKUP makes copies.
+    pub(crate) fn backup_dir(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(self.text("backup-dir"))).filter(|dir| !dir.as_os_str().is_empty())
     }
 
     pub(crate) fn databases(&self) -> u32 {
@@ -320,6 +345,22 @@ impl Settings {
         self.timeout.load(Relaxed)
     }
 
+    /// Bytes of memory above which commands are refused that may use more; 0: there is no limit.
+    pub(crate) fn max_memory(&self) -> u64 {
+        self.max_memory.load(Relaxed)
+    }
+
+    /// Has `maxmemory` and INFO count what the program has allocated and not freed, in bytes, as
+    /// this function tells. Without it the pages of the process count that are in memory. The first
+    /// function that is given counts.
+    pub fn count_memory(&self, allocated: fn() -> u64) {
+        let _ = self.memory_counter.set(allocated);
+    }
+
+    pub(crate) fn memory_counter(&self) -> Option<fn() -> u64> {
+        self.memory_counter.get().copied()
+    }
+
     /// How many elements are packed at most.
     pub(crate) fn packed(&self) -> PackedLimits {
         let [hash, set, sorted_set, list] =
@@ -346,6 +387,12 @@ impl Settings {
     /// Commands that take as long, in microseconds, are in the slow log.
     pub(crate) fn slower_than(&self) -> Option<u64> {
         u64::try_from(self.slower_than.load(Relaxed)).ok()
+    }
+
+    /// Commands that take as long, in milliseconds, are events of latency.
+    #[inline]
+    pub(crate) fn latency_threshold_ms(&self) -> Option<u64> {
+        Some(self.latency_threshold.load(Relaxed)).filter(|least| *least > 0)
     }
 
     /// Entries that the slow log keeps.
@@ -435,6 +482,13 @@ impl Value {
                                limit and seconds",
                 ),
             },
+            Value::Permissions => {
+                let is_octal = !text.is_empty() && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+                match u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777) {
+                    Some(mode) => Ok(format!("{mode:o}")),
+                    None => wrong("permissions in octal digits, from 0 to 777"),
+                }
+            }
             Value::TlsProtocols => match tls::read_protocols(text) {
                 Some(versions) => Ok(versions),
                 None => wrong("TLSv1.2, TLSv1.3 or both (older versions are not secure)"),

@@ -19,6 +19,8 @@ pub enum Value {
     Events,
     /// What may wait for clients.
     OutputLimits,
+    /// Permissions of a file, in octal digits.
+    Permissions,
     /// Versions of TLS.
     TlsProtocols,
     /// Any text.
@@ -67,11 +69,16 @@ const MOST_SLOW: i64 = 1 << 20;
 /// Why cipher suites cannot be chosen.
 const SUITES: &str = "the cipher suites are fixed: all that are offered are secure";
 
+/// Why there is one policy alone.
+const NEVER_EVICTED: &str = "keys are never evicted: at maxmemory, commands are refused that may \
+                             use more (noeviction)";
+
 /// A number of any size.
 const ANY: Value = Number(i64::MIN, i64::MAX);
 
 /// All settings: those that work, then those of Redis that are known.
 pub const SETTINGS: &[Setting] = &[
+    setting("backup-dir", "", Text, Fixed),
     setting("bind", "127.0.0.1 -::1", Text, Fixed),
     setting("databases", "16", Number(1, MOST_DATABASES as i64), Fixed),
     setting("dir", "hyades-data", Text, Fixed),
@@ -158,7 +165,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("io-threads", "1", ANY, Stored),
     setting("io-threads-do-reads", "no", YesNo, Stored),
     setting("jemalloc-bg-thread", "yes", YesNo, Stored),
-    setting("latency-monitor-threshold", "0", ANY, Stored),
+    setting("latency-monitor-threshold", "0", Number(0, i64::MAX), Live),
     setting("latency-tracking", "yes", YesNo, Live),
     setting("latency-tracking-info-percentiles", "50 99 99.9", Value::Percentiles, Live),
     setting("lazyfree-lazy-eviction", "no", YesNo, Stored),
@@ -181,10 +188,10 @@ pub const SETTINGS: &[Setting] = &[
     setting("lua-time-limit", "5000", ANY, Stored),
     setting("masterauth", "", Text, Refused("this server has no master")),
     setting("masteruser", "", Text, Refused("this server has no master")),
-    setting("maxmemory", "0", Memory, Refused("a memory limit is not built yet")),
+    setting("maxmemory", "0", Memory, Live),
     setting("maxmemory-clients", "0", Memory, Stored),
     setting("maxmemory-eviction-tenacity", "10", ANY, Stored),
-    setting("maxmemory-policy", "noeviction", Text, Refused("keys are never evicted")),
+    setting("maxmemory-policy", "noeviction", Text, Refused(NEVER_EVICTED)),
     setting("maxmemory-samples", "5", ANY, Stored),
     setting("min-replicas-max-lag", "10", ANY, Stored),
     setting("min-replicas-to-write", "0", ANY, Stored),
@@ -272,8 +279,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("tls-session-cache-timeout", "300", ANY, Stored),
     setting("tls-session-caching", "yes", YesNo, Stored),
     setting("tracking-table-max-keys", "1000000", ANY, Stored),
-    setting("unixsocket", "", Text, Refused("Unix sockets are not built yet")),
-    setting("unixsocketperm", "0", ANY, Stored),
+    setting("unixsocket", "", Text, Fixed),
+    setting("unixsocketperm", "0", Value::Permissions, Fixed),
     setting("zset-max-listpack-entries", "128", ANY, Live),
     setting("zset-max-listpack-value", "64", Memory, Stored),
     setting("zset-max-ziplist-entries", "128", ANY, Stored),

@@ -11,12 +11,18 @@ use std::time::Instant;
 impl Conversation {
     /// Whether nothing is said against a request that runs with its neighbours.
     #[inline]
-    pub(super) fn is_admitted(&mut self, access: &Access, request: &Request) -> bool {
-        !access.is_restricted() || self.is_allowed(access, request)
+    pub(super) fn is_admitted(&mut self, shared: &Shared, request: &Request) -> bool {
+        self.is_allowed(&shared.access, request) && !(request.grows() && shared.is_out_of_memory())
+    }
+
+    /// Whether the client may run a request.
+    #[inline]
+    pub(super) fn is_allowed(&mut self, access: &Access, request: &Request) -> bool {
+        !access.is_restricted() || self.is_allowed_by_rules(access, request)
     }
 
     #[cold]
-    fn is_allowed(&mut self, access: &Access, request: &Request) -> bool {
+    fn is_allowed_by_rules(&mut self, access: &Access, request: &Request) -> bool {
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let login = &mut self.client.login;
         !login.is_missing(access)

@@ -5,6 +5,7 @@ use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
 use crate::commands::{Local, LocalCommand, TOO_LONG, unsupported_error};
 use crate::data::keyspace::Stop;
+use crate::memory::OUT_OF_MEMORY;
 use crate::resp::reply::Reply;
 use crate::runs::Request;
 use crate::shared::Shared;
@@ -164,8 +165,22 @@ pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Op
     if needs_database && client.monitoring.is_some() {
         return Some("ERR a client that monitors has no access to keys: RESET ends that".into());
     }
-    if !needs_database || turn.session.is_some() {
-        return None;
+    if needs_database && turn.session.is_none() {
+        return Some(format!("LOADING {}", turn.shared.loading()));
     }
-    Some(format!("LOADING {}", turn.shared.loading()))
+    if may_use_memory(client, command) && turn.shared.is_out_of_memory() {
+        turn.shared.note_out_of_memory();
+        return Some(OUT_OF_MEMORY.to_string());
+    }
+    None
+}
+
+/// Whether a command is refused when there is no memory left: what MULTI queues takes memory, and
+/// EXEC runs what it has queued.
+fn may_use_memory(client: &Client, command: &Command) -> bool {
+    match &client.multi {
+        Some(multi) if command.name == "exec" => multi.queued.iter().any(Request::grows),
+        Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
+        None => command.grows(),
+    }
 }

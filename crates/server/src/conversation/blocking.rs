@@ -5,6 +5,7 @@ use super::{Conversation, Turn};
 use crate::clients::Unblock;
 use crate::commands::table;
 use crate::data::keyspace::Wait;
+use crate::memory::OUT_OF_MEMORY;
 use crate::resp::reply::Reply;
 use crate::runs::Request;
 use crate::shared::Shared;
@@ -19,7 +20,6 @@ pub(super) struct Blocked {
     places: Places,
     /// When it stops waiting.
     deadline: Option<Instant>,
-    is_array: bool,
     is_silent: bool,
 }
 
@@ -60,7 +60,6 @@ impl Conversation {
             places: shared.waiting.enter(entry, wait.keys),
             // One beyond all time is none.
             deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            is_array: wait.is_array,
             is_silent: wait.is_silent,
         });
     }
@@ -76,7 +75,7 @@ impl Conversation {
     fn ends_refused(&mut self, shared: &Shared) -> bool {
         let Some(Blocked { request, is_silent, .. }) = &self.blocked else { return false };
         let (request, is_silent) = (request.clone(), *is_silent);
-        if self.is_admitted(&shared.access, &request) {
+        if self.is_allowed(&shared.access, &request) {
             return false;
         }
         let command = request.place().map(|at| &table::all()[at]);
@@ -102,7 +101,9 @@ impl Conversation {
             return true;
         }
         let Some(blocked) = &self.blocked else { return true };
-        if unblock.is_none() && blocked.places.take_call() {
+        let is_called = unblock.is_none() && blocked.places.take_call();
+        let is_refused = is_called && blocked.request.grows() && turn.shared.is_out_of_memory();
+        if is_called && !is_refused {
             self.run.is_silent = blocked.is_silent;
             self.run.push(blocked.request.clone());
             if mutation::is(Mutation::PopTwice) {
@@ -110,17 +111,25 @@ impl Conversation {
             }
             return true;
         }
-        let (is_array, is_silent) = (blocked.is_array, blocked.is_silent);
+        let is_silent = blocked.is_silent;
+        if is_refused {
+            turn.shared.note_out_of_memory();
+            turn.shared.command_stats.reject(&blocked.request, &[]);
+        }
         let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
         match unblock {
             _ if is_silent => {}
+            _ if is_refused => {
+                turn.shared.count_error(OUT_OF_MEMORY);
+                reply.error(OUT_OF_MEMORY);
+            }
             Some(Unblock::Error) => {
                 let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
                 turn.shared.count_error(text);
                 reply.error(text);
             }
-            _ if is_array => reply.null_array(),
-            _ => reply.null(),
+            // Also of a command whose reply is no array, as in Redis.
+            _ => reply.null_array(),
         }
         if !is_silent {
             self.replies.seal_free();

@@ -7,6 +7,7 @@ use crate::clients::ClientEntry;
 use crate::data::keyspace::WatchedKey;
 use crate::monitors::Monitoring;
 use crate::runs::Request;
+use hyades::{Ticket, TransactionId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,6 +38,8 @@ pub struct Client {
     pub silence: Silence,
     /// When it is told of its transactions.
     pub durability: Durability,
+    /// Its last transaction that has written.
+    pub last: Option<TransactionId>,
     /// The reply of the command that runs is sent when all before it is on disk.
     pub waits_for_disk: bool,
     /// The connection is closed behind its last reply.
@@ -88,6 +91,7 @@ impl Client {
             is_resp3: false,
             silence: Silence::None,
             durability: Durability::default(),
+            last: None,
             waits_for_disk: false,
             is_closing: false,
             watched: Vec::new(),
@@ -99,6 +103,11 @@ impl Client {
     /// messages from replies.
     pub fn only_listens(&self) -> bool {
         !self.is_resp3 && !self.subscriptions.is_empty()
+    }
+
+    /// A transaction of it has committed.
+    pub fn note_ticket(&mut self, ticket: &Ticket) {
+        self.last = ticket.transaction_id().or(self.last);
     }
 
     /// Its connection is closed behind its last reply.

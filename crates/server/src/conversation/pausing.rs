@@ -45,7 +45,7 @@ impl Conversation {
     fn is_right(&mut self, turn: &Turn<'_>, request: &Request) -> bool {
         let Some(command) = request.place().map(|at| &table::all()[at]) else { return false };
         request.has_arity()
-            && self.is_admitted(&turn.shared.access, request)
+            && self.is_allowed(&turn.shared.access, request)
             && (!self.client.only_listens() || may_listen(command))
             && refusal(&self.client, command, turn).is_none()
     }

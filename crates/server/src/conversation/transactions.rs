@@ -70,6 +70,8 @@ impl Conversation {
         let is_out_of_place = matches!(command.run, Run::Open(_))
             || name == "shutdown"
             || name == "monitor"
+            // EXEC has not run yet.
+            || name == "hyades.last"
             || name.ends_with("subscribe")
             // There an attempt would not wait.
             || name == "auth"

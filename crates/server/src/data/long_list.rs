@@ -135,12 +135,24 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         first_run(self.number)
     }
 
-    fn end_block(&self, end: End) -> Result<Option<Block<'t>>, Abort> {
+    /// The block at an end, or the one beside this low key.
+    fn end_block(&self, end: End, beside: Option<&[u8]>) -> Result<Option<Block<'t>>, Abort> {
         let found = match end {
-            End::Left => self.table.next(self.run(), WalkFrom::First, 1)?,
-            End::Right => self.table.previous(self.run(), None, 1)?,
+            End::Left => {
+                self.table.next(self.run(), beside.map_or(WalkFrom::First, WalkFrom::Behind), 1)?
+            }
+            End::Right => self.table.previous(self.run(), beside, 1)?,
         };
         Ok(found.first().copied())
+    }
+
+    fn blocks(&self) -> Result<Vec<Block<'t>>, Abort> {
+        let mut blocks = Vec::new();
+        self.table.walk(self.run(), |block| {
+            blocks.push(block);
+            Ok(true)
+        })?;
+        Ok(blocks)
     }
 
     fn add_block(&self, number: u64, elements: &[&[u8]]) -> Result<(), Stop> {
@@ -176,7 +188,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
             bytes += size(element);
             bytes <= KEPT_END_BYTES
         };
-        let block = self.end_block(end)?;
+        let block = self.end_block(end, None)?;
         match end {
             End::Left => {
                 let (outer, inner) = all.split_at(all.iter().take_while(stays).count());
@@ -203,7 +215,11 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
                 self.change_block(&block, &all.collect::<Vec<_>>())?;
             }
         }
-        for piece in fill_backward(&sizes(rest), |_| true).into_iter().rev() {
+        let pieces = fill_backward(&sizes(rest), |_| true);
+        if self.next[0] / STRIDE < pieces.len() as u64 {
+            return self.start_anew(End::Left, rest);
+        }
+        for piece in pieces.into_iter().rev() {
             self.add_block(self.next[0], &rest[piece])?;
             self.next[0] -= STRIDE;
         }
@@ -222,30 +238,54 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
                 self.change_block(&block, &all)?;
             }
         }
-        for piece in fill(&sizes(rest), |_| true) {
+        let pieces = fill(&sizes(rest), |_| true);
+        if (u64::MAX - self.next[1]) / STRIDE < pieces.len() as u64 {
+            return self.start_anew(End::Right, rest);
+        }
+        for piece in pieces {
             self.add_block(self.next[1], &rest[piece])?;
             self.next[1] += STRIDE;
         }
         Ok(())
     }
 
-    /// Brings elements of the block at an end that has run out to that end; if there is no block,
-    /// those of the other end.
-    fn refill(&mut self, end: End) -> Result<(), Stop> {
+    /// Writes all blocks anew, and these elements at an end of theirs: the numbers at this end are
+    /// used up, which takes a queue that is never empty.
+    fn start_anew(&mut self, end: End, beside: &[&[u8]]) -> Result<(), Stop> {
+        let mut all: Vec<&[u8]> = Vec::new();
+        for block in self.blocks()? {
+            self.table.remove(self.run(), block.low)?;
+            all.extend(packed::elements(block.body)?);
+        }
+        let at = if end == End::Left { 0 } else { all.len() };
+        all.splice(at..at, beside.iter().copied());
+        self.next = [MIDDLE - STRIDE, MIDDLE];
+        self.spill_right(&all, None)
+    }
+
+    /// Brings elements of the block at an end that has run out to that end, as many as are wanted
+    /// and more; if there is no block, those of the other end. Blocks up to `taken`, which this
+    /// transaction has removed, are passed over: it would visit each of them again.
+    fn refill(
+        &mut self,
+        end: End,
+        wanted: usize,
+        taken: &mut Option<&'t [u8]>,
+    ) -> Result<(), Stop> {
         let (at, other) = (end as usize, 1 - end as usize);
         if self.middle() == 0 {
             self.ends[at] = std::mem::take(&mut self.ends[other]);
             return Ok(());
         }
-        let block = self.end_block(end)?.ok_or(Abort::Conflict)?;
+        let block = self.end_block(end, *taken)?.ok_or(Abort::Conflict)?;
         let all = packed::elements(block.body)?;
         if all.is_empty() || all.len() > self.middle() {
             return Err(Abort::Conflict.into());
         }
-        let mut bytes = 0;
+        let (mut bytes, mut count) = (0, 0);
         let comes = |element: &&&[u8]| {
-            bytes += size(element);
-            bytes <= KEPT_END_BYTES
+            (bytes, count) = (bytes + size(element), count + 1);
+            count <= wanted || bytes <= KEPT_END_BYTES
         };
         let outer = match end {
             End::Left => all.iter().take_while(comes).count(),
@@ -259,18 +299,19 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
             }
         };
         self.ends[at] = outer.iter().copied().collect();
-        match rest.is_empty() {
-            true => Ok(self.table.remove(self.run(), block.low)?),
-            false => self.change_block(&block, rest),
+        if !rest.is_empty() {
+            return self.change_block(&block, rest);
         }
+        *taken = Some(block.low);
+        Ok(self.table.remove(self.run(), block.low)?)
     }
 
     /// Takes elements off an end, the outermost first.
     pub fn pop(&mut self, end: End, count: usize) -> Result<Vec<&'a [u8]>, Stop> {
-        let (mut popped, at) = (Vec::new(), end as usize);
+        let (mut popped, at, mut taken) = (Vec::new(), end as usize, None);
         while popped.len() < count.min(self.count + popped.len()) {
             if self.ends[at].is_empty() {
-                self.refill(end)?;
+                self.refill(end, count - popped.len(), &mut taken)?;
             }
             let element = match end {
                 End::Left => self.ends[at].pop_front(),
@@ -328,7 +369,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
     /// The block that holds a place between the ends, and the place of its first element.
     fn block_of(&self, place: usize) -> Result<(Block<'t>, usize), Abort> {
         let rank = place - self.ends[0].len();
-        let ends = (self.end_block(End::Left)?, self.end_block(End::Right)?);
+        let ends = (self.end_block(End::Left, None)?, self.end_block(End::Right, None)?);
         let (Some(first), Some(last)) = ends else { return Err(Abort::Conflict) };
         let (low, high) = (number_of(&first)?, number_of(&last)?);
         let width = u128::from(high.checked_sub(low).ok_or(Abort::Conflict)?) + 1;
@@ -413,13 +454,8 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
     /// Writes all blocks anew, with `rest` behind the block of this low key: there is no number
     /// left between it and the next one.
     fn renumber(&mut self, low: &[u8], rest: &[&[u8]]) -> Result<(), Stop> {
-        let mut blocks = Vec::new();
-        self.table.walk(self.run(), |block| {
-            blocks.push(block);
-            Ok(true)
-        })?;
         let mut all: Vec<&[u8]> = Vec::new();
-        for block in &blocks {
+        for block in self.blocks()? {
             self.table.remove(self.run(), block.low)?;
             all.extend(packed::elements(block.body)?);
             if block.low == low {
@@ -448,11 +484,7 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
             }
             all
         };
-        let mut blocks = Vec::new();
-        self.table.walk(self.run(), |block| {
-            blocks.push(block);
-            Ok(true)
-        })?;
+        let mut blocks = self.blocks()?;
         if from == End::Right {
             blocks.reverse();
         }

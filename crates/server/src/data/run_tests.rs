@@ -449,6 +449,64 @@ fn a_list_grows_at_one_place() {
     assert_eq!(model.len(), 460);
 }
 
+/// A queue that is never empty uses up the numbers at its ends: all are then numbered anew.
+#[test]
+fn numbers_at_the_ends_are_used_up() {
+    for (left, left_next, right_next) in
+        [(false, 1u64 << 63, u64::MAX - 20), (true, 20, 1 << 63), (false, 20, u64::MAX)]
+    {
+        let (stored, mut model) = (Stored::new(), VecDeque::new());
+        let mut row = stored.run(|table| LongList::write(table, 3, &[]));
+        row[16..24].copy_from_slice(&left_next.to_le_bytes());
+        row[24..32].copy_from_slice(&right_next.to_le_bytes());
+        let steps = (0..40).flat_map(|_| {
+            [ListStep::Push(left, vec![700; 4]), ListStep::Pop(!left, 2), ListStep::Pop(left, 1)]
+        });
+        for (number, step) in steps.enumerate() {
+            (row, model) = stored.run(|table| take_step(table, &row, &model, number as u8, &step));
+        }
+        assert_eq!(model.len(), 40);
+        let next = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().unwrap());
+        assert!(next(16) > 20 && next(24) < u64::MAX - 20, "{} {}", next(16), next(24));
+    }
+}
+
+/// Blocks that were removed by the same transaction are not visited for each that follows.
+#[test]
+fn many_elements_are_taken_in_one_transaction() {
+    let seconds = |count: usize, end: End| {
+        let stored = Stored::new();
+        let names: Vec<Vec<u8>> =
+            (0..count).map(|n| [format!("{n:08}").as_bytes(), &[7; 700]].concat()).collect();
+        let slices: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let row = stored.run(|table| LongList::write(table, 7, &slices));
+        let (seconds, row) = stored.run(|table| {
+            let (row, began) = (row.clone(), std::time::Instant::now());
+            let mut list = LongList::from_body(table, &row)?;
+            let popped = list.pop(end, count - 10)?;
+            let seconds = began.elapsed().as_secs_f64();
+            assert!(match end {
+                End::Left => popped == slices[..count - 10],
+                End::Right => popped.iter().rev().eq(&slices[10..]),
+            });
+            Ok((seconds, list.body()))
+        });
+        stored.run(|table| {
+            let row = row.clone();
+            let left = LongList::from_body(table, &row)?.all()?;
+            assert!(left == if end == End::Left { &slices[count - 10..] } else { &slices[..10] });
+            Ok(())
+        });
+        seconds
+    };
+    for end in [End::Left, End::Right] {
+        // Half a minute, if each block is looked for from the end on, and rewritten when a part of
+        // it is taken.
+        let seconds = seconds(64_000, end);
+        assert!(seconds < 5.0, "{end:?}: {seconds} s");
+    }
+}
+
 /// More blocks than the pages of a walk could hold if each were twice as long as the one before.
 #[test]
 fn walks_over_many_blocks() {

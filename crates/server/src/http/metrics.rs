@@ -119,6 +119,14 @@ pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
     ),
     ("pubsub_channels", Gauge, "hyades_pubsub_channels", "channels", "Channels with a subscriber"),
     ("pubsub_patterns", Gauge, "hyades_pubsub_patterns", "patterns", "Patterns with a subscriber"),
+    ("used_memory", Gauge, "hyades_allocated_bytes", "bytes", "Memory that counts for maxmemory"),
+    (
+        "maxmemory",
+        Gauge,
+        "hyades_memory_limit_bytes",
+        "bytes",
+        "Memory above which commands are refused that may use more; 0: there is no limit",
+    ),
     ("used_memory_rss", Gauge, "hyades_resident_bytes", "bytes", "Memory of the process"),
     (
         "used_memory_peak",
@@ -127,7 +135,21 @@ pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
         "bytes",
         "Most memory that the process had so far",
     ),
-    ("used_cpu_user", Counter, "hyades_cpu_seconds_total", "seconds", "Processor time"),
+    ("used_cpu_total", Counter, "hyades_cpu_seconds_total", "seconds", "Processor time"),
+    (
+        "used_cpu_user",
+        Counter,
+        "hyades_cpu_user_seconds_total",
+        "seconds",
+        "Processor time in the program",
+    ),
+    (
+        "used_cpu_sys",
+        Counter,
+        "hyades_cpu_system_seconds_total",
+        "seconds",
+        "Processor time in the system",
+    ),
     (
         "loop_wakeups",
         Counter,

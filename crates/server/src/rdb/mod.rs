@@ -72,6 +72,9 @@ const LATEST_VERSION: u16 = 11;
 /// Bytes of version and checksum.
 const FOOTER: usize = 10;
 
+/// Bytes of a payload that are not the value's: its type, version and checksum.
+pub const AROUND_VALUE: usize = 1 + FOOTER;
+
 /// How values are encoded, by the numbers of Redis's files.
 mod kinds {
     pub const STRING: u8 = 0;

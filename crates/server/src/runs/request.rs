@@ -92,6 +92,11 @@ impl Request {
         self.has_flag(table::ALONE | table::BLOCKS)
     }
 
+    /// Whether its command may use more memory.
+    pub fn grows(&self) -> bool {
+        self.has_flag(table::DENY_OOM)
+    }
+
     /// Whether no other thread runs it, however many conflicts it meets.
     pub fn stays_on_loop(&self) -> bool {
         self.has_flag(table::ALONE)

@@ -23,7 +23,7 @@ fn content(setting: &str, file: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The certificates of a file.
-fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = content(setting, file)?;
     let wrong = |what: &str| {
         format!(
@@ -40,19 +40,19 @@ fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static
     Ok(found)
 }
 
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let text = content("tls-key-file", file)?;
+/// The private key of a file.
+pub fn private_key(setting: &str, file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let text = content(setting, file)?;
     let name = file.display();
     if memchr::memmem::find(&text, ENCRYPTED).is_some() {
         return Err(format!(
-            "tls-key-file {name} has a passphrase, and a server that starts cannot be told it: \
-             write the key without one (openssl pkey -in {name} -out NEW), in a file that \
-             only the server may read"
+            "{setting} {name} has a passphrase, which is not asked for: write the key without one \
+             (openssl pkey -in {name} -out NEW), in a file that only this program may read"
         ));
     }
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
         format!(
-            "tls-key-file {name} has no private key in it ({error}): it has to hold one in PEM \
+            "{setting} {name} has no private key in it ({error}): it has to hold one in PEM \
              format, from a line -----BEGIN PRIVATE KEY----- on"
         )
     })
@@ -87,7 +87,7 @@ fn verifier(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>
 /// The configuration of these settings.
 pub fn configuration(settings: &TlsSettings) -> Result<ServerConfig, String> {
     let chain = certificates("tls-cert-file", &settings.certificate)?;
-    let key = private_key(&settings.key)?;
+    let key = private_key("tls-key-file", &settings.key)?;
     let mut versions = Vec::new();
     if settings.version_1_2 {
         versions.push(&version::TLS12);

@@ -4,7 +4,10 @@
 //! Both ways are bounded: at most one record is incomplete, and at most [`MOST_SEALED`] bytes are
 //! encrypted before the socket has taken those before them.
 
+mod client;
 mod files;
+
+pub use client::TlsClient;
 
 use crate::config::TlsSettings;
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};

@@ -10,7 +10,7 @@ use super::super::{
     pubsub, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets,
     strings, watching,
 };
-use super::{ADMIN, ALONE, BLOCKS, FAST, READ, Run, WRITE};
+use super::{ADMIN, ALONE, BLOCKS, FAST, GROW, READ, Run, WRITE};
 
 const ONE: (i32, i32, i32) = (1, 1, 1);
 const TWO: (i32, i32, i32) = (1, 2, 1);
@@ -24,26 +24,26 @@ pub type Row = (&'static str, i32, u32, (i32, i32, i32), Run);
 pub fn string_rows() -> Vec<Row> {
     use Run::Data;
     vec![
-        ("append", 3, WRITE | FAST, ONE, Data(strings::append)),
-        ("decr", 2, WRITE | FAST, ONE, Data(numbers::decr)),
-        ("decrby", 3, WRITE | FAST, ONE, Data(numbers::decrby)),
+        ("append", 3, GROW | FAST, ONE, Data(strings::append)),
+        ("decr", 2, GROW | FAST, ONE, Data(numbers::decr)),
+        ("decrby", 3, GROW | FAST, ONE, Data(numbers::decrby)),
         ("get", 2, READ | FAST, ONE, Data(strings::get)),
         ("getdel", 2, WRITE | FAST, ONE, Data(strings::getdel)),
         ("getex", -2, WRITE | FAST, ONE, Data(strings::getex)),
         ("getrange", 4, READ, ONE, Data(strings::getrange)),
-        ("getset", 3, WRITE | FAST, ONE, Data(strings::getset)),
-        ("incr", 2, WRITE | FAST, ONE, Data(numbers::incr)),
-        ("incrby", 3, WRITE | FAST, ONE, Data(numbers::incrby)),
-        ("incrbyfloat", 3, WRITE | FAST, ONE, Data(numbers::incrbyfloat)),
+        ("getset", 3, GROW | FAST, ONE, Data(strings::getset)),
+        ("incr", 2, GROW | FAST, ONE, Data(numbers::incr)),
+        ("incrby", 3, GROW | FAST, ONE, Data(numbers::incrby)),
+        ("incrbyfloat", 3, GROW | FAST, ONE, Data(numbers::incrbyfloat)),
         ("lcs", -3, READ, TWO, Data(lcs::lcs)),
         ("mget", -2, READ | FAST, ALL, Data(strings::mget)),
-        ("mset", -3, WRITE, PAIRS, Data(strings::mset)),
-        ("msetnx", -3, WRITE, PAIRS, Data(strings::msetnx)),
-        ("psetex", 4, WRITE, ONE, Data(strings::psetex)),
-        ("set", -3, WRITE, ONE, Data(strings::set)),
-        ("setex", 4, WRITE, ONE, Data(strings::setex)),
-        ("setnx", 3, WRITE | FAST, ONE, Data(strings::setnx)),
-        ("setrange", 4, WRITE, ONE, Data(strings::setrange)),
+        ("mset", -3, GROW, PAIRS, Data(strings::mset)),
+        ("msetnx", -3, GROW, PAIRS, Data(strings::msetnx)),
+        ("psetex", 4, GROW, ONE, Data(strings::psetex)),
+        ("set", -3, GROW, ONE, Data(strings::set)),
+        ("setex", 4, GROW, ONE, Data(strings::setex)),
+        ("setnx", 3, GROW | FAST, ONE, Data(strings::setnx)),
+        ("setrange", 4, GROW, ONE, Data(strings::setrange)),
         ("strlen", 2, READ | FAST, ONE, Data(strings::strlen)),
         ("substr", 4, READ, ONE, Data(strings::getrange)),
     ]
@@ -53,53 +53,53 @@ pub fn bitmap_rows() -> Vec<Row> {
     use Run::Data;
     vec![
         ("bitcount", -2, READ, ONE, Data(bits::bitcount)),
-        ("bitfield", -2, WRITE, ONE, Data(bitfield::bitfield)),
+        ("bitfield", -2, GROW, ONE, Data(bitfield::bitfield)),
         ("bitfield_ro", -2, READ | FAST, ONE, Data(bitfield::bitfield_ro)),
-        ("bitop", -4, WRITE, (2, -1, 1), Data(bits::bitop)),
+        ("bitop", -4, GROW, (2, -1, 1), Data(bits::bitop)),
         ("bitpos", -3, READ, ONE, Data(bits::bitpos)),
         ("getbit", 3, READ | FAST, ONE, Data(numbers::getbit)),
-        ("setbit", 4, WRITE, ONE, Data(numbers::setbit)),
+        ("setbit", 4, GROW, ONE, Data(numbers::setbit)),
     ]
 }
 
 pub fn list_rows() -> Vec<Row> {
     use Run::Data;
     vec![
-        ("blmove", 6, WRITE | BLOCKS, TWO, Data(blocking::blmove)),
+        ("blmove", 6, GROW | BLOCKS, TWO, Data(blocking::blmove)),
         ("blmpop", -5, WRITE | BLOCKS, NONE, Data(blocking::blmpop)),
         ("blpop", -3, WRITE | BLOCKS, (1, -2, 1), Data(blocking::blpop)),
         ("brpop", -3, WRITE | BLOCKS, (1, -2, 1), Data(blocking::brpop)),
-        ("brpoplpush", 4, WRITE | BLOCKS, TWO, Data(blocking::brpoplpush)),
+        ("brpoplpush", 4, GROW | BLOCKS, TWO, Data(blocking::brpoplpush)),
         ("lindex", 3, READ, ONE, Data(lists::lindex)),
-        ("linsert", 5, WRITE, ONE, Data(list_edits::linsert)),
+        ("linsert", 5, GROW, ONE, Data(list_edits::linsert)),
         ("llen", 2, READ | FAST, ONE, Data(lists::llen)),
-        ("lmove", 5, WRITE, TWO, Data(list_edits::lmove)),
+        ("lmove", 5, GROW, TWO, Data(list_edits::lmove)),
         ("lmpop", -4, WRITE, NONE, Data(list_edits::lmpop)),
         ("lpop", -2, WRITE | FAST, ONE, Data(lists::lpop)),
         ("lpos", -3, READ, ONE, Data(list_edits::lpos)),
-        ("lpush", -3, WRITE | FAST, ONE, Data(lists::lpush)),
-        ("lpushx", -3, WRITE | FAST, ONE, Data(lists::lpushx)),
+        ("lpush", -3, GROW | FAST, ONE, Data(lists::lpush)),
+        ("lpushx", -3, GROW | FAST, ONE, Data(lists::lpushx)),
         ("lrange", 4, READ, ONE, Data(lists::lrange)),
         ("lrem", 4, WRITE, ONE, Data(list_edits::lrem)),
-        ("lset", 4, WRITE, ONE, Data(list_edits::lset)),
+        ("lset", 4, GROW, ONE, Data(list_edits::lset)),
         ("ltrim", 4, WRITE, ONE, Data(list_edits::ltrim)),
         ("rpop", -2, WRITE | FAST, ONE, Data(lists::rpop)),
-        ("rpoplpush", 3, WRITE, TWO, Data(list_edits::rpoplpush)),
-        ("rpush", -3, WRITE | FAST, ONE, Data(lists::rpush)),
-        ("rpushx", -3, WRITE | FAST, ONE, Data(lists::rpushx)),
+        ("rpoplpush", 3, GROW, TWO, Data(list_edits::rpoplpush)),
+        ("rpush", -3, GROW | FAST, ONE, Data(lists::rpush)),
+        ("rpushx", -3, GROW | FAST, ONE, Data(lists::rpushx)),
     ]
 }
 
 pub fn set_rows() -> Vec<Row> {
     use Run::Data;
     vec![
-        ("sadd", -3, WRITE | FAST, ONE, Data(sets::sadd)),
+        ("sadd", -3, GROW | FAST, ONE, Data(sets::sadd)),
         ("scard", 2, READ | FAST, ONE, Data(sets::scard)),
         ("sdiff", -2, READ, ALL, Data(sets::sdiff)),
-        ("sdiffstore", -3, WRITE, ALL, Data(sets::sdiffstore)),
+        ("sdiffstore", -3, GROW, ALL, Data(sets::sdiffstore)),
         ("sinter", -2, READ, ALL, Data(sets::sinter)),
         ("sintercard", -3, READ, NONE, Data(sets::sintercard)),
-        ("sinterstore", -3, WRITE, ALL, Data(sets::sinterstore)),
+        ("sinterstore", -3, GROW, ALL, Data(sets::sinterstore)),
         ("sismember", 3, READ | FAST, ONE, Data(sets::sismember)),
         ("smembers", 2, READ, ONE, Data(sets::smembers)),
         ("smismember", -3, READ | FAST, ONE, Data(sets::smismember)),
@@ -109,14 +109,14 @@ pub fn set_rows() -> Vec<Row> {
         ("srem", -3, WRITE | FAST, ONE, Data(sets::srem)),
         ("sscan", -3, READ, ONE, Data(collections::sscan)),
         ("sunion", -2, READ, ALL, Data(sets::sunion)),
-        ("sunionstore", -3, WRITE, ALL, Data(sets::sunionstore)),
+        ("sunionstore", -3, GROW, ALL, Data(sets::sunionstore)),
     ]
 }
 
 pub fn generic_rows() -> Vec<Row> {
     use Run::{Data, Open};
     vec![
-        ("copy", -3, WRITE, TWO, Data(generic::copy)),
+        ("copy", -3, GROW, TWO, Data(generic::copy)),
         ("del", -2, WRITE, ALL, Data(generic::del)),
         ("dump", 2, READ, ONE, Data(dump::dump)),
         ("exists", -2, READ | FAST, ALL, Data(generic::exists)),
@@ -134,8 +134,8 @@ pub fn generic_rows() -> Vec<Row> {
         ("randomkey", 1, READ, NONE, Open(keys::randomkey)),
         ("rename", 3, WRITE, TWO, Data(generic::rename)),
         ("renamenx", 3, WRITE | FAST, TWO, Data(generic::renamenx)),
-        ("restore", -4, WRITE, ONE, Data(dump::restore)),
-        ("restore-asking", -4, WRITE, ONE, Data(dump::restore)),
+        ("restore", -4, GROW, ONE, Data(dump::restore)),
+        ("restore-asking", -4, GROW, ONE, Data(dump::restore)),
         ("scan", -2, READ, NONE, Open(keys::scan)),
         ("touch", -2, READ | FAST, ALL, Data(generic::exists)),
         ("ttl", 2, READ | FAST, ONE, Data(expire::ttl)),
@@ -154,6 +154,7 @@ pub fn connection_rows() -> Vec<Row> {
         ("echo", 2, FAST, NONE, Local(connection::echo)),
         ("hello", -1, FAST, NONE, Local(connection::hello)),
         ("hyades.durability", -1, FAST, NONE, Local(server::durability)),
+        ("hyades.last", 1, FAST, NONE, Local(server::last)),
         ("ping", -1, FAST, NONE, Local(connection::ping)),
         ("quit", -1, FAST, NONE, Local(connection::quit)),
         ("reset", 1, FAST, NONE, Local(connection::reset)),
@@ -199,6 +200,7 @@ pub fn server_rows() -> Vec<Row> {
         ("flushall", -1, WRITE, NONE, Data(generic::flushall)),
         ("flushdb", -1, WRITE, NONE, Data(generic::flushdb)),
         ("function", -2, 0, NONE, Local(server::function)),
+        ("hyades.backup", 2, ADMIN, NONE, Open(server::backup)),
         ("info", -1, 0, NONE, Local(info::info)),
         ("lastsave", 1, FAST, NONE, Local(server::lastsave)),
         ("latency", -2, ADMIN, NONE, Local(latency::latency)),
@@ -221,15 +223,15 @@ pub fn hash_rows() -> Vec<Row> {
         ("hexists", 3, READ | FAST, ONE, Data(hashes::hexists)),
         ("hget", 3, READ | FAST, ONE, Data(hashes::hget)),
         ("hgetall", 2, READ, ONE, Data(hashes::hgetall)),
-        ("hincrby", 4, WRITE | FAST, ONE, Data(hashes::hincrby)),
-        ("hincrbyfloat", 4, WRITE | FAST, ONE, Data(hashes::hincrbyfloat)),
+        ("hincrby", 4, GROW | FAST, ONE, Data(hashes::hincrby)),
+        ("hincrbyfloat", 4, GROW | FAST, ONE, Data(hashes::hincrbyfloat)),
         ("hkeys", 2, READ, ONE, Data(hashes::hkeys)),
         ("hlen", 2, READ | FAST, ONE, Data(hashes::hlen)),
         ("hmget", -3, READ | FAST, ONE, Data(hashes::hmget)),
-        ("hmset", -4, WRITE | FAST, ONE, Data(hashes::hmset)),
+        ("hmset", -4, GROW | FAST, ONE, Data(hashes::hmset)),
         ("hrandfield", -2, READ, ONE, Data(hashes::hrandfield)),
-        ("hset", -4, WRITE | FAST, ONE, Data(hashes::hset)),
-        ("hsetnx", 4, WRITE | FAST, ONE, Data(hashes::hsetnx)),
+        ("hset", -4, GROW | FAST, ONE, Data(hashes::hset)),
+        ("hsetnx", 4, GROW | FAST, ONE, Data(hashes::hsetnx)),
         ("hstrlen", 3, READ | FAST, ONE, Data(hashes::hstrlen)),
         ("hvals", 2, READ, ONE, Data(hashes::hvals)),
         ("hscan", -3, READ, ONE, Data(collections::hscan)),
@@ -242,15 +244,15 @@ pub fn sorted_set_rows() -> Vec<Row> {
         ("bzmpop", -5, WRITE | BLOCKS, NONE, Data(blocking::bzmpop)),
         ("bzpopmax", -3, WRITE | BLOCKS | FAST, (1, -2, 1), Data(blocking::bzpopmax)),
         ("bzpopmin", -3, WRITE | BLOCKS | FAST, (1, -2, 1), Data(blocking::bzpopmin)),
-        ("zadd", -4, WRITE | FAST, ONE, Data(sorted_sets::zadd)),
+        ("zadd", -4, GROW | FAST, ONE, Data(sorted_sets::zadd)),
         ("zcard", 2, READ | FAST, ONE, Data(sorted_sets::zcard)),
         ("zcount", 4, READ | FAST, ONE, Data(sorted_set_ranges::zcount)),
         ("zdiff", -3, READ, NONE, Data(sorted_set_algebra::zdiff)),
-        ("zdiffstore", -4, WRITE, ONE, Data(sorted_set_algebra::zdiffstore)),
-        ("zincrby", 4, WRITE | FAST, ONE, Data(sorted_sets::zincrby)),
+        ("zdiffstore", -4, GROW, ONE, Data(sorted_set_algebra::zdiffstore)),
+        ("zincrby", 4, GROW | FAST, ONE, Data(sorted_sets::zincrby)),
         ("zinter", -3, READ, NONE, Data(sorted_set_algebra::zinter)),
         ("zintercard", -3, READ, NONE, Data(sorted_set_algebra::zintercard)),
-        ("zinterstore", -4, WRITE, ONE, Data(sorted_set_algebra::zinterstore)),
+        ("zinterstore", -4, GROW, ONE, Data(sorted_set_algebra::zinterstore)),
         ("zlexcount", 4, READ | FAST, ONE, Data(sorted_set_ranges::zlexcount)),
         ("zmpop", -4, WRITE, NONE, Data(sorted_sets::zmpop)),
         ("zmscore", -3, READ | FAST, ONE, Data(sorted_sets::zmscore)),
@@ -260,7 +262,7 @@ pub fn sorted_set_rows() -> Vec<Row> {
         ("zrange", -4, READ, ONE, Data(sorted_set_ranges::zrange)),
         ("zrangebylex", -4, READ, ONE, Data(sorted_set_ranges::zrangebylex)),
         ("zrangebyscore", -4, READ, ONE, Data(sorted_set_ranges::zrangebyscore)),
-        ("zrangestore", -5, WRITE, TWO, Data(sorted_set_ranges::zrangestore)),
+        ("zrangestore", -5, GROW, TWO, Data(sorted_set_ranges::zrangestore)),
         ("zrank", -3, READ | FAST, ONE, Data(sorted_sets::zrank)),
         ("zrem", -3, WRITE | FAST, ONE, Data(sorted_sets::zrem)),
         ("zremrangebylex", 4, WRITE, ONE, Data(sorted_set_ranges::zremrangebylex)),
@@ -273,14 +275,11 @@ pub fn sorted_set_rows() -> Vec<Row> {
         ("zscan", -3, READ, ONE, Data(collections::zscan)),
         ("zscore", 3, READ | FAST, ONE, Data(sorted_sets::zscore)),
         ("zunion", -3, READ, NONE, Data(sorted_set_algebra::zunion)),
-        ("zunionstore", -4, WRITE, ONE, Data(sorted_set_algebra::zunionstore)),
+        ("zunionstore", -4, GROW, ONE, Data(sorted_set_algebra::zunionstore)),
     ]
 }
 
 pub fn sort_rows() -> Vec<Row> {
     use Run::Data;
-    vec![
-        ("sort", -2, WRITE, ONE, Data(sort::sort)),
-        ("sort_ro", -2, READ, ONE, Data(sort::sort_ro)),
-    ]
+    vec![("sort", -2, GROW, ONE, Data(sort::sort)), ("sort_ro", -2, READ, ONE, Data(sort::sort_ro))]
 }

@@ -207,3 +207,113 @@ fn what_is_known_of_memory() {
     assert!(number(3) > 1 << 20 && number(6) > 1 << 20 && number(9) == 1, "{said}");
     assert!(house.say(&mut client, b"MEMORY DOCTOR\r\n").contains("1 keys"));
 }
+
+#[test]
+fn commands_that_take_long_are_events_of_latency() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    // None is recorded, then none that is as short.
+    house.say(&mut client, b"DEBUG SLEEP 0.02\r\nCONFIG SET latency-monitor-threshold 60000\r\n");
+    assert_eq!(house.say(&mut client, b"DEBUG SLEEP 0.02\r\nLATENCY LATEST\r\n"), "+OK *0 ");
+    assert!(house.say(&mut client, b"LATENCY DOCTOR\r\n").contains("has taken 60000 ms"));
+    house.say(&mut client, b"CONFIG SET latency-monitor-threshold 20\r\nDEBUG SLEEP 0.02\r\n");
+    let said = house.say(&mut client, b"LATENCY LATEST\r\n");
+    let rest = said.strip_prefix("*1 *4 $7 command :").expect("an event");
+    let numbers: Vec<u64> =
+        rest.split(' ').flat_map(|n| n.trim_start_matches(':').parse()).collect();
+    assert!(numbers.len() == 3 && numbers[1] >= 20 && numbers[2] == numbers[1], "{said}");
+    let history = house.say(&mut client, b"LATENCY HISTORY command\r\n");
+    assert_eq!(history, format!("*1 *2 :{} :{} ", numbers[0], numbers[1]));
+    assert!(house.say(&mut client, b"LATENCY GRAPH command\r\n").contains("command - high "));
+    assert!(house.say(&mut client, b"LATENCY DOCTOR\r\n").contains("command: 1 latency spikes"));
+    // Those of a command that takes the same time for any data have a name of their own.
+    let members = (0..50_000).map(|n| format!("$6\r\n{n:06}\r\n")).collect::<String>();
+    house.say(&mut client, b"CONFIG SET latency-monitor-threshold 1\r\n");
+    let sadd = format!("*50002\r\n$4\r\nSADD\r\n$1\r\ns\r\n{members}");
+    assert_eq!(house.say(&mut client, sadd.as_bytes()), ":50000 ");
+    let said = house.say(&mut client, b"LATENCY LATEST\r\n");
+    assert!(said.starts_with("*2 *4 $7 command ") && said.contains(" *4 $12 fast-command "));
+    assert_eq!(house.say(&mut client, b"LATENCY RESET none fast-command\r\n"), ":1 ");
+    house.say(&mut client, b"CONFIG SET latency-monitor-threshold 0\r\n");
+    let said = house.say(&mut client, b"DEBUG SLEEP 0.02\r\nLATENCY RESET\r\nLATENCY LATEST\r\n");
+    assert_eq!(said, "+OK :1 *0 ");
+    let set = b"CONFIG SET latency-monitor-threshold -1\r\n";
+    assert!(house.say(&mut client, set).contains("must be a number from 0"));
+}
+
+#[test]
+fn what_debug_tells_of_an_object() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    assert_eq!(house.say(&mut client, b"DEBUG OBJECT foo\r\n"), "-ERR no such key ");
+    house.say(&mut client, b"SET foo bar\r\nSET n 7\r\nSET e x EX 100\r\nHSET h f v\r\n");
+    for (key, encoding, length) in
+        [("foo", "embstr", 4), ("n", "int", 2), ("e", "embstr", 2), ("h", "listpack", 14)]
+    {
+        let said = house.say(&mut client, format!("DEBUG OBJECT {key}\r\n").as_bytes());
+        let told = format!(" refcount:1 encoding:{encoding} serializedlength:{length} lru:0 ");
+        assert!(said.starts_with("+Value at:0x") && said.contains(&told), "{key}: {said}");
+    }
+    let said = house.say(&mut client, b"SELECT 1\r\nDEBUG OBJECT foo\r\n");
+    assert_eq!(said, "+OK -ERR no such key ");
+    // Commands that another thread runs are none of EXEC's.
+    let said = house.say(&mut client, b"MULTI\r\nDEBUG OBJECT foo\r\nEXEC\r\n");
+    assert!(said.contains("send it outside of MULTI"), "{said}");
+    assert_eq!(
+        house.say(&mut client, b"SELECT 0\r\nOBJECT FREQ none\r\nOBJECT FREQ foo\r\n"),
+        "+OK $-1 -ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+         Please note that when switching between policies at runtime LRU and LFU data will take \
+         some time to adjust. "
+    );
+}
+
+#[test]
+fn commands_are_listed_with_their_subcommands() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let mut list = |filter: &str| {
+        let said = house.say(&mut client, format!("COMMAND LIST {filter}\r\n").as_bytes());
+        let words = said.split(' ').map(str::to_string);
+        words.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect::<Vec<_>>()
+    };
+    let all = list("");
+    for name in ["get", "config", "config|get", "hyades.durability"] {
+        assert!(all.iter().any(|of| of == name), "{name}");
+    }
+    assert!(!all.iter().any(|of| of == "xadd" || of == "xgroup|create"), "it is not built");
+    assert_eq!(list("FILTERBY PATTERN set"), ["set"]);
+    assert_eq!(list("FILTERBY PATTERN config|*re*"), ["config|resetstat", "config|rewrite"]);
+    let admin = list("FILTERBY ACLCAT admin");
+    for name in [
+        "bgrewriteaof",
+        "bgsave",
+        "debug",
+        "failover",
+        "lastsave",
+        "monitor",
+        "pfdebug",
+        "pfselftest",
+        "psync",
+        "replconf",
+        "replicaof",
+        "role",
+        "save",
+        "shutdown",
+        "slaveof",
+        "sync",
+        "config|set",
+    ] {
+        assert!(admin.iter().any(|of| of == name), "{name}");
+    }
+    assert!(!admin.iter().any(|of| of == "get" || of == "config"));
+    assert_eq!(list("FILTERBY ACLCAT none"), Vec::<String>::new());
+    assert_eq!(list("FILTERBY MODULE none"), Vec::<String>::new());
+    let keys =
+        b"COMMAND GETKEYS EVAL script 2 a b c\r\nCOMMAND GETKEYSANDFLAGS LMOVE a b left left\r\n";
+    assert_eq!(
+        house.say(&mut client, keys),
+        "*2 $1 a $1 b *2 *2 $1 a *3 +RW +access +delete *2 $1 b *2 +RW +insert "
+    );
+    let said = house.say(&mut client, b"COMMAND GETKEYSANDFLAGS NONE a\r\n");
+    assert_eq!(said, "-ERR Invalid command specified ");
+}

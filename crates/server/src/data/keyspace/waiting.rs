@@ -12,8 +12,6 @@ pub struct Wait {
     pub keys: Vec<WaitKey>,
     /// How long it waits; `None`: until there is something.
     pub timeout: Option<Duration>,
-    /// Its reply is an array, and a null array at the end of its time.
-    pub is_array: bool,
     /// The command with its arguments.
     pub request: Vec<Vec<u8>>,
     /// Its reply is dropped.

@@ -1,0 +1,90 @@
+//! The memory that the process uses, and how much `maxmemory` lets it use.
+//!
+//! What counts is what the program has allocated and not freed, but for the buffers of the log:
+//! keys and values, their indexes, what waits for clients. The program says how much that is
+//! ([`Settings::count_memory`](crate::Settings::count_memory)). If it does not, the pages of the
+//! process that are in memory count.
+//!
+//! A deleted row is freed by later transactions of the session that has deleted it. While writes
+//! are refused there may be none, so the event loops run empty ones.
+
+use crate::commands::info;
+use crate::shared::Shared;
+use hyades::{Abort, Session, Transaction};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// What is replied to a command that may use memory when there is none left.
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// The pages of the process are counted again after this time, in milliseconds.
+const COUNTED_MS: i64 = 10;
+
+/// While writes are refused, sleeping loops are woken at this interval, in milliseconds.
+const WOKEN_MS: i64 = 100;
+
+/// Empty transactions of a loop in a turn. Each frees a share of what is to be freed.
+const EMPTY_TRANSACTIONS: u32 = 8;
+
+/// What is known of the memory of the process.
+#[derive(Default)]
+pub struct MemoryUse {
+    /// Bytes of its pages that were in memory.
+    resident: AtomicU64,
+    /// When they were counted, in milliseconds since 1970.
+    counted_ms: AtomicI64,
+    /// When all loops were woken.
+    woken_ms: AtomicI64,
+}
+
+impl Shared {
+    /// Bytes that count for `maxmemory`.
+    pub fn used_memory(&self) -> u64 {
+        match self.settings.memory_counter() {
+            Some(allocated) => allocated().saturating_sub(self.log_buffers()),
+            None => self.resident_memory(),
+        }
+    }
+
+    /// Bytes of the buffers of all log streams: they are allocated at the start, whatever there is
+    /// to write.
+    fn log_buffers(&self) -> u64 {
+        let log = self.opened.get().and_then(|opened| opened.database.log());
+        log.map_or(0, |log| (log.streams() * log.buffer_bytes()) as u64)
+    }
+
+    fn resident_memory(&self) -> u64 {
+        let (memory, now) = (&self.memory, self.clock.now_ms());
+        if now - memory.counted_ms.load(Relaxed) >= COUNTED_MS {
+            memory.resident.store(info::resident_bytes(), Relaxed);
+            memory.counted_ms.store(now, Relaxed);
+        }
+        memory.resident.load(Relaxed)
+    }
+
+    /// Whether more memory is used than `maxmemory` allows.
+    #[inline]
+    pub fn is_out_of_memory(&self) -> bool {
+        let most = self.settings.max_memory();
+        most > 0 && self.used_memory() > most
+    }
+
+    /// A command was refused since there is no memory left: loops that sleep may have something to
+    /// free.
+    pub fn note_out_of_memory(&self) {
+        let (woken, now) = (&self.memory.woken_ms, self.clock.now_ms());
+        if now - woken.load(Relaxed) >= WOKEN_MS {
+            woken.store(now, Relaxed);
+            self.wake_all();
+        }
+    }
+
+    /// If there is no memory left, frees some of what a loop's transactions have deleted.
+    pub fn free_deleted(&self, session: &mut Session) {
+        if self.is_out_of_memory() {
+            for _ in 0..EMPTY_TRANSACTIONS {
+                // What fails here fails again at the next command, which tells it.
+                let _ = session.attempt(|_: &Transaction<'_>| Ok::<(), Abort>(()));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! HYADES.BACKUP and HYADES.LAST over sockets: what they reply, and databases that are opened from
+//! copies.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+use hyades::TransactionId;
+use hyades_server::{Server, Settings};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+struct Served(Option<Server>);
+
+impl Served {
+    fn start(dir: &Path, more: &str) -> Served {
+        let dir = dir.display();
+        let text = format!("--port 0 --bind 127.0.0.1 --loops 1 --streams 2 --dir {dir} {more}");
+        let settings: Vec<&str> = text.split_whitespace().collect();
+        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
+        server.wait_until_open().unwrap();
+        Served(Some(server))
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.0.as_ref().unwrap().address().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client(BufReader::new(stream))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let server = self.0.take().unwrap();
+        server.handle().stop();
+        server.wait().unwrap();
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn say(&mut self, text: &str) {
+        self.0.get_mut().write_all(format!("{text}\r\n").as_bytes()).unwrap();
+    }
+
+    /// A line, the content of a string, or what an array holds.
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_string();
+        match line.split_at(1) {
+            ("$", "-1") => line,
+            ("$", length) => {
+                let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                String::from_utf8(bytes).unwrap().trim_end().to_string()
+            }
+            ("*", count) => {
+                let count = count.parse::<usize>().unwrap();
+                (0..count).map(|_| self.reply()).collect::<Vec<_>>().join(" ")
+            }
+            _ => line,
+        }
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.say(text);
+        self.reply()
+    }
+}
+
+#[test]
+fn a_copy_is_a_database_and_the_original_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let backups = dir.path().join("some/backups");
+    let served =
+        Served::start(&dir.path().join("data"), &format!("--backup-dir {}", backups.display()));
+    let mut client = served.connect();
+    assert_eq!(client.ask("SET a 1"), "+OK");
+    let said = client.ask("HYADES.BACKUP one");
+    let directory = backups.join("one");
+    let begin = format!("directory {} files :", directory.display());
+    assert!(said.starts_with(&begin) && said.contains(" bytes :"), "{said}");
+    // What is written meanwhile and afterwards is not in it.
+    assert_eq!(client.ask("SET a 2"), "+OK");
+    let again = client.ask("HYADES.BACKUP one");
+    assert!(again.starts_with("-ERR") && again.contains("is not empty"), "{again}");
+    assert!(client.ask("HYADES.BACKUP two").starts_with("directory "));
+    for (name, value) in [("one", "1"), ("two", "2")] {
+        let copy = Served::start(&backups.join(name), "");
+        assert_eq!(copy.connect().ask("GET a"), value);
+        // It is of its own.
+        assert_eq!(copy.connect().ask("SET a 3"), "+OK");
+    }
+    assert_eq!(client.ask("GET a"), "2");
+}
+
+#[test]
+fn the_name_of_a_backup_is_one_component_below_backup_dir() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let served = Served::start(&data, "");
+    let mut client = served.connect();
+    let said = client.ask("HYADES.BACKUP one");
+    assert!(said.starts_with("-ERR there is no backup-dir: start the server with"), "{said}");
+    drop(served);
+    let backups = dir.path().join("backups");
+    let served = Served::start(&data, &format!("--backup-dir {}", backups.display()));
+    let mut client = served.connect();
+    let long = "x".repeat(256);
+    for name in ["..", ".", "../up", "/tmp/x", "a/b", ".hidden", "-rf", "\"\"", "a\\x00b", &long] {
+        let said = client.ask(&format!("HYADES.BACKUP {}", quoted(name)));
+        assert!(said.starts_with("-ERR the name of a backup has letters"), "{name}: {said}");
+    }
+    assert!(!backups.exists(), "nothing was made");
+    assert!(client.ask("HYADES.BACKUP 2026-11-27_05:00").starts_with("directory "));
+    assert!(client.ask("CONFIG SET backup-dir /tmp").contains("immutable"));
+    assert!(client.ask("HYADES.BACKUP").contains("wrong number of arguments"));
+    // Another process has left something there.
+    std::fs::create_dir(backups.join("taken")).unwrap();
+    std::fs::write(backups.join("taken/file"), "mine").unwrap();
+    assert!(client.ask("HYADES.BACKUP taken").contains("is not empty"));
+    assert_eq!(std::fs::read(backups.join("taken/file")).unwrap(), b"mine");
+}
+
+/// As an argument of an inline command.
+fn quoted(name: &str) -> String {
+    if name.contains('"') { name.to_string() } else { format!("\"{name}\"") }
+}
+
+#[test]
+fn the_id_of_the_last_write_rises_and_is_the_connections_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(dir.path(), "");
+    let (mut client, mut other) = (served.connect(), served.connect());
+    assert_eq!(client.ask("HYADES.LAST"), "$-1");
+    assert_eq!(client.ask("GET a"), "$-1");
+    assert_eq!(client.ask("HYADES.LAST"), "$-1", "it has written nothing");
+    assert_eq!(client.ask("SET a 1"), "+OK");
+    let id = |text: String| text.parse::<TransactionId>().expect("it is an id");
+    let first = id(client.ask("HYADES.LAST"));
+    // Neither reads nor others change it.
+    assert_eq!(client.ask("GET a"), "1");
+    assert_eq!(other.ask("SET a 2"), "+OK");
+    assert_eq!(id(client.ask("HYADES.LAST")), first);
+    assert!(id(other.ask("HYADES.LAST")).epoch >= first.epoch);
+    // One that is sent behind a write names it, and leaves behind it, however early that is told.
+    assert_eq!(client.ask("HYADES.DURABILITY none"), "+OK");
+    client.say("SET a 3\r\nHYADES.LAST");
+    assert_eq!(client.reply(), "+OK");
+    let second = id(client.reply());
+    assert!(second != first && second.epoch >= first.epoch, "{first} {second}");
+    client.say("MULTI\r\nSET a 4\r\nHYADES.LAST\r\nEXEC");
+    assert_eq!([client.reply(), client.reply()], ["+OK", "+QUEUED"]);
+    assert!(client.reply().contains("send HYADES.LAST outside of MULTI"));
+    assert!(client.reply().starts_with("-EXECABORT"));
+    client.say("MULTI\r\nSET a 4\r\nEXEC\r\nHYADES.LAST");
+    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "+QUEUED", "+OK"]);
+    assert_ne!(id(client.reply()), second);
+    assert_eq!(client.ask("RESET"), "+RESET");
+    assert_eq!(client.ask("HYADES.LAST"), "$-1");
+}
