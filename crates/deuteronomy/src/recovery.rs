@@ -171,7 +171,7 @@ impl Redo {
 
     /// Takes the operations of a record, if it is part of the recovered state.
     fn take(&mut self, transaction: LoggedTransaction<'_>, ends: &[u64]) {
-        let LoggedTransaction { ts, vector, operations } = transaction;
+        let LoggedTransaction { ts, vector, operations, .. } = transaction;
         // Of dead records, too: their timestamps stay in the log.
         self.highest_ts = self.highest_ts.max(ts);
         let is_live = admits(|lane| ends[lane.index()], Lane::each(vector));

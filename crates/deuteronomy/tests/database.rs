@@ -197,7 +197,7 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     assert!(matches!(session.execute(|tx| tx.update(b"b", b"4")), Err(Error::NotFound)));
     let large = vec![0; 100_000];
     let too_large = session.execute(|tx| tx.put(b"b", &large));
-    assert!(matches!(too_large, Err(Error::TransactionTooLarge(..))), "{too_large:?}");
+    assert!(matches!(too_large, Err(Error::WriteTooLarge(..))), "{too_large:?}");
     drop(session.begin().unwrap().put(b"b", b"5"));
     let abort = session.begin().unwrap().abort();
     abort.wait().unwrap();

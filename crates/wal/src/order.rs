@@ -43,6 +43,8 @@ pub(crate) struct Order {
     /// Slots at or above this one were never used. Raised before a slot's first reservation, whose
     /// addition to `log_lsn` releases it.
     used: AtomicUsize,
+    /// Places are reserved by compare-and-swap.
+    by_exchange: bool,
 }
 
 impl Order {
@@ -53,7 +55,13 @@ impl Order {
             log_lsn: Padded(AtomicU64::new(start)),
             slots: (0..slots).map(slot).collect(),
             used: AtomicUsize::new(0),
+            by_exchange: false,
         }
+    }
+
+    /// The same, where places are reserved by compare-and-swap if so chosen.
+    pub(crate) fn reserving_by_exchange(self, by_exchange: bool) -> Self {
+        Self { by_exchange, ..self }
     }
 
     /// Makes a slot visible to the flusher. Call it once per owner, before the first reservation.
@@ -82,9 +90,30 @@ impl Order {
         let seen = self.log_lsn.load(Ordering::Relaxed);
         slot.allocated.store(seen, Ordering::Release);
         // AcqRel for the argument in the module comment; SeqCst for the sleeping flusher.
-        let start = self.log_lsn.fetch_add(length, Ordering::SeqCst);
+        let start = match self.by_exchange {
+            false => self.log_lsn.fetch_add(length, Ordering::SeqCst),
+            true => self.exchange(seen, length),
+        };
         debug_assert!(seen <= start, "`allocated` is {seen}, above the reservation at {start}");
         start
+    }
+
+    /// Adds a length to `log_lsn` by compare-and-swap; returns the old value. SeqCst, as for the
+    /// addition that it stands for.
+    fn exchange(&self, seen: u64, length: u64) -> u64 {
+        let mut expected = seen;
+        loop {
+            let end = expected + length;
+            match self.log_lsn.compare_exchange_weak(
+                expected,
+                end,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(start) => return start,
+                Err(now) => expected = now,
+            }
+        }
     }
 
     /// Reserves the next `length` bytes if they end at or below `limit`. For the flusher, which

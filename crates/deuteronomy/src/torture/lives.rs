@@ -5,7 +5,10 @@ use super::history::{
     ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };
 use super::stores::LivingStore;
-use crate::{Database, Error, LogOptions, Options, ScanOrder, Session, Transaction};
+use crate::{
+    Database, Error, LogOptions, Options, ReaderRecords, ScanOrder, Session, Transaction,
+    UpdateLogging,
+};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -85,6 +88,21 @@ fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options
     options
 }
 
+/// How this seed's lives log: in one record or in parts, at once or with buffers that transactions
+/// may not fit into; and which readers log.
+fn log_as(seed: u64, options: &mut Options) {
+    match seed % 4 {
+        1 => options.update_logging = UpdateLogging::AtOnce,
+        2 => options.log.buffer_bytes = 1 << 12,
+        _ => {}
+    }
+    options.reader_records = match seed % 7 {
+        3 => ReaderRecords::IfNeeded,
+        5 => ReaderRecords::Always,
+        _ => ReaderRecords::Never,
+    };
+}
+
 fn arm(device: &SimulatedDevice, rng: &mut fastrand::Rng) -> bool {
     let after = rng.u64(0..120);
     let for_ever = rng.bool();
@@ -119,7 +137,8 @@ pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Res
         // The last life looks at what is left.
         let is_faulty = life < LIVES && (arm(&device, rng) | store.arm(rng));
         let lag_bytes = [0, 700, 1 << 20][rng.usize(0..3)];
-        let options = options(device.clone(), streams, lag_bytes);
+        let mut options = options(device.clone(), streams, lag_bytes);
+        log_as(seed, &mut options);
         let opened = store.open().and_then(|data| Database::open(options, data));
         let database = match opened {
             Ok(database) => database,
