@@ -53,8 +53,8 @@ pub enum Error {
     /// A key and its value take more than a frame of the log holds: their length with what
     /// describes them, and the limit, in bytes.
     WriteTooLarge(usize, usize),
-    /// The transaction writes more than the memory budget: its keys and values, and the limit, in
-    /// bytes.
+    /// The transaction writes more than the memory budget: its keys and values with what describes
+    /// them in memory, and the limit, in bytes.
     TransactionTooLarge(usize, usize),
     /// The database was opened without [`ranges`](crate::Options::ranges).
     NoRanges,
@@ -91,7 +91,8 @@ impl fmt::Display for Error {
             ),
             Self::TransactionTooLarge(len, limit) => write!(
                 f,
-                "a transaction that writes {len} bytes: the limit is {limit}, the memory budget"
+                "the writes of a transaction take {len} bytes of memory: the limit is {limit}, the \
+                 memory budget"
             ),
             Self::NoRanges => {
                 f.write_str("the database was opened without ranges: set Options::ranges to scan")

@@ -47,6 +47,8 @@ pub struct RecordReader {
     parts: BTreeMap<u64, PartsRead>,
     /// Those of the transaction that was read last.
     own: PartsRead,
+    /// The highest timestamp of a record or a part that was read.
+    highest_ts: u64,
 }
 
 impl RecordReader {
@@ -61,6 +63,7 @@ impl RecordReader {
             begin: None,
             parts: BTreeMap::new(),
             own: PartsRead::default(),
+            highest_ts: 0,
         }
     }
 
@@ -100,6 +103,7 @@ impl RecordReader {
                 let read = record::read(frame.payload, &self.anchor, &mut self.vector);
                 let ReadRecord { ts, parts, operations } =
                     read.map_err(|why| self.wrong(frame, why))?;
+                self.highest_ts = self.highest_ts.max(ts);
                 let Some(parts) = parts else {
                     let vector = &self.vector;
                     return Ok(Some(LoggedTransaction { ts, vector, operations, parts: 0 }));
@@ -121,6 +125,11 @@ impl RecordReader {
         }
     }
 
+    /// The highest timestamp of a record or a part that was read; 0 if there was none.
+    pub fn highest_ts(&self) -> u64 {
+        self.highest_ts
+    }
+
     /// How many transactions have parts among the frames that were read, and no record.
     pub fn unfinished(&self) -> usize {
         self.parts.len()
@@ -129,6 +138,7 @@ impl RecordReader {
     fn read_part(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
         let read = record::read_part(frame.payload);
         let (ts, operations) = read.map_err(|why| self.wrong(frame, why))?;
+        self.highest_ts = self.highest_ts.max(ts);
         let parts = self
             .parts
             .entry(ts)

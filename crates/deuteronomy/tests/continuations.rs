@@ -17,6 +17,7 @@ use std::time::Duration;
 /// A data component; its reads wait at a gate, fail, or panic.
 struct Gate {
     data: MemoryData,
+    keys: usize,
     /// Reads that may pass.
     open: Mutex<usize>,
     opened: Condvar,
@@ -26,14 +27,18 @@ struct Gate {
 
 impl Gate {
     fn new(keys: usize, open: usize, fails: Option<&'static str>) -> Arc<Self> {
-        let data = MemoryData::new();
-        for key in 0..keys {
+        let (open, opened) = (Mutex::new(open), Condvar::new());
+        let (data, at_gate) = (MemoryData::new(), AtomicUsize::new(0));
+        Arc::new(Self { data, keys, open, opened, at_gate, fails })
+    }
+
+    /// Puts the keys there, behind a database that was just opened.
+    fn fill(&self) {
+        for key in 0..self.keys {
             let key = format!("k{key:03}");
             let operation = Operation { key: key.as_bytes(), ts: 1, value: Some(key.as_bytes()) };
-            data.apply(&[operation]).unwrap();
+            self.data.apply(&[operation]).unwrap();
         }
-        let (open, opened) = (Mutex::new(open), Condvar::new());
-        Arc::new(Self { data, open, opened, at_gate: AtomicUsize::new(0), fails })
     }
 
     fn let_pass(&self, reads: usize) {
@@ -58,7 +63,7 @@ impl DataLayer for Gate {
         let mut open = self.open.lock().unwrap();
         while *open == 0 {
             let waited = self.opened.wait_timeout(open, Duration::from_secs(60)).unwrap();
-            assert!(!waited.1.timed_out(), "nobody opens the gate");
+            assert!(!waited.1.timed_out(), "the gate is not opened");
             open = waited.0;
         }
         *open -= 1;
@@ -125,6 +130,7 @@ fn open(data: &Arc<Gate>, change: impl FnOnce(&mut Options)) -> (tempfile::TempD
     let mut options = Options::new(log);
     change(&mut options);
     let database = Database::open(options, Arc::clone(data) as Arc<dyn DataComponent>).unwrap();
+    data.fill();
     (dir, database)
 }
 
@@ -278,4 +284,54 @@ fn patience_has_an_end() {
     assert!(matches!(found, Err(Error::Aborted(Abort::Unfinished))), "{found:?}");
     assert!(matches!(block_on(younger.get_async(b"b")), Err(Error::Aborted(_))), "it has ended");
     drop(older.commit().unwrap());
+}
+
+/// Does something when it is woken.
+struct OnWake(Mutex<Option<Box<dyn FnOnce() + Send>>>, AtomicUsize);
+
+impl OnWake {
+    fn new(act: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Box::new(act))), AtomicUsize::new(0)))
+    }
+
+    fn wait(&self) {
+        while self.1.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Wake for OnWake {
+    fn wake(self: Arc<Self>) {
+        let act = self.0.lock().unwrap().take();
+        self.1.fetch_add(1, Ordering::Release);
+        act.into_iter().for_each(|act| act());
+    }
+}
+
+#[test]
+fn a_waker_that_panics_or_drops_the_database_ends_no_other_read() {
+    let gate = Gate::new(2, 0, None);
+    let (_dir, database) = open(&gate, |options| options.reader_threads = 1);
+    let (mut one, mut two) = (database.session().unwrap(), database.session().unwrap());
+    let (first, second) = (one.begin().unwrap(), two.begin().unwrap());
+    let panics = OnWake::new(|| panic!("a test says so"));
+    let mut read = pin!(first.get_async(b"k000"));
+    let waker = Waker::from(panics.clone());
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    gate.let_pass(1);
+    panics.wait();
+    assert_eq!(block_on(read).unwrap().as_deref(), Some(&b"k000"[..]));
+    // The only thread goes on, and drops the database.
+    let (done, is_done) = std::sync::mpsc::channel();
+    let drops = OnWake::new(move || {
+        drop(database);
+        done.send(()).unwrap();
+    });
+    let mut read = pin!(second.get_async(b"k001"));
+    let waker = Waker::from(drops.clone());
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    gate.let_pass(1);
+    is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(block_on(read).unwrap().as_deref(), Some(&b"k001"[..]));
 }

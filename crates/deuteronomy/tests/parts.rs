@@ -204,3 +204,39 @@ fn readers_log_as_the_options_say_and_nothing_else_differs() {
         assert_eq!(logged > 0, expected > 0, "{records:?}: {logged} bytes");
     }
 }
+
+/// The parts of a transaction without a record stay in the log, with its timestamp.
+#[test]
+fn no_timestamp_of_a_part_is_given_out_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path(), UpdateLogging::AtOnce, &Arc::new(MemoryData::new()));
+    let mut session = database.session().unwrap();
+    session.execute(|tx| tx.put(b"a", b"1")).unwrap();
+    let mut unfinished = session.begin().unwrap();
+    unfinished.put(b"b", b"1").unwrap();
+    let ts = unfinished.timestamp();
+    database.log().flush().unwrap();
+    drop(unfinished);
+    drop((session, database));
+    let database = open(dir.path(), UpdateLogging::AtOnce, &Arc::new(MemoryData::new()));
+    let next = database.session().unwrap().begin().unwrap().timestamp();
+    assert!(next > ts, "{next} after {ts}");
+}
+
+/// A record of a transaction that has only read is not one that was applied again.
+#[test]
+fn readers_do_not_count_as_redone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
+    log.device = MemoryDevice::shared();
+    let mut options = Options::new(log);
+    options.reader_records = ReaderRecords::Always;
+    let database = Database::open(options.clone(), Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    session.execute(|tx| tx.put(b"a", b"1")).unwrap();
+    (0..5).for_each(|_| drop(session.execute(|tx| tx.get(b"a")).unwrap()));
+    drop((session, database));
+    let database = Database::open(options, Arc::new(MemoryData::new())).unwrap();
+    let recovered = database.recovered();
+    assert_eq!((recovered.transactions, recovered.keys), (1, 1), "{recovered:?}");
+}

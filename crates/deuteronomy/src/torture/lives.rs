@@ -38,6 +38,8 @@ pub struct LifeCounts {
     pub lives: usize,
     /// Openings that failed as they had to.
     pub failed_openings: usize,
+    /// Lives that failed, as they had to, before the recovered state was read.
+    pub unreadable: usize,
     /// Checkpoints.
     pub checkpoints: usize,
     /// Bytes of the log that these have truncated.
@@ -58,6 +60,7 @@ impl LifeCounts {
         aborted.into_iter().for_each(|(why, n)| *self.aborted.entry(why).or_default() += n);
         self.lives += lives;
         self.failed_openings += other.failed_openings;
+        self.unreadable += other.unreadable;
         self.checkpoints += other.checkpoints;
         self.truncated += other.truncated;
         self.redone += other.redone;
@@ -152,9 +155,14 @@ pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Res
         met.lives += 1;
         met.redone += database.recovered().keys;
         met.dead += database.recovered().dead;
-        let Some(recovered) = read_all(&database) else {
-            die(Some(database), &disk, store, rng);
-            continue;
+        let recovered = match read_all(&database) {
+            Ok(recovered) => recovered,
+            Err(error) if is_faulty && is_of_fault(&error) => {
+                met.unreadable += 1;
+                die(Some(database), &disk, store, rng);
+                continue;
+            }
+            Err(error) => return Err(format!("life {life} cannot be read: {error}")),
         };
         let judged = history.check_recovered(&KEYS, &recovered);
         judged.map_err(|wrong| format!("life {life} begins with a wrong state: {wrong}"))?;
@@ -224,12 +232,17 @@ fn die(
     store.crash(rng, power);
 }
 
-/// The state, unless the log fails meanwhile.
-fn read_all(database: &Database) -> Option<KeyState> {
-    let mut session = database.session().ok()?;
-    let mut tx = session.begin().ok()?;
-    let read = KEYS.map(|key| Some((key, tx.get(&[key]).ok()?.as_deref().map(number))));
+/// The state.
+fn read_all(database: &Database) -> Result<KeyState, Error> {
+    let mut session = database.session()?;
+    let mut tx = session.begin()?;
+    let read = KEYS.map(|key| Ok((key, tx.get(&[key])?.as_deref().map(number))));
     read.into_iter().collect()
+}
+
+/// Whether a failing log or data component may be the reason for an error.
+fn is_of_fault(error: &Error) -> bool {
+    matches!(error, Error::Log(_) | Error::DataComponent(_))
 }
 
 /// Interleaves transactions until all are done, the log fails, or it is enough.

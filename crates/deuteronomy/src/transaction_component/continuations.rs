@@ -6,6 +6,7 @@
 //!
 //! Invariants: each reading that was left with the readers ends, with a result or an error, in a
 //! panic of the data component and when the database is closed, too; and its waker is called then.
+//! A waker that panics, or that drops the database, ends no other reading.
 
 use super::TransactionComponent;
 use super::version_table::Value;
@@ -16,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, current};
 
 /// What a read has found: the timestamp and the value.
 type ReadResult = Result<(u64, Value), Error>;
@@ -70,7 +71,8 @@ impl SharedReading {
         let before = std::mem::replace(&mut *locked(&self.state), ReadingState::Ended(result));
         debug_assert!(matches!(before, ReadingState::UnderWay(_)), "a reading ends twice");
         if let ReadingState::UnderWay(Some(waker)) = before {
-            waker.wake();
+            // It is code of a caller. A panic of it was reported, and is not for this thread.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 }
@@ -110,7 +112,8 @@ impl Readers {
         }
     }
 
-    /// Ends the threads, and what they have not begun to read. Not to be called by one of them.
+    /// Ends the threads, and what they have not begun to read. One of them that calls this, in a
+    /// waker, ends after it has returned.
     pub fn close(&self) {
         let (readings, threads) = {
             let mut queue = locked(&self.queue);
@@ -119,7 +122,8 @@ impl Readers {
         };
         self.arrived.notify_all();
         readings.iter().for_each(|reading| reading.end(Err(closed())));
-        for thread in threads {
+        let is_other = |thread: &JoinHandle<()>| thread.thread().id() != current().id();
+        for thread in threads.into_iter().filter(is_other) {
             // It catches the panics of the data component, and has none of its own.
             let _ = thread.join();
         }

@@ -107,18 +107,31 @@ impl TransactionComponent {
             if self.versions.bytes() <= budget {
                 return Ok(());
             }
-            // Only what the data component holds can leave the table.
-            match what {
-                Sweep::PastActive => self.run_proxy_within(0)?,
-                Sweep::Unread | Sweep::Unneeded => self.run_proxy()?,
-            };
-            let (all, oldest_active) = (self.versions.buckets(), self.timestamps.oldest_active());
-            self.versions.sweep(all, hard, oldest_active, what);
+            self.sweep_all(hard, what)?;
+        }
+        // What is committed and not durable yet will be: that is worth a wait, as a transaction that
+        // is shed would find the same when it is run again. Where one thread does all work, that
+        // thread decides when the log is flushed.
+        if self.versions.bytes() > budget && !self.options.log.stepped {
+            self.log.flush().map_err(hyades_wal::Error::from)?;
+            self.sweep_all(hard, Sweep::PastActive)?;
         }
         match self.versions.bytes() <= budget {
             true => Ok(()),
             false => Err(Abort::Shed.into()),
         }
+    }
+
+    /// Applies what may be applied, as only what the data component holds can leave the table; and
+    /// sweeps the table until no more than `enough` bytes are left.
+    fn sweep_all(&self, enough: usize, what: Sweep) -> Result<(), Error> {
+        match what {
+            Sweep::PastActive => self.run_proxy_within(0)?,
+            Sweep::Unread | Sweep::Unneeded => self.run_proxy()?,
+        };
+        let (all, oldest_active) = (self.versions.buckets(), self.timestamps.oldest_active());
+        self.versions.sweep(all, enough, oldest_active, what);
+        Ok(())
     }
 
     /// Applies what may be applied; returns whether anything was.

@@ -266,11 +266,14 @@ impl TransactionComponent {
             return Err(Error::ValueTooLong(value_len, limits.value_bytes));
         }
         let before = work.writes.get(key);
+        let keys = work.writes.len() + usize::from(before.is_none());
         let before = before.map_or(0, |w| key.len() + w.value.as_ref().map_or(0, |v| v.len()));
         let write_bytes = work.write_bytes - before + key.len() + value_len;
+        // More than this it could not have, were it alone: it would be shed each time.
+        let bytes = write_bytes + keys * self.versions.write_bytes();
         let limit = self.options.memory_bytes;
-        if write_bytes > limit {
-            return Err(Error::TransactionTooLarge(write_bytes, limit));
+        if bytes > limit {
+            return Err(Error::TransactionTooLarge(bytes, limit));
         }
         let (part_bytes, limit) = (part_bytes(key, value), self.log.max_payload());
         if part_bytes > limit {

@@ -143,7 +143,8 @@ fn update_logging(table: &Table<'_>) -> Experiment {
         source: "Sections 3.2 and 4.3.1",
         title: "A record for each update, or one for each transaction",
         claim: "Each update is logged at once, and the transaction's commit record at its end. \
-                Nobody may see an update before that, so one record at the end says as much.",
+                No other transaction may see an update before that, so one record at the end says \
+                as much.",
         how: "One record at the end is our default, a record at once the paper's way. Expected: \
               one record has at least the throughput, and fewer bytes."
             .to_string(),
