@@ -179,6 +179,20 @@ fn a_transaction_component_recovers_to_the_same_state() {
             assert!(report["cache"]["device_reads"].is_null(), "{report}");
         }
     }
+    // Other ways to log, of which recovery sees nothing else.
+    for more in [
+        "--log-updates at-once",
+        "--log-updates at-once --dc redb --redo 1MiB --write-share 1",
+        "--reader-records always --reserve exchange --write-share 0.05",
+        "--reader-records if-needed --value-bytes 3000 --observe",
+    ] {
+        let report = bench(&format!(
+            "ycsb --rows 3000 --engine deuteronomy --budget 1MiB --workers 2 --in-flight 64 {more} \
+             --recover"
+        ));
+        assert_eq!(report["recovery"]["state_matches"], true, "{more}: {report}");
+        assert_eq!(report["observed"].is_object(), more.contains("observe"), "{more}: {report}");
+    }
     let text = hyades(
         "bench ycsb --rows 100 --engine deuteronomy --seconds 0.1 --warmup 0 --reserve-memory 0",
         &[],

@@ -211,7 +211,8 @@ impl<'s> Transaction<'s> {
     /// As [`get`](Self::get), for a thread that has other things to do while the data component is
     /// read: the future is pending only then, or while an older transaction that has written the
     /// key has not ended. A value in memory is there at once. Threads of the database read the data
-    /// component, at most [`reader_threads`](crate::Options::reader_threads) at a time.
+    /// component, at most [`reader_threads`](crate::Options::reader_threads) at a time. Where the
+    /// memory for versions is full, the calling thread makes room first, as for [`get`](Self::get).
     ///
     /// ```
     /// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};

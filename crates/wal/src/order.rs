@@ -184,24 +184,52 @@ mod tests {
 
     #[test]
     fn nothing_unfilled_is_below_the_cut() {
-        let order = Order::new(0, 3);
-        order.register(0);
-        order.register(1);
-        assert_eq!(order.cut(0), 0);
-        let a = order.reserve(0, 10);
-        let b = order.reserve(1, 20);
-        assert_eq!((a, b, order.cut(0)), (0, 10, 0));
-        order.publish(1, 30);
-        assert_eq!(order.cut(0), 0);
-        order.publish(0, 10);
-        assert_eq!(order.cut(0), 30);
-        let c = order.reserve(0, 5);
-        assert_eq!((c, order.cut(30)), (30, 30));
-        assert_eq!(order.try_reserve(1, 5, 39), None);
-        order.publish(0, 35);
-        assert_eq!(order.cut(30), 35);
-        assert_eq!(order.try_reserve(1, 5, 40), Some(35));
-        assert_eq!(order.cut(30), 35);
+        for by_exchange in [false, true] {
+            let order = Order::new(0, 3).reserving_by_exchange(by_exchange);
+            order.register(0);
+            order.register(1);
+            assert_eq!(order.cut(0), 0);
+            let a = order.reserve(0, 10);
+            let b = order.reserve(1, 20);
+            assert_eq!((a, b, order.cut(0)), (0, 10, 0));
+            order.publish(1, 30);
+            assert_eq!(order.cut(0), 0);
+            order.publish(0, 10);
+            assert_eq!(order.cut(0), 30);
+            let c = order.reserve(0, 5);
+            assert_eq!((c, order.cut(30)), (30, 30));
+            assert_eq!(order.try_reserve(1, 5, 39), None);
+            order.publish(0, 35);
+            assert_eq!(order.cut(30), 35);
+            assert_eq!(order.try_reserve(1, 5, 40), Some(35));
+            assert_eq!(order.cut(30), 35);
+        }
+    }
+
+    #[test]
+    fn threads_never_reserve_the_same_place() {
+        for by_exchange in [false, true] {
+            let order = Order::new(7, 4).reserving_by_exchange(by_exchange);
+            let reserve = |slot: usize| {
+                order.register(slot);
+                let mut places = Vec::new();
+                for length in 1..2000 {
+                    let at = order.reserve(slot, length);
+                    order.publish(slot, at + length);
+                    places.push((at, at + length));
+                }
+                places
+            };
+            let mut places: Vec<_> = std::thread::scope(|scope| {
+                let reserve = &reserve;
+                let threads = [0, 1, 2, 3].map(|slot| scope.spawn(move || reserve(slot)));
+                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            });
+            places.sort_unstable();
+            assert_eq!(places[0].0, 7);
+            assert!(places.windows(2).all(|two| two[0].1 == two[1].0), "{by_exchange}");
+            assert_eq!(order.cut(7), places.last().unwrap().1);
+        }
     }
 }
 

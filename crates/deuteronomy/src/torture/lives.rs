@@ -11,9 +11,12 @@ use crate::{
 };
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 const KEYS: [KeyByte; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 const LANES: usize = 4;
@@ -318,6 +321,17 @@ fn note(met: &mut LifeCounts, error: &Error) {
     *met.aborted.entry(error.to_string()).or_default() += 1;
 }
 
+/// Reads a key, every second one as a future. Where one thread does all work, that never waits.
+fn get(tx: &mut Transaction<'_>, key: KeyByte) -> Result<Option<Arc<[u8]>>, Error> {
+    if key % 2 == 0 {
+        return tx.get(&[key]);
+    }
+    match pin!(tx.get_async(&[key])).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(read) => read,
+        Poll::Pending => panic!("a read waits, and nothing else runs"),
+    }
+}
+
 /// Scans from a key on, in either order, to a limit or until the closure has enough.
 fn scan(
     tx: &mut Transaction<'_>,
@@ -367,7 +381,7 @@ fn go_on<'s>(
         }
     };
     let done = match rng.u8(0..20) {
-        0..8 => tx.get(&[key]).map(|read| {
+        0..8 => get(tx, key).map(|read| {
             let read = read.as_deref().map(number);
             if let Some(own) = executed.writes.get(&key) {
                 assert_eq!(read, *own, "a transaction reads its own write");

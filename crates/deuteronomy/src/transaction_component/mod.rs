@@ -83,8 +83,8 @@ impl TransactionComponent {
     ///
     /// A transaction that is open for long keeps the versions above it. It does not keep others out
     /// for that: where the budget is exhausted they go, and it ends with [`Abort::SnapshotTooOld`]
-    /// if it reads one of their keys. Only what is not durable yet, or not committed, can exhaust
-    /// the budget beyond that.
+    /// if it reads one of their keys. What is not durable yet is waited for. Only what is not
+    /// committed can exhaust the budget beyond that.
     ///
     /// # Errors
     /// It could not be: [`Abort::Shed`].
