@@ -109,9 +109,9 @@ impl TransactionComponent {
             }
             self.sweep_all(hard, what)?;
         }
-        // What is committed and not durable yet will be: that is worth a wait, as a transaction that
-        // is shed would find the same when it is run again. Where one thread does all work, that
-        // thread decides when the log is flushed.
+        // What is committed and not durable yet will be: that is worth a wait, as a transaction
+        // that is shed would find the same when it is run again. Where one thread does all work,
+        // that thread decides when the log is flushed.
         if self.versions.bytes() > budget && !self.options.log.stepped {
             self.log.flush().map_err(hyades_wal::Error::from)?;
             self.sweep_all(hard, Sweep::PastActive)?;

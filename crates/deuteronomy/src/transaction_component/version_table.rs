@@ -194,7 +194,7 @@ impl VersionTable {
         self.bytes.load(Ordering::Relaxed) + self.ranges.as_ref().map_or(0, Ranges::bytes)
     }
 
-    /// About how many bytes a write takes beside its key and value, if it is the only one of the key.
+    /// About how many bytes a write takes beside its key and value, where it is the only version.
     pub fn write_bytes(&self) -> usize {
         let entry = if self.ranges.is_some() { ranges::ENTRY_BYTES } else { 0 };
         RECORD_BYTES + VERSION_BYTES + entry

@@ -1,5 +1,5 @@
-//! Deuteronomy (CIDR 2015), continued: what single mechanisms cost. For most of them the paper has a
-//! sentence and no figure.
+//! Deuteronomy (CIDR 2015), continued: what single mechanisms cost. For most of them the paper has
+//! a sentence and no figure.
 
 use super::deuteronomy::{MEMORY, bars, component, differs, within};
 use super::*;
