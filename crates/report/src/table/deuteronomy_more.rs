@@ -93,8 +93,9 @@ fn checkpoints(table: &Table<'_>) -> Experiment {
         let options = format!("--dc redb{writes} --redo {redo}");
         component(table, u64::MAX, &options).run(group, series, 0.0)
     };
-    let both =
-        |group, writes: &str| [run(group, writes, "8MiB", OFTEN), run(group, writes, "1TiB", NONE)];
+    let both = |group, writes: &str| {
+        [run(group, writes, "8MiB", OFTEN), run(group, writes, "1024GiB", NONE)]
+    };
     let (all, few) = (both(ALL, " --write-share 1"), both(FEW, ""));
     let check = |group, expected| {
         within((group, Metric::Throughput), OFTEN, NONE, (0.9, f64::INFINITY), expected)
