@@ -92,6 +92,12 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
     if options.engine == Engine::Deuteronomy {
         return torture_component(options);
     }
+    if options.engine.is_store() {
+        return Err(Failure::Usage(format!(
+            "{} is not ours to torture: --engine memory or deuteronomy is",
+            options.engine.word()
+        )));
+    }
     if options.dc.is_some() {
         return Err(Failure::Usage(
             "--dc is for --engine deuteronomy: add that, or leave --dc out".to_string(),

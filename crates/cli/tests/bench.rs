@@ -179,12 +179,53 @@ fn a_transaction_component_recovers_to_the_same_state() {
             assert!(report["cache"]["device_reads"].is_null(), "{report}");
         }
     }
+    // Other ways to log, of which recovery sees nothing else.
+    for more in [
+        "--log-updates at-once",
+        "--log-updates at-once --dc redb --redo 1MiB --write-share 1",
+        "--reader-records always --reserve exchange --write-share 0.05",
+        "--reader-records if-needed --value-bytes 3000 --observe",
+    ] {
+        let report = bench(&format!(
+            "ycsb --rows 3000 --engine deuteronomy --budget 1MiB --workers 2 --in-flight 64 {more} \
+             --recover"
+        ));
+        assert_eq!(report["recovery"]["state_matches"], true, "{more}: {report}");
+        assert_eq!(report["observed"].is_object(), more.contains("observe"), "{more}: {report}");
+    }
     let text = hyades(
         "bench ycsb --rows 100 --engine deuteronomy --seconds 0.1 --warmup 0 --reserve-memory 0",
         &[],
     );
     assert_eq!(code(&text), 0, "{}", stderr(&text));
     assert!(stdout(&text).contains("deuteronomy over memory"), "{}", stdout(&text));
+}
+
+/// The stores that a build has by default, driven by themselves.
+#[test]
+fn stores_by_themselves_run_the_same_transactions() {
+    for engine in ["redb", "hash-map"] {
+        for more in ["", "--standard A", "--write-share 0", "--write-share 1 --accesses 2"] {
+            let report = bench(&format!(
+                "ycsb --rows 3000 --engine {engine} --budget 8MiB --workers 2 --in-flight 64 {more}"
+            ));
+            check_keys(&report);
+            let (engine, own) = (engine.into(), "auto".into());
+            assert_eq!((&report["engine"], &report["concurrency"]), (&engine, &own));
+            assert_eq!(
+                (&report["protocol"], &report["load"]["records"]),
+                (&"none".into(), &3000.into())
+            );
+            assert!(report["acknowledged"].as_u64() > Some(0), "{report}");
+            assert!(["dc", "record", "device", "cache"].iter().all(|key| report[key].is_null()));
+        }
+    }
+    let scans = bench("ycsb --rows 3000 --engine redb --standard E --workers 1 --in-flight 16");
+    assert!(scans["acknowledged"].as_u64() > Some(0), "{scans}");
+    let words = "bench ycsb --rows 100 --engine redb --seconds 0.1 --warmup 0 --reserve-memory 0";
+    let text = hyades(words, &[]);
+    assert_eq!(code(&text), 0, "{}", stderr(&text));
+    assert!(stdout(&text).contains("transactions in flight share commits"), "{}", stdout(&text));
 }
 
 #[test]
@@ -289,6 +330,14 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("ycsb --engine deuteronomy --budget 1KiB", "1MiB to 1TiB"),
         ("ycsb --engine deuteronomy --value-bytes 0", "1 to 65536"),
         ("bank --engine deuteronomy", "--help"),
+        ("ycsb --engine redb --recover", "--recover is about a log"),
+        ("ycsb --engine redb --streams 2", "--streams is about a log"),
+        ("ycsb --engine redb --device memory", "--device is about a log"),
+        ("ycsb --engine redb --dc redb", "--dc is for --engine deuteronomy"),
+        ("ycsb --engine redb --protocol serial", "--protocol is for --engine memory"),
+        ("ycsb --engine redb --hot-share 0.5", "--hot-share is for --engine memory"),
+        ("ycsb --engine hash-map --standard e", "no ranges"),
+        ("ycsb --engine hash-map --scan-length 5", "no ranges"),
         ("elections", "--help"),
     ] {
         let output = hyades("bench", &words.split(' ').collect::<Vec<_>>());

@@ -182,29 +182,34 @@ fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
 
 #[test]
 fn the_log_of_a_transaction_component_is_verified_and_printed() {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().to_str().unwrap();
-    let words = "bench ycsb --engine deuteronomy --rows 50 --seconds 0.1 --warmup 0 --streams 2 \
-                 --reserve-memory 0 --workers 2 --value-bytes 7 --log-dir";
-    let output = hyades(words, &[dir]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let output = hyades("verify", &[dir]);
-    assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
-    assert!(stdout(&output).contains("whole: "), "{}", stdout(&output));
-    let output = hyades("log dump --limit 200", &[dir]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let text = stdout(&output);
-    assert!(text.contains("incarnation 1: deuteronomy, data records only"), "{text}");
-    assert!(text.contains(" put key0000000000007 (7 B)") && !text.contains("DEAD"), "{text}");
-    let output = hyades("log stat --json", &[dir]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let run = stat["incarnations"].as_array().unwrap().last().unwrap();
-    assert!(number(&run["records"]) > 0 && run["dead"] == 0, "{run}");
-    let tables = run["contents"]["tables"].as_array().unwrap();
-    let of = |name: &str| tables.iter().find(|table| table["name"] == name);
-    assert!(number(&of("(put)").unwrap()["changes"]) > 0, "{run}");
-    assert_accounted(run);
+    for way in ["at-commit", "at-once"] {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().to_str().unwrap();
+        let words = format!(
+            "bench ycsb --engine deuteronomy --rows 50 --seconds 0.1 --warmup 0 --streams 2 \
+             --reserve-memory 0 --workers 2 --value-bytes 7 --log-updates {way} --log-dir"
+        );
+        let output = hyades(&words, &[dir]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let output = hyades("verify", &[dir]);
+        assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+        assert!(stdout(&output).contains("whole: "), "{}", stdout(&output));
+        let output = hyades("log dump --limit 200", &[dir]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains("incarnation 1: deuteronomy, data records only"), "{text}");
+        assert!(text.contains(" put key0000000000007 (7 B)") && !text.contains("DEAD"), "{text}");
+        assert_eq!(text.contains("part       of a record"), way == "at-once", "{text}");
+        let output = hyades("log stat --json", &[dir]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let run = stat["incarnations"].as_array().unwrap().last().unwrap();
+        assert!(number(&run["records"]) > 0 && run["dead"] == 0, "{run}");
+        let tables = run["contents"]["tables"].as_array().unwrap();
+        let of = |name: &str| tables.iter().find(|table| table["name"] == name);
+        assert!(number(&of("(put)").unwrap()["changes"]) > 0, "{run}");
+        assert_accounted(run);
+    }
 }
 
 fn number(value: &serde_json::Value) -> u64 {

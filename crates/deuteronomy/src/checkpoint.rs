@@ -10,8 +10,8 @@ use hyades_wal::{Checkpoint, Covered, Log, Lsn};
 const PART_TO_MOVE: u64 = 4;
 
 impl TransactionComponent {
-    /// P1 to P4. Returns how many bytes of the log were truncated; does nothing where the data
-    /// component does not outlive the process.
+    /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component
+    /// does not outlive the process, which only forgets what it has deleted.
     pub fn checkpoint(&self) -> Result<u64, Error> {
         self.checkpoint_from(0)
     }
@@ -36,11 +36,10 @@ impl TransactionComponent {
         lanes.map(|(at, from)| at.saturating_sub(*from)).sum()
     }
 
-    /// Takes a checkpoint if the resume point moves by this many bytes.
+    /// Takes a checkpoint if the resume point moves by this many bytes. A data component that does
+    /// not outlive the process is given the whole log at each opening: it forgets, and that is all.
     fn checkpoint_from(&self, least_bytes: u64) -> Result<u64, Error> {
-        if !self.data.limits().is_durable {
-            return Ok(0);
-        }
+        let is_durable = self.data.limits().is_durable;
         if let Some(poisoned) = self.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
@@ -49,8 +48,13 @@ impl TransactionComponent {
             if self.behind_resume_point(&point.positions) < least_bytes {
                 return Ok(0);
             }
-            self.data.checkpoint(&point)?;
-            let truncated = truncate(&self.log, &point.positions)?;
+            let truncated = match is_durable {
+                true => {
+                    self.data.checkpoint(&point)?;
+                    truncate(&self.log, &point.positions)?
+                }
+                false => 0,
+            };
             // Last: until the log is truncated, recovery may begin at the point before.
             self.data.forget_below(lowest)?;
             *self.resume_at.lock().unwrap_or_else(|e| e.into_inner()) = point.positions;

@@ -4,6 +4,32 @@ use crate::error::Error;
 use hyades_wal::LogOptions;
 use std::time::Duration;
 
+/// When the writes of a transaction are logged. Others see them when it has committed, either way,
+/// and its frames are in one stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateLogging {
+    /// All in one record, when it commits. A transaction that does not fit into a frame has parts
+    /// before that, which are logged then, too.
+    #[default]
+    AtCommit,
+    /// Each in a part of its own, at once, as in the paper; the record then has none. What an
+    /// aborted transaction has logged stays in the log, and counts for nothing.
+    AtOnce,
+}
+
+/// Which transactions that only read log a record of their own. None has to: each waits until what
+/// it has read is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReaderRecords {
+    /// None.
+    #[default]
+    Never,
+    /// Those that have read what is not durable yet, as in the paper (section 2.3.1).
+    IfNeeded,
+    /// All: what the paper avoids.
+    Always,
+}
+
 /// The options of a database.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -43,6 +69,14 @@ pub struct Options {
     /// transactions hold the resume point back, so that it cannot move by a quarter of this.
     /// Default: 64 MiB.
     pub redo_bytes: u64,
+    /// The most threads that read the data component for continuations, such as
+    /// [`Transaction::get_async`](crate::Transaction::get_async): 1 to 1,024. They are started when
+    /// they are needed. Default: 8.
+    pub reader_threads: usize,
+    /// When the writes of a transaction are logged. Default: when it commits.
+    pub update_logging: UpdateLogging,
+    /// Which transactions that only read log a record. Default: none.
+    pub reader_records: ReaderRecords,
 }
 
 impl Options {
@@ -59,6 +93,9 @@ impl Options {
             attempts: 10_000,
             lag_bytes: 16 << 20,
             redo_bytes: 64 << 20,
+            reader_threads: 8,
+            update_logging: UpdateLogging::default(),
+            reader_records: ReaderRecords::default(),
         }
     }
 
@@ -87,6 +124,9 @@ impl Options {
                  sessions",
                 self.transactions, self.sessions
             ));
+        }
+        if !(1..=1024).contains(&self.reader_threads) {
+            return wrong(format!("{} reader threads: choose 1 to 1024", self.reader_threads));
         }
         if self.attempts == 0 {
             return wrong("a transaction needs at least one attempt".into());

@@ -113,9 +113,9 @@ pub trait DataComponent: Send + Sync {
     /// It could not be read.
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error>;
 
-    /// No operation below `ts` will be applied any more, not even after a crash, and no transaction
-    /// reads as of a lower timestamp. So timestamps below it may be taken for 0, and deleted keys
-    /// with such timestamps may be removed.
+    /// No operation below `ts` will be applied any more, not even after a crash that the data
+    /// component outlives, and no transaction reads as of a lower timestamp. So timestamps below it
+    /// may be taken for 0, and deleted keys with such timestamps may be removed.
     ///
     /// # Errors
     /// The data could not be written.

@@ -8,8 +8,10 @@ use crate::recovery::{Recovered, restart};
 use crate::session::Session;
 use crate::transaction_component::TransactionComponent;
 use hyades_wal::Log;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A database: a transaction component over a data component.
 ///
@@ -103,7 +105,14 @@ impl Database {
         self.component.versions.bytes()
     }
 
-    fn stop_proxy(&self) {
+    /// How long transactions have looked for versions to drop, since the memory for these was
+    /// nearly exhausted; the sum over all sessions.
+    pub fn collecting(&self) -> Duration {
+        Duration::from_nanos(self.component.collecting_ns.load(Ordering::Relaxed))
+    }
+
+    fn stop_threads(&self) {
+        self.component.readers.close();
         self.component.proxy.close();
         let thread = self.proxy.lock().unwrap_or_else(|e| e.into_inner()).take();
         if let Some(thread) = thread {
@@ -118,7 +127,7 @@ impl Database {
     /// The log or the data component failed, now or before. Then what is not stable is applied from
     /// the log when the database is opened again.
     pub fn close(self) -> Result<(), Error> {
-        self.stop_proxy();
+        self.stop_threads();
         self.component.log.flush().map_err(hyades_wal::Error::from)?;
         // A log that was stopped when all was durable can be flushed, and is not sound.
         if let Some(poisoned) = self.component.log.poisoned() {
@@ -132,7 +141,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        self.stop_proxy();
+        self.stop_threads();
         self.component.log.stop("the database was dropped without being closed");
     }
 }

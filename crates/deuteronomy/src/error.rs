@@ -50,8 +50,11 @@ pub enum Error {
     KeyTooLong(usize, usize),
     /// A value is longer than the data component takes: its length and the limit, in bytes.
     ValueTooLong(usize, usize),
-    /// The transaction writes more than a frame of the log, or the memory budget, can hold: its
-    /// length and the limit, in bytes.
+    /// A key and its value take more than a frame of the log holds: their length with what
+    /// describes them, and the limit, in bytes.
+    WriteTooLarge(usize, usize),
+    /// The transaction writes more than the memory budget: its keys and values with what describes
+    /// them in memory, and the limit, in bytes.
     TransactionTooLarge(usize, usize),
     /// The database was opened without [`ranges`](crate::Options::ranges).
     NoRanges,
@@ -81,10 +84,15 @@ impl fmt::Display for Error {
             Self::ValueTooLong(len, limit) => {
                 write!(f, "a value of {len} bytes: the data component takes {limit}")
             }
+            Self::WriteTooLarge(len, limit) => write!(
+                f,
+                "a key and its value take {len} bytes of the log: the limit is {limit}, a quarter \
+                 of the log's buffer"
+            ),
             Self::TransactionTooLarge(len, limit) => write!(
                 f,
-                "a transaction that writes {len} bytes: the limit is {limit}, by the log's buffer \
-                 (a quarter of it) and the memory budget"
+                "the writes of a transaction take {len} bytes of memory: the limit is {limit}, the \
+                 memory budget"
             ),
             Self::NoRanges => {
                 f.write_str("the database was opened without ranges: set Options::ranges to scan")

@@ -2,8 +2,9 @@
 
 use crate::data_component::Operation;
 use crate::error::Error;
-use crate::transaction_component::record;
+use crate::transaction_component::record::{self, ReadRecord};
 use hyades_wal::{Chunk, Frame, FrameKind, Lsn, StreamReader, read_anchor};
+use std::collections::BTreeMap;
 
 /// The protocol of the incarnations of a log of a transaction component (`docs/format.md`, 13).
 pub const PROTOCOL: &str = "deuteronomy";
@@ -18,6 +19,17 @@ pub struct LoggedTransaction<'r> {
     pub vector: &'r [Lsn],
     /// What it wrote, by key.
     pub operations: Vec<Operation<'r>>,
+    /// The frames before its record that hold parts of this.
+    pub parts: u64,
+}
+
+/// The parts of a transaction that were read.
+#[derive(Clone, Debug, Default)]
+struct PartsRead {
+    first: Lsn,
+    count: u64,
+    /// Their operations, in the order of the parts.
+    operations: Vec<u8>,
 }
 
 /// Reads the records of one stream of one incarnation, in order.
@@ -28,14 +40,31 @@ pub struct RecordReader {
     /// What the last anchor has stated.
     anchor: Vec<Lsn>,
     vector: Vec<Lsn>,
+    /// Where the first frame begins that was read.
+    begin: Option<Lsn>,
+    /// By timestamp, the parts of transactions that have no record among the frames read so far. Of
+    /// those that were aborted they stay until the end.
+    parts: BTreeMap<u64, PartsRead>,
+    /// Those of the transaction that was read last.
+    own: PartsRead,
+    /// The highest timestamp of a record or a part that was read.
+    highest_ts: u64,
 }
 
 impl RecordReader {
     /// For the stream of this reader.
     pub fn new(reader: &StreamReader) -> Self {
         let vector = vec![0; reader.dimensions];
-        let (stream, incarnation) = (reader.stream.0, reader.incarnation);
-        Self { stream, incarnation, anchor: vector.clone(), vector }
+        Self {
+            stream: reader.stream.0,
+            incarnation: reader.incarnation,
+            anchor: vector.clone(),
+            vector,
+            begin: None,
+            parts: BTreeMap::new(),
+            own: PartsRead::default(),
+            highest_ts: 0,
+        }
     }
 
     /// Begins a chunk. To be called before its frames are read.
@@ -44,31 +73,99 @@ impl RecordReader {
         self.anchor.extend_from_slice(chunk.anchor());
     }
 
-    /// Reads a frame; None if it is no transaction's record.
+    fn wrong(&self, frame: &Frame<'_>, why: &str) -> Error {
+        Error::Invalid(format!(
+            "the record at {} of stream {} in incarnation {} cannot be read: {why}",
+            frame.start, self.stream, self.incarnation
+        ))
+    }
+
+    /// Reads a frame; None if it is no transaction's record. None as well if parts of the
+    /// transaction come before the first frame that was read: a log is read, and truncated, from a
+    /// position on from which no transaction has parts that the data component does not hold.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: its bytes are not those of a record, though its checksum is right.
+    /// [`Error::Invalid`]: its bytes are not those of a record, though its checksum is right, or a
+    /// part of the transaction is missing.
     pub fn read<'r>(
         &'r mut self,
         frame: &Frame<'r>,
     ) -> Result<Option<LoggedTransaction<'r>>, Error> {
+        let begin = *self.begin.get_or_insert(frame.start);
         match frame.kind {
             FrameKind::Anchor => {
                 // One for another number of streams states nothing here.
                 let _ = read_anchor(frame.payload, &mut self.anchor);
                 Ok(None)
             }
+            FrameKind::Part => self.read_part(frame).map(|()| None),
             FrameKind::Record => {
                 let read = record::read(frame.payload, &self.anchor, &mut self.vector);
-                let (ts, operations) = read.map_err(|why| {
-                    Error::Invalid(format!(
-                        "the record at {} of stream {} in incarnation {} cannot be read: {why}",
-                        frame.start, self.stream, self.incarnation
-                    ))
-                })?;
-                Ok(Some(LoggedTransaction { ts, vector: &self.vector, operations }))
+                let ReadRecord { ts, parts, operations } =
+                    read.map_err(|why| self.wrong(frame, why))?;
+                self.highest_ts = self.highest_ts.max(ts);
+                let Some(parts) = parts else {
+                    let vector = &self.vector;
+                    return Ok(Some(LoggedTransaction { ts, vector, operations, parts: 0 }));
+                };
+                self.own = self.parts.remove(&ts).unwrap_or_default();
+                if parts.first < begin {
+                    return Ok(None);
+                }
+                if (self.own.first, self.own.count) != (parts.first, parts.count) {
+                    return Err(self.wrong(frame, "a part of its transaction is missing"));
+                }
+                let all = record::read_operations(&self.own.operations, ts);
+                let mut all = all.map_err(|why| self.wrong(frame, why))?;
+                all.extend(operations);
+                let (operations, parts) = (last_of_each_key(all), parts.count);
+                Ok(Some(LoggedTransaction { ts, vector: &self.vector, operations, parts }))
             }
             _ => Ok(None),
         }
+    }
+
+    /// The highest timestamp of a record or a part that was read; 0 if there was none.
+    pub fn highest_ts(&self) -> u64 {
+        self.highest_ts
+    }
+
+    /// How many transactions have parts among the frames that were read, and no record.
+    pub fn unfinished(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn read_part(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
+        let read = record::read_part(frame.payload);
+        let (ts, operations) = read.map_err(|why| self.wrong(frame, why))?;
+        self.highest_ts = self.highest_ts.max(ts);
+        let parts = self
+            .parts
+            .entry(ts)
+            .or_insert_with(|| PartsRead { first: frame.start, ..PartsRead::default() });
+        parts.count += 1;
+        parts.operations.extend_from_slice(operations);
+        Ok(())
+    }
+}
+
+/// Of each key the last operation, by key: a transaction that writes a key again logs it again.
+fn last_of_each_key(mut operations: Vec<Operation<'_>>) -> Vec<Operation<'_>> {
+    operations.reverse();
+    // Stable: the last one stays the first of its key.
+    operations.sort_by_key(|operation| operation.key);
+    operations.dedup_by(|later, first| later.key == first.key);
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_operation_on_a_key_counts() {
+        let of = |key, value: &'static [u8]| Operation { key, ts: 1, value: Some(value) };
+        let operations = vec![of(&b"b"[..], b"1"), of(b"a", b"2"), of(b"b", b"3"), of(b"b", b"4")];
+        assert_eq!(last_of_each_key(operations), [of(b"a", b"2"), of(b"b", b"4")]);
     }
 }

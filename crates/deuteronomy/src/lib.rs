@@ -56,12 +56,12 @@
 //!
 //! # What is not there yet
 //!
-//! Transactions larger than a frame of the log, and data components at the other end of a
-//! connection. Values are kept on the heap, not in the buffers of the log.
+//! Data components at the other end of a connection. Values are kept on the heap, not in the
+//! buffers of the log.
 //!
 //! # The steps
 //!
-//! B1 to B4 begin, R1 to R6 read, W1 to W5 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
+//! B1 to B4 begin, R1 to R6 read, W1 to W6 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
 //! E1 to E4 evict, M1 and M2 of a write and N1 to N5 are for scans, X1 to X7 the proxy, P1 to P4 a
 //! checkpoint, Q1 to Q5 a restart; O1 and O2 find the oldest active transaction, S1 and S2 how a
 //! transaction stands. The letters stand in the code where the step is.
@@ -83,7 +83,7 @@ mod ticket;
 pub mod torture;
 mod transaction_component;
 
-pub use config::Options;
+pub use config::{Options, ReaderRecords, UpdateLogging};
 #[cfg(feature = "fjall")]
 pub use data::FjallData;
 #[cfg(feature = "redb")]

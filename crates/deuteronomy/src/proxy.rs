@@ -6,6 +6,8 @@
 //! - Nothing is applied that a crash may still take back: each record is admitted by the frontier.
 //! - Nothing is applied that is younger than an active transaction, which may need the version
 //!   before it (D4), unless too much waits: then such a transaction is aborted if it does.
+//! - Of a transaction with parts the resume point is not behind its first one before it is applied:
+//!   redo finds all of them, or none.
 //! - Every record handed over is in the inbox, or waits, or is applied. A failure in between ends
 //!   the scans for good, and stops the log before another thread sees them: no resume point is
 //!   taken behind a record that was lost on its way.
@@ -32,6 +34,8 @@ pub(crate) struct Handed {
     pub stream: usize,
     /// Where its frame begins and ends.
     pub place: (Lsn, Lsn),
+    /// Where its first part begins; or its frame, if it has none.
+    pub first: Lsn,
     /// What the transaction depends on, without its own record.
     pub needs: Needs,
     /// By key.
@@ -53,6 +57,14 @@ struct Scans {
     waiting: Vec<BTreeMap<Lsn, Handed>>,
     /// By stream, the end of the longest prefix known to have been handed over.
     handed_over: Vec<Lsn>,
+    /// By stream, a position. Each transaction that has its first part below has handed its record
+    /// over.
+    held: Vec<Lsn>,
+    /// By stream, the timestamps of records that are applied, by position, where the resume point
+    /// may be below them: redo applies these again.
+    applied: Vec<BTreeMap<Lsn, u64>>,
+    /// By stream, how many of the records that wait have parts.
+    parted: Vec<usize>,
     /// The bytes of the records that wait.
     bytes: usize,
     /// An act under the lock has failed. Set after the log was stopped.
@@ -83,7 +95,10 @@ impl Proxy {
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         let waiting = starts.iter().map(|_| BTreeMap::new()).collect();
-        let scans = Scans { waiting, handed_over: starts, bytes: 0, failed: false };
+        let (held, parted) = (starts.clone(), vec![0; starts.len()]);
+        let applied = starts.iter().map(|_| BTreeMap::new()).collect();
+        let (bytes, failed, handed_over) = (0, false, starts);
+        let scans = Scans { waiting, handed_over, held, applied, parted, bytes, failed };
         Self { inbox: Mutex::default(), arrived: Condvar::new(), scans: Mutex::new(scans) }
     }
 
@@ -174,6 +189,7 @@ impl Proxy {
                 }
                 ran = true;
                 apply(data, &ready)?;
+                scans.note_applied(&ready);
             }
         })
     }
@@ -185,6 +201,8 @@ impl Proxy {
         let mut complete = vec![0; scans.handed_over.len()];
         log.frontier().load_into(&mut complete);
         timestamps.lower_to_handed_over(&mut complete);
+        let mut held = complete.clone();
+        timestamps.lower_to_held(&mut held);
         for record in std::mem::take(&mut locked(&self.inbox).records) {
             scans.bytes += record.bytes;
             debug_assert!(
@@ -193,12 +211,16 @@ impl Proxy {
                 record.place,
                 scans.handed_over[record.stream]
             );
+            scans.parted[record.stream] += usize::from(record.has_parts());
             let before = scans.waiting[record.stream].insert(record.place.1, record);
             debug_assert!(before.is_none(), "two records end at one position");
         }
         // An announcement may be older than the last look, and its reservation is not.
         for (known, complete) in scans.handed_over.iter_mut().zip(complete) {
             *known = complete.max(*known);
+        }
+        for (known, held) in scans.held.iter_mut().zip(held) {
+            *known = held.max(*known);
         }
     }
 
@@ -224,8 +246,11 @@ impl Proxy {
                 highest_ts: timestamps.next() - 1,
                 positions: scans.resume_at(),
             };
+            scans.forget_applied(&point.positions);
             let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
-            let lowest = waiting.map(|record| record.ts).min().unwrap_or(u64::MAX);
+            // What redo would apply: what waits, and what is applied behind the resume point.
+            let applied = scans.applied.iter().flat_map(BTreeMap::values).copied();
+            let lowest = waiting.map(|record| record.ts).chain(applied).min().unwrap_or(u64::MAX);
             let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
                 true => u64::MAX,
                 false => lowest,
@@ -235,14 +260,56 @@ impl Proxy {
     }
 }
 
+impl Handed {
+    fn has_parts(&self) -> bool {
+        self.first != self.place.0
+    }
+}
+
 impl Scans {
-    /// By stream, the end of the last frame up to which all records are applied.
+    /// Notes the records that the resume point may be below although they are applied: those with a
+    /// part before them of a transaction that is not applied. Of other streams, what is applied is
+    /// a prefix.
+    fn note_applied(&mut self, ready: &[Handed]) {
+        for Handed { stream, place, ts, .. } in ready {
+            if self.held[*stream] < place.1 || self.parted[*stream] > 0 {
+                self.applied[*stream].insert(place.1, *ts);
+            }
+        }
+        for record in ready.iter().filter(|record| record.has_parts()) {
+            self.parted[record.stream] -= 1;
+        }
+        for stream in 0..self.applied.len() {
+            if self.parted[stream] == 0 {
+                self.applied[stream] = self.applied[stream].split_off(&(self.held[stream] + 1));
+            }
+        }
+    }
+
+    /// Redo will not apply what is at or below these positions.
+    fn forget_applied(&mut self, positions: &[Lsn]) {
+        for (applied, position) in self.applied.iter_mut().zip(positions) {
+            *applied = applied.split_off(&(position + 1));
+        }
+    }
+
+    /// By stream, the end of the last frame up to which all records are applied, and all parts are
+    /// of those that are.
     fn resume_at(&self) -> Vec<Lsn> {
         let first = |waiting: &BTreeMap<Lsn, Handed>| {
-            let first = waiting.values().next().map(|r| r.place.0);
+            let begin = |record: &Handed| match mutation::is(Mutation::ResumeBetweenParts) {
+                true => record.place.0,
+                false => record.first,
+            };
+            let first = waiting.values().map(begin).min();
             first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
         };
-        let ends = self.handed_over.iter().zip(&self.waiting);
+        // `held` is at or below `handed_over`.
+        let ends = match mutation::is(Mutation::ResumeBetweenParts) {
+            true => self.handed_over.iter(),
+            false => self.held.iter(),
+        };
+        let ends = ends.zip(&self.waiting);
         ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end))).collect()
     }
 
@@ -275,6 +342,10 @@ impl Scans {
 /// X5, X6: applies the newest operation on each key, and then notes that the data component holds
 /// them, which lets versions leave the table. In this order, or a version is nowhere (D6).
 fn apply(data: &dyn DataComponent, ready: &[Handed]) -> Result<(), Error> {
+    // Those of transactions that only read have none.
+    if ready.iter().all(|record| record.operations.is_empty()) {
+        return Ok(());
+    }
     let mut operations: Vec<_> = ready.iter().flat_map(|record| &record.operations).collect();
     operations.sort_unstable_by(|a, b| (&a.0, b.1.ts).cmp(&(&b.0, a.1.ts)));
     let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
@@ -299,7 +370,8 @@ mod tests {
 
     fn handed(start: Lsn) -> Handed {
         let (needs, operations) = (Needs::default(), Vec::new());
-        Handed { ts: 1, stream: 0, place: (start, start + 8), needs, operations, bytes: 8 }
+        let place = (start, start + 8);
+        Handed { ts: 1, stream: 0, place, first: start, needs, operations, bytes: 8 }
     }
 
     #[test]

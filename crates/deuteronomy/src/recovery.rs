@@ -6,7 +6,7 @@
 //! given, and fed from a tail that only the page cache holds it could keep a part of a transaction
 //! that the next crash takes back. A crash anywhere leaves a state from which this begins again.
 
-use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint};
+use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint, ScanOrder};
 use crate::error::Error;
 use crate::inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 use hyades_platform::mutation::{self, Mutation};
@@ -15,6 +15,7 @@ use hyades_wal::{
     VERSIONS, Verdict, admits,
 };
 use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
 
 /// The most operations applied at once.
 const BATCH: usize = 4096;
@@ -49,6 +50,15 @@ pub(crate) fn restart(
     let recovering = hyades_wal::open(options)?;
     let verdict = read_to_the_ends(&recovering)?;
     check(recovering.manifest(), recovering.is_fresh(), &verdict, point.as_ref())?;
+    // One that was filled and never checkpointed has no resume point to tell it by. Its timestamps
+    // would be those of transactions to come.
+    if recovering.is_fresh() && holds_a_key(data)? {
+        return Err(Error::Invalid(
+            "the data component holds keys, and the log is new: open the log with which it was \
+             filled"
+                .to_string(),
+        ));
+    }
     let highest_ts = point.as_ref().map_or(0, |point| point.highest_ts);
     let mut redo = Redo { highest_ts, ..Redo::default() };
     redo.collect(&recovering, &verdict, point.as_ref())?;
@@ -65,6 +75,16 @@ pub(crate) fn restart(
     let log = recovering.start(settings, &verdict, 0)?;
     redo.apply(data)?;
     Ok((log, redo.highest_ts + 1, redo.counts))
+}
+
+/// Whether the data component has anything of any key.
+fn holds_a_key(data: &dyn DataComponent) -> Result<bool, Error> {
+    let mut holds_one = false;
+    data.scan((Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, &mut |_| {
+        holds_one = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(holds_one)
 }
 
 /// Q2: reads each stream to the end of its valid prefix.
@@ -165,21 +185,22 @@ impl Redo {
                     }
                 }
             }
+            // Of dead and unfinished transactions, too: their timestamps stay in the log.
+            self.highest_ts = self.highest_ts.max(records.highest_ts());
         }
         Ok(())
     }
 
     /// Takes the operations of a record, if it is part of the recovered state.
     fn take(&mut self, transaction: LoggedTransaction<'_>, ends: &[u64]) {
-        let LoggedTransaction { ts, vector, operations } = transaction;
-        // Of dead records, too: their timestamps stay in the log.
-        self.highest_ts = self.highest_ts.max(ts);
+        let LoggedTransaction { vector, operations, .. } = transaction;
         let is_live = admits(|lane| ends[lane.index()], Lane::each(vector));
         if !is_live && !mutation::is(Mutation::RedoDeadRecords) {
             self.counts.dead += 1;
             return;
         }
-        self.counts.transactions += 1;
+        // One that has only read may have a record, too.
+        self.counts.transactions += u64::from(!operations.is_empty());
         for Operation { key, ts, value } in operations {
             let new = || (ts, value.map(<[u8]>::to_vec));
             match self.newest.get_mut(key) {

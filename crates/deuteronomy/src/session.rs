@@ -1,13 +1,17 @@
 //! Sessions, and the transactions that they run.
 
+use crate::config::UpdateLogging;
 use crate::data_component::{Row, ScanOrder};
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
-use crate::transaction_component::transaction::Work;
+use crate::transaction_component::transaction::{Looked, Work};
+use crate::transaction_component::version_table::hash;
 use hyades_wal::Writer;
+use std::future::poll_fn;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A session looks for a less loaded stream after this many records.
@@ -85,7 +89,7 @@ impl Session {
             begun => begun?,
         };
         let result = body(&mut transaction);
-        if let Some(abort) = transaction.session.work.failed() {
+        if let Some(abort) = transaction.session().work.failed() {
             return Ok(Err(abort));
         }
         match result {
@@ -114,7 +118,27 @@ impl Session {
     /// [`Abort::Shed`], or the log has stopped.
     pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
         self.component.begin(&mut self.work)?;
-        Ok(Transaction { session: self })
+        Ok(Transaction { session: Mutex::new(self) })
+    }
+
+    /// W1 to W6.
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        self.component.put(&mut self.work, key, value)?;
+        self.log_at_once(key)
+    }
+
+    /// W6, where writes are logged at once: logs that of a key.
+    fn log_at_once(&mut self, key: &[u8]) -> Result<(), Error> {
+        if self.component.options.update_logging == UpdateLogging::AtCommit {
+            return Ok(());
+        }
+        match self.work.stream() {
+            None => self.make_room(),
+            Some(own) => {
+                self.writer.wait_for_room(own);
+            }
+        }
+        self.component.log_write(&mut self.work, &mut self.writer, self.stream, key)
     }
 
     /// C0: waits for room in the stream, or goes to one that has room.
@@ -142,27 +166,134 @@ impl Drop for Session {
 /// A transaction. It sees the database as of one moment, and its own writes.
 ///
 /// An operation that returns [`Error::Aborted`] has ended it: all later ones return the same.
+///
+/// Methods that end in `async` return futures that need no runtime. Several may be under way at a
+/// time; the transaction commits after all of them. None of them is run again after an abort: that
+/// is for the caller of [`Session::begin`].
 pub struct Transaction<'s> {
-    session: &'s mut Session,
+    /// Locked for single steps of asynchronous operations, never while they wait.
+    session: Mutex<&'s mut Session>,
 }
 
-impl Transaction<'_> {
+/// Lets other tasks of the thread go on.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl<'s> Transaction<'s> {
+    /// The session, for an operation that nothing else is under way with.
+    fn session(&mut self) -> &mut Session {
+        self.session.get_mut().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The session, for a step of an asynchronous operation.
+    fn step(&self) -> MutexGuard<'_, &'s mut Session> {
+        self.session.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// The value of a key; None if there is none.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
-        self.session.component.get(&mut self.session.work, key)
+        let session = self.session();
+        session.component.get(&mut session.work, key)
+    }
+
+    /// As [`get`](Self::get), for a thread that has other things to do while the data component is
+    /// read: the future is pending only then, or while an older transaction that has written the
+    /// key has not ended. A value in memory is there at once. Threads of the database read the data
+    /// component, at most [`reader_threads`](crate::Options::reader_threads) at a time. Where the
+    /// memory for versions is full, the calling thread makes room first, as for [`get`](Self::get).
+    ///
+    /// ```
+    /// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 1));
+    /// # let database = Database::open(options, std::sync::Arc::new(MemoryData::new()))?;
+    /// # let mut session = database.session()?;
+    /// let task = async {
+    ///     let tx = session.begin()?;
+    ///     tx.insert_async(b"a", b"1").await?;
+    ///     let value = tx.get_async(b"a").await?;
+    ///     tx.commit()?.await?;
+    ///     Ok::<_, Error>(value)
+    /// };
+    /// # use std::task::{Context, Poll, Waker};
+    /// # let mut task = std::pin::pin!(task);
+    /// # let value = loop {
+    /// #     match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    /// #         Poll::Ready(value) => break value?,
+    /// #         Poll::Pending => std::thread::yield_now(),
+    /// #     }
+    /// # };
+    /// # assert_eq!(value.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn get_async(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
+        let (hash, mut until) = (hash(key), None);
+        let (reading, number) = loop {
+            let looked = {
+                let session = &mut **self.step();
+                match session.component.look(&mut session.work, key, hash)? {
+                    Looked::Found(value) => return Ok(value),
+                    Looked::Missing(number) => {
+                        Some((session.component.begin_to_read(key, hash, number), number))
+                    }
+                    Looked::Active(_) if session.component.may_wait(&mut until) => None,
+                    Looked::Active(_) => return Err(session.work.fail(Abort::Unfinished)),
+                }
+            };
+            match looked {
+                Some(missing) => break missing,
+                None => give_way().await,
+            }
+        };
+        let found = reading.await?;
+        let session = &mut **self.step();
+        session.component.take_read(&mut session.work, key, (hash, number), found)
+    }
+
+    /// As [`insert`](Self::insert), and [`get_async`](Self::get_async).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub async fn insert_async(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        match self.get_async(key).await? {
+            None => self.step().put(key, Some(value)),
+            Some(_) => Err(Error::Exists),
+        }
+    }
+
+    /// As [`update`](Self::update), and [`get_async`](Self::get_async).
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub async fn update_async(&self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
+        let old = self.get_async(key).await?.ok_or(Error::NotFound)?;
+        self.step().put(key, Some(value))?;
+        Ok(old)
     }
 
     /// Gives a key a value, whether or not it has one.
     ///
     /// # Errors
-    /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`] and
-    /// [`Error::TransactionTooLarge`], after which the transaction can go on without this write;
-    /// [`Error::DataComponent`].
+    /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`],
+    /// [`Error::WriteTooLarge`] and [`Error::TransactionTooLarge`], after which the transaction can
+    /// go on without this write; [`Error::DataComponent`]; [`Error::Log`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.session.component.put(&mut self.session.work, key, Some(value))
+        self.session().put(key, Some(value))
     }
 
     /// Gives a value to a key that has none.
@@ -191,7 +322,7 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.session.component.put(&mut self.session.work, key, None)
+        self.session().put(key, None)
     }
 
     /// The first `limit` keys between two bounds that have values, in their order, with these.
@@ -225,7 +356,7 @@ impl Transaction<'_> {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Row>, Error> {
-        let session = &mut *self.session;
+        let session = self.session();
         session.component.scan_rows(&mut session.work, (from, to), ScanOrder::Ascending, limit)
     }
 
@@ -240,7 +371,7 @@ impl Transaction<'_> {
         to: Bound<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Row>, Error> {
-        let session = &mut *self.session;
+        let session = self.session();
         session.component.scan_rows(&mut session.work, (from, to), ScanOrder::Descending, limit)
     }
 
@@ -280,24 +411,28 @@ impl Transaction<'_> {
         order: ScanOrder,
         mut each: impl FnMut(Row) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let session = &mut *self.session;
+        let session = self.session();
         session.component.scan(&mut session.work, (from, to), order, usize::MAX, &mut each)
     }
 
     /// The timestamp: transactions are serializable in the order of their timestamps.
     pub fn timestamp(&self) -> u64 {
-        self.session.work.ts()
+        self.step().work.ts()
     }
 
     /// Commits. Others see the transaction from now on; the ticket says when it is acknowledged.
     ///
     /// # Errors
-    /// [`Error::Aborted`] if an operation has returned that; [`Error::TransactionTooLarge`];
-    /// [`Error::OutcomeUnknown`] if the log failed.
-    pub fn commit(self) -> Result<Ticket, Error> {
-        let session = &mut *self.session;
-        if session.work.has_writes() {
-            session.make_room();
+    /// [`Error::Aborted`] if an operation has returned that; [`Error::OutcomeUnknown`] or
+    /// [`Error::Log`] if the log failed.
+    pub fn commit(mut self) -> Result<Ticket, Error> {
+        let session = self.session();
+        match session.work.stream() {
+            Some(own) => {
+                session.writer.wait_for_room(own);
+            }
+            None if session.component.has_record(&session.work) => session.make_room(),
+            None => {}
         }
         let needs =
             session.component.commit(&mut session.work, &mut session.writer, session.stream);
@@ -305,16 +440,18 @@ impl Transaction<'_> {
     }
 
     /// Aborts. What the transaction has read may be told to others once the ticket is acknowledged.
-    pub fn abort(self) -> Ticket {
-        let needs = self.session.component.abort(&mut self.session.work);
-        Ticket::new(&self.session.component.log, needs)
+    pub fn abort(mut self) -> Ticket {
+        let session = self.session();
+        let needs = session.component.abort(&mut session.work);
+        Ticket::new(&session.component.log, needs)
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        if self.session.work.is_active() {
-            drop(self.session.component.abort(&mut self.session.work));
+        let session = self.session();
+        if session.work.is_active() {
+            drop(session.component.abort(&mut session.work));
         }
     }
 }

@@ -8,7 +8,7 @@ use hyades_deuteronomy::{
     Abort, DataComponent, Database, Error, LogOptions, MemoryData, Options, ResumePoint, ScanOrder,
     Session, Ticket,
 };
-use hyades_platform::device::MemoryDevice;
+use hyades_platform::device::{MemoryDevice, Throttle, ThrottledDevice};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound::{Excluded, Included};
@@ -197,7 +197,7 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     assert!(matches!(session.execute(|tx| tx.update(b"b", b"4")), Err(Error::NotFound)));
     let large = vec![0; 100_000];
     let too_large = session.execute(|tx| tx.put(b"b", &large));
-    assert!(matches!(too_large, Err(Error::TransactionTooLarge(..))), "{too_large:?}");
+    assert!(matches!(too_large, Err(Error::WriteTooLarge(..))), "{too_large:?}");
     drop(session.begin().unwrap().put(b"b", b"5"));
     let abort = session.begin().unwrap().abort();
     abort.wait().unwrap();
@@ -272,6 +272,82 @@ fn a_log_and_a_data_component_that_do_not_belong_together_are_refused() {
     // They still belong together.
     assert_eq!(first.resume_point().unwrap(), Some(point));
     write(one.path(), &first);
+}
+
+/// It has no resume point yet, and keys whose timestamps the new log would give out again.
+#[test]
+fn a_data_component_that_was_filled_from_another_log_is_refused_by_a_new_one() {
+    for data in [MemoryData::new(), MemoryData::outliving()] {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let data = Arc::new(data);
+        let mut settings = options(one.path(), 2);
+        settings.log.stepped = true;
+        let database = Database::open(settings.clone(), data.clone()).unwrap();
+        let mut session = database.session().unwrap();
+        // A deleted key is one that it knows, too.
+        let (_, ticket) = session.submit(|tx| tx.delete(b"k")).unwrap();
+        database.log().step(0);
+        database.log().step(1);
+        ticket.wait().unwrap();
+        assert!(database.step_proxy().unwrap());
+        drop((session, database));
+        assert_eq!((data.items(), data.resume_point().unwrap()), (1, None));
+        let message = open(two.path(), &data).map(drop).unwrap_err().to_string();
+        assert!(message.contains("the log is new"), "{message}");
+        // Nothing was changed, here or there.
+        drop(open(two.path(), &Arc::new(MemoryData::new())).unwrap());
+        drop(Database::open(settings, data).unwrap());
+    }
+}
+
+#[test]
+fn what_is_deleted_leaves_a_data_component_that_has_no_checkpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Arc::new(MemoryData::new());
+    let mut settings = options(dir.path(), 2);
+    settings.redo_bytes = 4000;
+    let database = Database::open(settings, data.clone()).unwrap();
+    let mut session = database.session().unwrap();
+    session.execute(|tx| tx.put(b"kept", b"1")).unwrap();
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    for key in 0..2000u32 {
+        session.execute(|tx| tx.put(&key.to_be_bytes(), b"1")).unwrap();
+        session.execute(|tx| tx.delete(&key.to_be_bytes())).unwrap();
+    }
+    // By itself, as the log grows.
+    while data.items() > 1500 {
+        assert!(std::time::Instant::now() < until, "{} keys stay", data.items());
+        session.execute(|tx| tx.put(b"kept", b"2")).unwrap();
+    }
+    session.execute(|tx| tx.put(b"kept", b"3")).unwrap();
+    drop(session);
+    database.close().unwrap();
+    assert_eq!(data.items(), 1);
+    assert_eq!(data.content()[0].0, b"kept");
+    // The log has all of it, for the next one.
+    let database = open(dir.path(), &Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    assert_eq!(session.execute(|tx| tx.get(b"kept")).unwrap().as_deref(), Some(&b"3"[..]));
+    assert_eq!(session.execute(|tx| tx.get(&1u32.to_be_bytes())).unwrap(), None);
+}
+
+#[test]
+fn memory_that_is_full_of_what_is_not_durable_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 2);
+    let slow = Throttle { latency_ns: 20_000_000, ..Throttle::default() };
+    settings.log.device = Arc::new(ThrottledDevice::new(MemoryDevice::shared(), slow));
+    settings.memory_bytes = 16 << 10;
+    settings.attempts = 1;
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    for key in 0..200u32 {
+        let put = session.submit(|tx| tx.put(&key.to_be_bytes(), &[1; 1000]));
+        assert!(put.is_ok(), "{key}: {:?}", put.map(drop));
+    }
+    // One that would not fit alone is refused, and not shed again and again.
+    let large = session.execute(|tx| (0..99u8).try_for_each(|key| tx.put(&[key], &[1; 100])));
+    assert!(matches!(large, Err(Error::TransactionTooLarge(..))), "{large:?}");
 }
 
 #[test]

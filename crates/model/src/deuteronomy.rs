@@ -3,12 +3,16 @@
 //! One key. Writers and readers with timestamps, a proxy that applies committed versions to the
 //! data component, and an evictor that drops the key from the version table interleave in every
 //! way, in the steps of `crates/deuteronomy`. One promise is checked: a reader that commits has
-//! read the newest committed version below its timestamp. `streams` is about durability.
+//! read the newest committed version below its timestamp. `streams` is about durability, `leaving`
+//! about what leaves memory, `parts` about transactions that log their writes in parts.
 //!
 //! Left out: weak memory, the log, and trimming. The code takes a latch for most of these steps
 //! together; the model shows which order they need where they are apart.
 
+mod leaving;
+mod parts;
 pub mod ranges;
+mod scripts;
 mod streams;
 
 use crate::case::{Case, Rules};
@@ -436,6 +440,8 @@ pub fn cases() -> Vec<Case> {
         }),
     ];
     all.extend(streams::cases());
+    all.extend(leaving::cases());
+    all.extend(parts::cases());
     all
 }
 

@@ -242,6 +242,8 @@ mutations! {
     RedoUnprovenTail "redo-unproven-tail",
     /// A record that leaves the version table keeps its last read, not its last write.
     FloorOfReadsOnly "floor-of-reads-only",
+    /// A resume point may be behind the first part of a transaction that is not applied.
+    ResumeBetweenParts "resume-between-parts",
 }
 
 impl Mutation {

@@ -18,6 +18,8 @@ pub enum Paper {
     CommandLogging,
     /// The concurrency controls.
     Concurrency,
+    /// A transaction component over a data component.
+    Deuteronomy,
     /// Consequences of the protocols' rules for which no paper has a figure.
     Shapes,
     /// The papers' machines, simulated with this machine's costs.
@@ -26,12 +28,13 @@ pub enum Paper {
 
 impl Paper {
     /// All of them, in the order of the report.
-    pub const ALL: [Paper; 7] = [
+    pub const ALL: [Paper; 8] = [
         Paper::Taurus2020,
         Paper::Taurus2016,
         Paper::Poplar,
         Paper::CommandLogging,
         Paper::Concurrency,
+        Paper::Deuteronomy,
         Paper::Shapes,
         Paper::Simulation,
     ];
@@ -44,6 +47,7 @@ impl Paper {
             Paper::Poplar => "Poplar",
             Paper::CommandLogging => "Command logging",
             Paper::Concurrency => "Concurrency control",
+            Paper::Deuteronomy => "Deuteronomy",
             Paper::Shapes => "Slow and idle streams",
             Paper::Simulation => "Many cores, simulated",
         }
@@ -71,6 +75,10 @@ impl Paper {
             Paper::Concurrency => {
                 "Tu and others: Silo, SOSP 2013. Yu and others: TicToc, SIGMOD 2016. Larson and \
                  others: Hekaton, PVLDB 5(4), 2011. Levandoski and others: Deuteronomy, CIDR 2015"
+            }
+            Paper::Deuteronomy => {
+                "Justin Levandoski, David Lomet, Sudipta Sengupta, Ryan Stutsman, Rui Wang: High \
+                 Performance Transactions in Deuteronomy. CIDR 2015"
             }
             Paper::Shapes => {
                 "Consequences of the acknowledgement rules on any machine; no paper has figures \

@@ -35,6 +35,19 @@ pub enum Metric {
     ScanRate,
     /// Scans that ended with an error.
     ScansFailed,
+    /// The share of reads that found a version in memory.
+    HitRate,
+    /// The share of reads that are faster than nearly all of the data component's.
+    FastReads,
+    /// The share of writes that are faster than the median of an operation applied to the data
+    /// component.
+    FastWrites,
+    /// The mean read of a transaction component in microseconds.
+    ReadTime,
+    /// The mean read of a data component in microseconds.
+    DataGetTime,
+    /// The share of the workers' time that collecting versions takes, in percent.
+    CollectingShare,
     /// Transactions over the longest chain of transactions that wait for each other at replay.
     Parallelism,
 }
@@ -58,6 +71,12 @@ impl Metric {
             Metric::Conflicts => "conflicts / transaction",
             Metric::ScanRate => "rows scanned / s",
             Metric::ScansFailed => "scans that failed",
+            Metric::HitRate => "share of reads that find a version",
+            Metric::FastReads => "share of fast reads",
+            Metric::FastWrites => "share of fast writes",
+            Metric::ReadTime => "mean read (\u{b5}s)",
+            Metric::DataGetTime => "mean read of the data component (\u{b5}s)",
+            Metric::CollectingShare => "share of time for collection (%)",
             Metric::Parallelism => "transactions / longest chain",
         }
     }
@@ -92,6 +111,12 @@ impl Metric {
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
             Metric::ScanRate => number("/scans/rows_per_s")?,
             Metric::ScansFailed => number("/scans/failed")?,
+            Metric::HitRate => number("/cache/hit_rate")?,
+            Metric::FastReads => number("/observed/fast_reads")?,
+            Metric::FastWrites => number("/observed/fast_writes")?,
+            Metric::ReadTime => number("/observed/reads/mean_us")?,
+            Metric::DataGetTime => number("/observed/dc_gets/mean_us")?,
+            Metric::CollectingShare => 100.0 * number("/observed/collecting_share")?,
             Metric::Parallelism => last_incarnation(run)?.pointer("/parallelism")?.as_f64()?,
         };
         value.is_finite().then_some(value)

@@ -133,6 +133,18 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
                      "state_matches": true},
         "log": {"incarnations": [{"parallelism": 12.5}]},
         "scans": {"completed": 10, "failed": 0, "rows_per_s": 2e5},
+        "cache": {"hit_rate": 0.9},
+        "observed": {
+            "reads": {"mean_us": 2.0, "points": [[1.0, 0.5], [9.0, 1.0]]},
+            "dc_gets": {"mean_us": 8.0, "points": [[7.0, 0.5], [9.0, 1.0]]},
+            "fast_reads": 0.9, "fast_writes": 1.0, "collecting_share": 0.01,
+            "over_time": [
+                {"seconds": 0.1, "acknowledged_per_s": 1e6, "version_bytes": 1e6,
+                 "collecting_share": 0.01, "accesses_per_key": 3.0, "touched_share": 0.5},
+                {"seconds": 0.2, "acknowledged_per_s": 1e6, "version_bytes": 2e6,
+                 "collecting_share": 0.01, "accesses_per_key": 20.0, "touched_share": 0.9},
+            ],
+        },
     });
     let mut data = Data::default();
     for step in plan(experiments, 2) {

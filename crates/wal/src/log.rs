@@ -208,7 +208,8 @@ impl Log {
         let stream = |(lane, l): (usize, &LaneStart)| Stream {
             lane,
             id: l.stream,
-            order: Order::new(l.start, options.max_writers + 1),
+            order: Order::new(l.start, options.max_writers + 1)
+                .reserving_by_exchange(options.reserve_by_exchange),
             ring: Ring::new(options.buffer_bytes),
             seed: frame::seed(&uuid, l.stream, incarnation),
             wake: Event::new(),

@@ -58,6 +58,9 @@ pub struct LogOptions {
     pub device: Arc<dyn Device>,
     /// How many [`Writer`](crate::Writer)s may exist at a time: 1 to 65,536.
     pub max_writers: usize,
+    /// Writers reserve by compare-and-swap, in a loop, and not by an addition: to measure what the
+    /// addition gains.
+    pub reserve_by_exchange: bool,
     /// Starts no threads: [`Log::step`](crate::Log::step) flushes a stream. For simulation, where
     /// one thread does all work in a reproducible order.
     pub stepped: bool,
@@ -79,6 +82,7 @@ impl LogOptions {
             anchor_interval_bytes: 256 << 10,
             device: FileDevice::shared(),
             max_writers: 256,
+            reserve_by_exchange: false,
             stepped: false,
         }
     }

@@ -51,6 +51,8 @@ pub(crate) struct Order {
     /// Slots at or above this one were never used. Raised before a slot's first reservation, whose
     /// addition to `log_lsn` releases it.
     used: AtomicUsize,
+    /// Places are reserved by compare-and-swap.
+    by_exchange: bool,
 }
 
 impl Order {
@@ -61,7 +63,13 @@ impl Order {
             log_lsn: Padded(AtomicU64::new(start)),
             slots: (0..slots).map(slot).collect(),
             used: AtomicUsize::new(0),
+            by_exchange: false,
         }
+    }
+
+    /// The same, where places are reserved by compare-and-swap if so chosen.
+    pub(crate) fn reserving_by_exchange(self, by_exchange: bool) -> Self {
+        Self { by_exchange, ..self }
     }
 
     /// Makes a slot visible to the flusher. Call it once per owner, before the first reservation.
@@ -92,7 +100,10 @@ impl Order {
         #[cfg(all(test, not(loom)))]
         tests::interrupt();
         // AcqRel for the argument in the module comment; SeqCst for the sleeping flusher.
-        let start = self.log_lsn.fetch_add(length, Ordering::SeqCst);
+        let start = match self.by_exchange {
+            false => self.log_lsn.fetch_add(length, Ordering::SeqCst),
+            true => self.exchange(seen, length),
+        };
         debug_assert!(seen <= start, "`allocated` is {seen}, above the reservation at {start}");
         start
     }
@@ -108,6 +119,24 @@ impl Order {
             "the slot has no unfilled reservation at {start}"
         );
         slot.allocated.store(start, Ordering::Release);
+    }
+
+    /// Adds a length to `log_lsn` by compare-and-swap; returns the old value. SeqCst, as for the
+    /// addition that it stands for.
+    fn exchange(&self, seen: u64, length: u64) -> u64 {
+        let mut expected = seen;
+        loop {
+            let end = expected + length;
+            match self.log_lsn.compare_exchange_weak(
+                expected,
+                end,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(start) => return start,
+                Err(now) => expected = now,
+            }
+        }
     }
 
     /// Reserves the next `length` bytes if they end at or below `limit`. For the flusher, which
@@ -216,24 +245,52 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_unfilled_is_below_the_cut() {
-        let order = Order::new(0, 3);
-        order.register(0);
-        order.register(1);
-        assert_eq!(order.cut(0), 0);
-        let a = order.reserve(0, 10);
-        let b = order.reserve(1, 20);
-        assert_eq!((a, b, order.cut(0)), (0, 10, 0));
-        order.publish(1, 30);
-        assert_eq!(order.cut(0), 0);
-        order.publish(0, 10);
-        assert_eq!(order.cut(0), 30);
-        let c = order.reserve(0, 5);
-        assert_eq!((c, order.cut(30)), (30, 30));
-        assert_eq!(order.try_reserve(1, 5, 39), None);
-        order.publish(0, 35);
-        assert_eq!(order.cut(30), 35);
-        assert_eq!(order.try_reserve(1, 5, 40), Some(35));
-        assert_eq!(order.cut(30), 35);
+        for by_exchange in [false, true] {
+            let order = Order::new(0, 3).reserving_by_exchange(by_exchange);
+            order.register(0);
+            order.register(1);
+            assert_eq!(order.cut(0), 0);
+            let a = order.reserve(0, 10);
+            let b = order.reserve(1, 20);
+            assert_eq!((a, b, order.cut(0)), (0, 10, 0));
+            order.publish(1, 30);
+            assert_eq!(order.cut(0), 0);
+            order.publish(0, 10);
+            assert_eq!(order.cut(0), 30);
+            let c = order.reserve(0, 5);
+            assert_eq!((c, order.cut(30)), (30, 30));
+            assert_eq!(order.try_reserve(1, 5, 39), None);
+            order.publish(0, 35);
+            assert_eq!(order.cut(30), 35);
+            assert_eq!(order.try_reserve(1, 5, 40), Some(35));
+            assert_eq!(order.cut(30), 35);
+        }
+    }
+
+    #[test]
+    fn threads_never_reserve_the_same_place() {
+        for by_exchange in [false, true] {
+            let order = Order::new(7, 4).reserving_by_exchange(by_exchange);
+            let reserve = |slot: usize| {
+                order.register(slot);
+                let mut places = Vec::new();
+                for length in 1..2000 {
+                    let at = order.reserve(slot, length);
+                    order.publish(slot, at + length);
+                    places.push((at, at + length));
+                }
+                places
+            };
+            let mut places: Vec<_> = std::thread::scope(|scope| {
+                let reserve = &reserve;
+                let threads = [0, 1, 2, 3].map(|slot| scope.spawn(move || reserve(slot)));
+                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            });
+            places.sort_unstable();
+            assert_eq!(places[0].0, 7);
+            assert!(places.windows(2).all(|two| two[0].1 == two[1].0), "{by_exchange}");
+            assert_eq!(order.cut(7), places.last().unwrap().1);
+        }
     }
 }
 

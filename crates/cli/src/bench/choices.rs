@@ -67,6 +67,26 @@ words! {
         Memory = "memory",
         /// A transaction component over a data component.
         Deuteronomy = "deuteronomy",
+        /// A redb database by itself.
+        Redb = "redb",
+        /// A fjall database by itself.
+        Fjall = "fjall",
+        /// An LMDB environment by itself.
+        Lmdb = "lmdb",
+        /// A hash map, neither durable nor transactional.
+        HashMap = "hash-map",
+    }
+}
+
+impl Engine {
+    /// Whether it is a store of keys and values by itself, for comparison.
+    pub fn is_store(self) -> bool {
+        !matches!(self, Engine::Memory | Engine::Deuteronomy)
+    }
+
+    /// Whether it has files.
+    pub fn has_files(self) -> bool {
+        self != Engine::HashMap
     }
 }
 

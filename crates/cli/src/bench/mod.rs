@@ -12,6 +12,7 @@ pub mod report;
 pub mod scanners;
 pub mod settings;
 pub mod smallbank;
+mod stores;
 pub mod table;
 pub mod tatp;
 mod timeline;
@@ -64,9 +65,9 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
         Bench::Tatp(_) | Bench::Voter(_) => {}
     }
     let mut settings = options.settings()?;
-    let place = match settings.protocol {
-        Protocol::None => None,
-        _ => Some(Place::new(&settings.dirs, settings.device.lowest(), settings.knobs.devices)?),
+    let place = match settings.has_files() {
+        false => None,
+        true => Some(Place::new(&settings.dirs, settings.device.lowest(), settings.knobs.devices)?),
     };
     if let Some(place) = &place {
         settings.dirs.clone_from(&place.dirs);
@@ -105,6 +106,7 @@ pub fn run(settings: &Settings) -> Result<Ran, Failure> {
     memory::reserve(settings.reserve_memory)?;
     match &settings.workload {
         Choice::Ycsb(own) if own.engine.is_component() => deuteronomy::run(settings, own),
+        Choice::Ycsb(own) if own.engine.is_store() => stores::run(settings, own),
         Choice::Ycsb(own) => run_one(settings, || Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => run_one(settings, || Tpcc::new(own.config(settings.seed))),
         Choice::Bank(own) => run_one(settings, || Bank::new(own.config())),
@@ -330,6 +332,7 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         scans,
         versions,
         cache: None,
+        observed: None,
         load,
         recovery: Recovery::default(),
         consistent: None,

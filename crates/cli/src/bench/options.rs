@@ -233,10 +233,13 @@ impl Bench {
             }
         };
         let mut common = common;
-        if let Workload::Ycsb(ycsb) = &workload
-            && ycsb.engine.check(ycsb.of_rows_only(), common.of_the_engine_only())?
-        {
-            common.concurrency = Concurrency::OF_COMPONENT;
+        if let Workload::Ycsb(ycsb) = &workload {
+            if ycsb.engine.check(ycsb.of_rows_only(), common.of_the_engine_only())? {
+                common.concurrency = Concurrency::OF_COMPONENT;
+            }
+            if ycsb.engine.is_store() {
+                common.leave_log_out()?;
+            }
         }
         common.concurrency =
             common.concurrency.or_chosen(common.isolation, common.patience.is_some());
@@ -305,6 +308,23 @@ impl Common {
         ];
         let first = set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
         first.or_else(|| self.knobs.of_the_engine_only())
+    }
+
+    /// For a store that is not ours: it has no log of ours.
+    fn leave_log_out(&mut self) -> Result<(), Failure> {
+        let set = [
+            ("--recover", self.recover),
+            ("--streams", self.streams.is_some()),
+            ("--device", self.device.word() != "file"),
+        ];
+        if let Some((name, _)) = set.into_iter().find(|(_, is_set)| *is_set) {
+            return usage(format!(
+                "{name} is about a log of this program, which other stores do not have: leave \
+                 {name} out, or choose --engine memory or deuteronomy"
+            ));
+        }
+        self.protocol = Protocol::None;
+        Ok(())
     }
 
     /// Whether the engine is sound with this protocol, concurrency control and kind of record.

@@ -1,6 +1,7 @@
 //! The report of a run: one JSON object whose keys scripts rely on, or text for people.
 
 use super::choices::{Concurrency, Engine, Isolation, Protocol, RecordKind, Store};
+use super::deuteronomy::Observed;
 use super::knobs::RecoveryKind;
 use super::scanners::{OldVersions, Scans};
 use super::settings::Settings;
@@ -20,7 +21,7 @@ pub struct Report {
     pub protocol: Protocol,
     /// What log records contain; none without a log.
     pub record: Option<RecordKind>,
-    /// The concurrency control.
+    /// The concurrency control; auto for an engine that is a store with its own.
     pub concurrency: Concurrency,
     /// What transactions are protected from.
     pub isolation: Isolation,
@@ -77,6 +78,9 @@ pub struct Report {
     pub versions: Option<OldVersions>,
     /// Reads that needed the data component; null for an engine without one.
     pub cache: Option<Cache>,
+    /// What was observed of a transaction component's operations; absent unless requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
     /// The population.
     pub load: Load,
     /// What recovery did.
@@ -228,6 +232,7 @@ impl Report {
     /// What ran, and on what.
     fn run_text(&self, settings: &Settings, line: &mut impl FnMut(&str, String)) {
         let log = match self.record {
+            None if self.engine.is_store() => self.engine.word().to_string(),
             None => "no log".to_string(),
             Some(record) => format!(
                 "{} {}, {} {}, device {}",
@@ -257,6 +262,14 @@ impl Report {
                 "engine",
                 format!("{engine} over {store}, {} of memory{hits}", bytes(budget as f64)),
             );
+        }
+        if let (true, Some(budget)) = (self.engine.is_store(), self.budget_bytes) {
+            let memory = bytes(budget as f64);
+            line("engine", format!("{memory} of memory; transactions in flight share commits"));
+        }
+        if let Some(observed) = &self.observed {
+            let share = observed.collecting_share * 100.0;
+            line("collecting", format!("{share:.2} % of the workers' time"));
         }
         let mut loaded = format!("{} rows", exact(self.load.records));
         if self.load.bytes > 0 {
@@ -377,6 +390,7 @@ mod tests {
             scans: None,
             versions: None,
             cache: None,
+            observed: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },
             consistent,

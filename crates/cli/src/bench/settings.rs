@@ -96,6 +96,14 @@ impl Settings {
         loading
     }
 
+    /// Whether the run has files.
+    pub fn has_files(&self) -> bool {
+        match &self.workload {
+            Workload::Ycsb(own) if own.engine.is_store() => own.engine.engine().has_files(),
+            _ => self.protocol != Protocol::None,
+        }
+    }
+
     /// What a crash can lose of what was acknowledged, if anything.
     pub fn can_lose(&self) -> Option<String> {
         if !self.asynchronous {

@@ -1,5 +1,6 @@
 //! The options of YCSB.
 
+use super::choices::Engine;
 use super::deuteronomy::{EngineOptions, KeyAccesses};
 use super::options::usage;
 use crate::failure::Failure;
@@ -10,18 +11,18 @@ use serde::{Deserialize, Serialize};
 /// Options of YCSB.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct Ycsb {
-    /// Number of rows, of 1,000 bytes each; --engine deuteronomy has keys of 16 bytes, with values
-    /// of --value-bytes
+    /// Number of rows, of 1,000 bytes each; engines other than memory have keys of 16 bytes, with
+    /// values of --value-bytes
     #[arg(long, default_value_t = 1 << 20)]
     rows: u64,
-    /// Zipf exponent (skew); 0 is uniform [default: 0.6; 0.99 for a standard mix; 0.9 with --engine
-    /// deuteronomy, by which 20 % of a million keys get 80 % of the accesses]
+    /// Zipf exponent (skew); 0 is uniform [default: 0.6; 0.99 for a standard mix; 0.9 with engines
+    /// other than memory, by which 20 % of a million keys get 80 % of the accesses]
     #[arg(long)]
     theta: Option<f64>,
-    /// Accesses per transaction [default: 2; 4 with --engine deuteronomy]
+    /// Accesses per transaction [default: 2; 4 with engines other than memory]
     #[arg(long, conflicts_with = "standard")]
     accesses: Option<usize>,
-    /// Share of accesses that write, 0 to 1 [default: 0.5; 0.16 with --engine deuteronomy]
+    /// Share of accesses that write, 0 to 1 [default: 0.5; 0.16 with engines other than memory]
     #[arg(long, conflicts_with = "standard")]
     write_share: Option<f64>,
     /// Share of transactions that only read, except that the last access of each writes the same
@@ -70,6 +71,10 @@ impl Ycsb {
         if !(0.0..=1.0).contains(&self.hot_share) {
             return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
         }
+        let is_mix_e = self.standard.as_deref().is_some_and(|mix| mix.eq_ignore_ascii_case("E"));
+        if self.engine.engine() == Engine::HashMap && (is_mix_e || self.scan_length.is_some()) {
+            return usage("a hash map has no ranges to scan: choose another engine, or mix");
+        }
         let most = self.rows.div_ceil(2);
         // A standard mix and a scan define their own accesses.
         if self.standard.is_some() || self.scan_length.is_some() {
@@ -87,11 +92,11 @@ impl Ycsb {
 
     /// Those of the papers: Xia et al., VLDB 2020; and of Deuteronomy, section 6.
     fn accesses(&self) -> usize {
-        self.accesses.unwrap_or(if self.engine.is_component() { 4 } else { 2 })
+        self.accesses.unwrap_or(if self.engine.has_keys() { 4 } else { 2 })
     }
 
     fn write_share(&self) -> f64 {
-        self.write_share.unwrap_or(if self.engine.is_component() { 0.16 } else { 0.5 })
+        self.write_share.unwrap_or(if self.engine.has_keys() { 0.16 } else { 0.5 })
     }
 
     /// The first option that is not for keys and values, if one is set.
@@ -106,7 +111,7 @@ impl Ycsb {
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
-    /// The accesses of a transaction component's transactions.
+    /// The accesses of transactions on keys and values.
     pub fn accesses_to_keys(&self) -> KeyAccesses {
         let parsed = "clap accepts only words that the workload knows";
         let standard = self.standard.as_ref().map(|mix| mix.parse().expect(parsed));

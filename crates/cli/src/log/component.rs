@@ -55,8 +55,11 @@ impl StreamRecords for ComponentStream {
         let read = self.records.read(frame).map_err(|error| Trouble::Failure(error.into()))?;
         let Some(record) = read else { return Ok(false) };
         let dead = if is_live(self.ends.as_deref(), &record) { "" } else { " DEAD" };
-        let LoggedTransaction { ts, vector: needs, operations } = record;
+        let LoggedTransaction { ts, vector: needs, operations, parts } = record;
         write!(out, "{:<10} timestamp {ts};{dead} needs {};", "data", vector(needs))?;
+        if parts > 0 {
+            write!(out, " {parts} parts before it;")?;
+        }
         for Operation { key, value, .. } in operations {
             let shown = key[..key.len().min(KEY_BYTES)].escape_ascii();
             let more = if key.len() > KEY_BYTES { ".." } else { "" };
@@ -91,5 +94,9 @@ impl StreamRecords for ComponentStream {
 
     fn check(&mut self, frame: &Frame<'_>) -> Result<bool, String> {
         self.records.read(frame).map(|read| read.is_some()).map_err(|error| error.to_string())
+    }
+
+    fn unfinished(&self) -> usize {
+        self.records.unfinished()
     }
 }

@@ -153,7 +153,7 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
         write_docs(page, &report)?;
     }
     for (id, verdict) in page.verdicts() {
-        println!("  {id:<22}{}", verdict.words());
+        println!("  {id:<26}{}", verdict.words());
     }
     println!("  {} and report.json beside it", html.display());
     let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));

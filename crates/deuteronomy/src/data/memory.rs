@@ -4,7 +4,7 @@ use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 use crate::error::Error;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard};
 
@@ -24,6 +24,9 @@ struct Memory {
     stable: Items,
     point: Option<ResumePoint>,
     forgotten_below: u64,
+    /// Timestamp and key of each tombstone in `items` or `stable`, and of some that newer
+    /// operations have replaced.
+    tombstones: BTreeSet<(u64, Vec<u8>)>,
 }
 
 /// Keys and values in memory.
@@ -65,7 +68,10 @@ impl MemoryData {
                 items.insert(key.clone(), item.clone());
             }
         }
+        let is_tombstone = |(_, item): &(&Vec<u8>, &Item)| item.value.is_none();
+        let tombstones = items.iter().filter(is_tombstone).map(|(key, i)| (i.ts, key.clone()));
         let left = Memory {
+            tombstones: tombstones.collect(),
             stable: items.clone(),
             items,
             point: memory.point.clone(),
@@ -123,17 +129,22 @@ impl DataComponent for MemoryData {
         debug_assert!(batch.is_sorted_by(|a, b| a.key < b.key), "a key comes twice, or unsorted");
         let memory = &mut *self.lock();
         for operation in batch {
+            // One that is not durable is given the whole log again if it is opened again.
             assert!(
-                operation.ts >= memory.forgotten_below,
+                operation.ts >= memory.forgotten_below || !self.is_durable,
                 "an operation at {} comes after those below {} were forgotten",
                 operation.ts,
                 memory.forgotten_below
             );
             let new = Item { ts: operation.ts, value: operation.value.map(<[u8]>::to_vec) };
+            let is_tombstone = new.value.is_none();
             match memory.items.get_mut(operation.key) {
-                Some(item) if item.ts >= new.ts => {}
+                Some(item) if item.ts >= new.ts => continue,
                 Some(item) => *item = new,
                 None => drop(memory.items.insert(operation.key.to_vec(), new)),
+            }
+            if is_tombstone {
+                memory.tombstones.insert((operation.ts, operation.key.to_vec()));
             }
         }
         Ok(())
@@ -153,9 +164,14 @@ impl DataComponent for MemoryData {
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
         let memory = &mut *self.lock();
         memory.forgotten_below = memory.forgotten_below.max(ts);
-        let is_kept = |_: &Vec<u8>, item: &mut Item| item.value.is_some() || item.ts >= ts;
-        memory.items.retain(is_kept);
-        memory.stable.retain(is_kept);
+        let above = memory.tombstones.split_off(&(ts, Vec::new()));
+        for (_, key) in std::mem::replace(&mut memory.tombstones, above) {
+            for items in [&mut memory.items, &mut memory.stable] {
+                if items.get(&key).is_some_and(|item| item.value.is_none() && item.ts < ts) {
+                    items.remove(&key);
+                }
+            }
+        }
         Ok(())
     }
 

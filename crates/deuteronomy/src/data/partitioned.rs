@@ -206,7 +206,11 @@ impl DataComponent for PartitionedData {
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        self.parts.iter().try_for_each(|part| part.forget_below(ts))
+        // If one does not outlive the process, all are given the whole log again. Those that do
+        // outlive it have not forgotten then.
+        let is_durable = self.limits().is_durable;
+        let mut parts = self.parts.iter().filter(|part| part.limits().is_durable == is_durable);
+        parts.try_for_each(|part| part.forget_below(ts))
     }
 
     fn limits(&self) -> Limits {

@@ -5,12 +5,18 @@ use super::history::{
     ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };
 use super::stores::LivingStore;
-use crate::{Database, Error, LogOptions, Options, ScanOrder, Session, Transaction};
+use crate::{
+    Database, Error, LogOptions, Options, ReaderRecords, ScanOrder, Session, Transaction,
+    UpdateLogging,
+};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 const KEYS: [KeyByte; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 const LANES: usize = 4;
@@ -35,6 +41,8 @@ pub struct LifeCounts {
     pub lives: usize,
     /// Openings that failed as they had to.
     pub failed_openings: usize,
+    /// Lives that failed, as they had to, before the recovered state was read.
+    pub unreadable: usize,
     /// Checkpoints.
     pub checkpoints: usize,
     /// Bytes of the log that these have truncated.
@@ -55,6 +63,7 @@ impl LifeCounts {
         aborted.into_iter().for_each(|(why, n)| *self.aborted.entry(why).or_default() += n);
         self.lives += lives;
         self.failed_openings += other.failed_openings;
+        self.unreadable += other.unreadable;
         self.checkpoints += other.checkpoints;
         self.truncated += other.truncated;
         self.redone += other.redone;
@@ -83,6 +92,21 @@ fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options
     options.transactions = 16;
     options.lag_bytes = lag_bytes;
     options
+}
+
+/// How this seed's lives log: in one record or in parts, at once or with buffers that transactions
+/// may not fit into; and which readers log.
+fn log_as(seed: u64, options: &mut Options) {
+    match seed % 4 {
+        1 => options.update_logging = UpdateLogging::AtOnce,
+        2 => options.log.buffer_bytes = 1 << 12,
+        _ => {}
+    }
+    options.reader_records = match seed % 7 {
+        3 => ReaderRecords::IfNeeded,
+        5 => ReaderRecords::Always,
+        _ => ReaderRecords::Never,
+    };
 }
 
 fn arm(device: &SimulatedDevice, rng: &mut fastrand::Rng) -> bool {
@@ -119,7 +143,8 @@ pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Res
         // The last life looks at what is left.
         let is_faulty = life < LIVES && (arm(&device, rng) | store.arm(rng));
         let lag_bytes = [0, 700, 1 << 20][rng.usize(0..3)];
-        let options = options(device.clone(), streams, lag_bytes);
+        let mut options = options(device.clone(), streams, lag_bytes);
+        log_as(seed, &mut options);
         let opened = store.open().and_then(|data| Database::open(options, data));
         let database = match opened {
             Ok(database) => database,
@@ -133,9 +158,14 @@ pub fn live(seed: u64, store: &mut dyn LivingStore, met: &mut LifeCounts) -> Res
         met.lives += 1;
         met.redone += database.recovered().keys;
         met.dead += database.recovered().dead;
-        let Some(recovered) = read_all(&database) else {
-            die(Some(database), &disk, store, rng);
-            continue;
+        let recovered = match read_all(&database) {
+            Ok(recovered) => recovered,
+            Err(error) if is_faulty && is_of_fault(&error) => {
+                met.unreadable += 1;
+                die(Some(database), &disk, store, rng);
+                continue;
+            }
+            Err(error) => return Err(format!("life {life} cannot be read: {error}")),
         };
         let judged = history.check_recovered(&KEYS, &recovered);
         judged.map_err(|wrong| format!("life {life} begins with a wrong state: {wrong}"))?;
@@ -205,12 +235,17 @@ fn die(
     store.crash(rng, power);
 }
 
-/// The state, unless the log fails meanwhile.
-fn read_all(database: &Database) -> Option<KeyState> {
-    let mut session = database.session().ok()?;
-    let mut tx = session.begin().ok()?;
-    let read = KEYS.map(|key| Some((key, tx.get(&[key]).ok()?.as_deref().map(number))));
+/// The state.
+fn read_all(database: &Database) -> Result<KeyState, Error> {
+    let mut session = database.session()?;
+    let mut tx = session.begin()?;
+    let read = KEYS.map(|key| Ok((key, tx.get(&[key])?.as_deref().map(number))));
     read.into_iter().collect()
+}
+
+/// Whether a failing log or data component may be the reason for an error.
+fn is_of_fault(error: &Error) -> bool {
+    matches!(error, Error::Log(_) | Error::DataComponent(_))
 }
 
 /// Interleaves transactions until all are done, the log fails, or it is enough.
@@ -286,6 +321,17 @@ fn note(met: &mut LifeCounts, error: &Error) {
     *met.aborted.entry(error.to_string()).or_default() += 1;
 }
 
+/// Reads a key, every second one as a future. Where one thread does all work, that never waits.
+fn get(tx: &mut Transaction<'_>, key: KeyByte) -> Result<Option<Arc<[u8]>>, Error> {
+    if key % 2 == 0 {
+        return tx.get(&[key]);
+    }
+    match pin!(tx.get_async(&[key])).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(read) => read,
+        Poll::Pending => panic!("a read waits, and nothing else runs"),
+    }
+}
+
 /// Scans from a key on, in either order, to a limit or until the closure has enough.
 fn scan(
     tx: &mut Transaction<'_>,
@@ -335,7 +381,7 @@ fn go_on<'s>(
         }
     };
     let done = match rng.u8(0..20) {
-        0..8 => tx.get(&[key]).map(|read| {
+        0..8 => get(tx, key).map(|read| {
             let read = read.as_deref().map(number);
             if let Some(own) = executed.writes.get(&key) {
                 assert_eq!(read, *own, "a transaction reads its own write");

@@ -1,5 +1,6 @@
 //! The transaction component: all that is known of transactions.
 
+pub(crate) mod continuations;
 mod fetches;
 pub(crate) mod place;
 pub(crate) mod ranges;
@@ -14,9 +15,12 @@ use crate::config::Options;
 use crate::data_component::DataComponent;
 use crate::error::{Abort, Error};
 use crate::proxy::Proxy;
+use continuations::Readers;
 use fetches::Fetches;
+use hyades_platform::clock;
 use hyades_wal::{Log, Lsn};
 use ranges::Ranges;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
 use transaction_table::TransactionTable;
@@ -43,11 +47,14 @@ pub(crate) struct TransactionComponent {
     pub transactions: TransactionTable,
     pub versions: VersionTable,
     pub fetches: Fetches,
+    pub readers: Readers,
     pub proxy: Proxy,
     pub data: Arc<dyn DataComponent>,
     pub options: Options,
     /// Where redo would begin in each stream of this incarnation.
     pub resume_at: Mutex<Vec<Lsn>>,
+    /// Nanoseconds that transactions have spent on making room. Relaxed: it orders nothing.
+    pub collecting_ns: AtomicU64,
 }
 
 impl TransactionComponent {
@@ -61,11 +68,13 @@ impl TransactionComponent {
             transactions: TransactionTable::new(options.transactions, starts.len()),
             versions: VersionTable::new(buckets.clamp(16, 1 << 24), ranges),
             fetches: Fetches::new(),
+            readers: Readers::default(),
             proxy: Proxy::new(&log),
             log,
             data,
             options,
             resume_at: Mutex::new(starts),
+            collecting_ns: AtomicU64::new(0),
         }
     }
 
@@ -74,34 +83,55 @@ impl TransactionComponent {
     ///
     /// A transaction that is open for long keeps the versions above it. It does not keep others out
     /// for that: where the budget is exhausted they go, and it ends with [`Abort::SnapshotTooOld`]
-    /// if it reads one of their keys. Only what is not durable yet, or not committed, can exhaust
-    /// the budget beyond that.
+    /// if it reads one of their keys. What is not durable yet is waited for. Only what is not
+    /// committed can exhaust the budget beyond that.
     ///
     /// # Errors
     /// It could not be: [`Abort::Shed`].
     pub fn make_room(&self) -> Result<(), Error> {
-        let budget = self.options.memory_bytes;
-        let (soft, hard) = (budget / 4 * 3, budget / 8 * 7);
-        if self.versions.bytes() <= soft {
+        if self.versions.bytes() <= self.options.memory_bytes / 4 * 3 {
             return Ok(());
         }
+        let began = clock::monotonic_ns();
+        let collected = self.collect();
+        self.collecting_ns.fetch_add(clock::monotonic_ns() - began, Ordering::Relaxed);
+        collected
+    }
+
+    /// Drops versions, as many as it takes.
+    fn collect(&self) -> Result<(), Error> {
+        let budget = self.options.memory_bytes;
+        let (soft, hard) = (budget / 4 * 3, budget / 8 * 7);
         self.versions.sweep(SWEEP_SOFT, soft, self.timestamps.oldest_active(), Sweep::Unread);
         for what in ROUNDS_HARD {
             if self.versions.bytes() <= budget {
                 return Ok(());
             }
-            // Only what the data component holds can leave the table.
-            match what {
-                Sweep::PastActive => self.run_proxy_within(0)?,
-                Sweep::Unread | Sweep::Unneeded => self.run_proxy()?,
-            };
-            let (all, oldest_active) = (self.versions.buckets(), self.timestamps.oldest_active());
-            self.versions.sweep(all, hard, oldest_active, what);
+            self.sweep_all(hard, what)?;
+        }
+        // What is committed and not durable yet will be: that is worth a wait, as a transaction
+        // that is shed would find the same when it is run again. Where one thread does all work,
+        // that thread decides when the log is flushed.
+        if self.versions.bytes() > budget && !self.options.log.stepped {
+            self.log.flush().map_err(hyades_wal::Error::from)?;
+            self.sweep_all(hard, Sweep::PastActive)?;
         }
         match self.versions.bytes() <= budget {
             true => Ok(()),
             false => Err(Abort::Shed.into()),
         }
+    }
+
+    /// Applies what may be applied, as only what the data component holds can leave the table; and
+    /// sweeps the table until no more than `enough` bytes are left.
+    fn sweep_all(&self, enough: usize, what: Sweep) -> Result<(), Error> {
+        match what {
+            Sweep::PastActive => self.run_proxy_within(0)?,
+            Sweep::Unread | Sweep::Unneeded => self.run_proxy()?,
+        };
+        let (all, oldest_active) = (self.versions.buckets(), self.timestamps.oldest_active());
+        self.versions.sweep(all, enough, oldest_active, what);
+        Ok(())
     }
 
     /// Applies what may be applied; returns whether anything was.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// With more scans than this noted, the whole key space counts as scanned.
 const MOST_NOTES: usize = 1024;
 /// The bytes that an entry of the index takes, about. Its key is that of the record.
-const ENTRY_BYTES: usize = 32;
+pub(super) const ENTRY_BYTES: usize = 32;
 /// The bytes that a note takes without its keys, about.
 const NOTE_BYTES: usize = 96;
 

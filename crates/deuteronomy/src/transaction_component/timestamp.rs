@@ -19,6 +19,9 @@ struct Announcement {
     ts: AtomicU64,
     /// A [`Place`]: a lower bound of the position of a record that it has not handed to the proxy.
     reserving: AtomicU64,
+    /// A [`Place`]: a lower bound of the position of the first part of its transaction, until the
+    /// record is handed to the proxy. Written and read as `reserving`.
+    holding: AtomicU64,
 }
 
 /// The clock of a database, and the announcements of its sessions.
@@ -34,8 +37,8 @@ impl Timestamps {
     /// A clock whose first timestamp is `first`, for this many sessions.
     pub fn new(first: u64, sessions: usize) -> Self {
         let idle = |_| {
-            let reserving = AtomicU64::new(Place::NONE.word());
-            Padded(Announcement { ts: AtomicU64::new(IDLE), reserving })
+            let none = || AtomicU64::new(Place::NONE.word());
+            Padded(Announcement { ts: AtomicU64::new(IDLE), reserving: none(), holding: none() })
         };
         Self {
             clock: Padded(AtomicU64::new(first)),
@@ -103,6 +106,30 @@ impl Timestamps {
         self.announced[at].reserving.store(Place::NONE.word(), Ordering::SeqCst);
     }
 
+    /// Announces that the session is about to reserve the first part of a transaction, at or behind
+    /// this position.
+    pub fn announce_holding(&self, at: usize, stream: usize, behind: Lsn) {
+        let bound = Place::new(stream, behind).word();
+        self.announced[at].holding.store(bound, Ordering::SeqCst);
+    }
+
+    /// The record of the transaction has been handed to the proxy, or there will be none.
+    pub fn end_holding(&self, at: usize) {
+        self.announced[at].holding.store(Place::NONE.word(), Ordering::SeqCst);
+    }
+
+    /// Lowers the positions of streams: each transaction with a part below has handed its record to
+    /// the proxy. So redo that begins there finds all parts of the others. The positions must have
+    /// been durable before the call, see [`lower_to_handed_over`](Self::lower_to_handed_over).
+    pub fn lower_to_held(&self, durable: &mut [Lsn]) {
+        for announced in &self.announced {
+            let place = Place::from_word(announced.holding.load(Ordering::SeqCst));
+            if let Some((stream, behind)) = place.get() {
+                durable[stream] = durable[stream].min(behind);
+            }
+        }
+    }
+
     /// Lowers the positions of streams to those up to which all records have been handed to the
     /// proxy. They must have been durable before the call: a record below was then reserved, and
     /// announced before that, so it is found here or was handed over already.
@@ -146,6 +173,20 @@ mod tests {
         timestamps.end_reserving(at);
         let mut durable = [50, 50];
         timestamps.lower_to_handed_over(&mut durable);
+        assert_eq!(durable, [50, 50]);
+    }
+
+    #[test]
+    fn the_first_part_of_a_transaction_is_held_and_delays_no_record() {
+        let timestamps = Timestamps::new(1, 2);
+        let at = timestamps.enter().unwrap();
+        timestamps.announce_holding(at, 0, 20);
+        let (mut durable, mut held) = ([50, 50], [50, 50]);
+        timestamps.lower_to_handed_over(&mut durable);
+        timestamps.lower_to_held(&mut held);
+        assert_eq!((durable, held), ([50, 50], [20, 50]));
+        timestamps.end_holding(at);
+        timestamps.lower_to_held(&mut durable);
         assert_eq!(durable, [50, 50]);
     }
 }

@@ -2,8 +2,9 @@
 
 use super::TransactionComponent;
 use super::place::Place;
-use super::record;
+use super::record::{self, Parts};
 use super::version_table::{Seen, Value, Version, hash};
+use crate::config::ReaderRecords;
 use crate::error::{Abort, Error};
 use crate::proxy::Handed;
 use hyades_platform::clock;
@@ -12,6 +13,17 @@ use hyades_wal::{FrameKind, Lane, Needs, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a look at the version table finds for a read.
+#[derive(Debug)]
+pub(crate) enum Looked {
+    /// The value.
+    Found(Value),
+    /// The version to read is of this active, older transaction.
+    Active(u64),
+    /// The version to read is in the data component. The number is for the fetch.
+    Missing(u64),
+}
 
 /// What the transaction will write.
 #[derive(Debug)]
@@ -36,7 +48,9 @@ pub(crate) struct Work {
     write_bytes: usize,
     /// Why it has to abort, if it has.
     failed: Option<Abort>,
-    /// The record, while it is put together.
+    /// The parts that it has logged, and their stream.
+    parts: Option<(usize, Parts)>,
+    /// The record or a part, while it is put together.
     record: Vec<u8>,
 }
 
@@ -44,7 +58,7 @@ impl Work {
     pub fn new(at: usize, streams: usize) -> Self {
         let (writes, record) = (BTreeMap::new(), Vec::new());
         let vector = vec![0; streams];
-        Self { at, ts: 0, vector, writes, write_bytes: 0, failed: None, record }
+        Self { at, ts: 0, vector, writes, write_bytes: 0, failed: None, parts: None, record }
     }
 
     pub fn is_active(&self) -> bool {
@@ -60,15 +74,16 @@ impl Work {
         self.writes.contains_key(key)
     }
 
-    pub fn has_writes(&self) -> bool {
-        !self.writes.is_empty()
+    /// The stream of its frames, if it has logged parts.
+    pub fn stream(&self) -> Option<usize> {
+        self.parts.map(|(stream, _)| stream)
     }
 
     pub fn failed(&self) -> Option<Abort> {
         self.failed
     }
 
-    pub(super) fn fail(&mut self, abort: Abort) -> Error {
+    pub fn fail(&mut self, abort: Abort) -> Error {
         self.failed = Some(abort);
         abort.into()
     }
@@ -78,6 +93,16 @@ impl Work {
         debug_assert!(self.is_active(), "no transaction is active");
         self.failed.map_or(Ok(()), |abort| Err(abort.into()))
     }
+}
+
+/// At most how many bytes the operation takes in a frame.
+fn operation_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
+    record::OPERATION_BYTES + key.len() + value.map_or(0, <[u8]>::len)
+}
+
+/// At most how many bytes a part takes that has this operation alone.
+fn part_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
+    record::PART_HEAD_BYTES + operation_bytes(key, value)
 }
 
 impl TransactionComponent {
@@ -91,6 +116,7 @@ impl TransactionComponent {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
         self.make_room()?;
+        debug_assert!(work.parts.is_none(), "parts of an earlier transaction");
         work.failed = None;
         work.write_bytes = 0;
         work.vector.fill(0);
@@ -115,32 +141,45 @@ impl TransactionComponent {
 
     /// R1 to R6: the value of a key.
     pub fn get(&self, work: &mut Work, key: &[u8]) -> Result<Value, Error> {
-        work.check()?;
-        if let Some(write) = work.writes.get(key) {
-            return Ok(write.value.clone());
-        }
-        let hash = hash(key);
-        let mut until = None;
+        let (hash, mut until) = (hash(key), None);
         loop {
-            match self.versions.read(key, hash, work.ts, &self.transactions) {
-                Seen::Version(version) => {
-                    // One from the data component is durable, and maybe of an earlier incarnation.
-                    if version.is_fetched() || !self.transactions.join(version.ts, &mut work.vector)
-                    {
-                        self.join_durable(work);
-                    }
-                    return Ok(version.value().clone());
-                }
-                Seen::Active(writer) => {
-                    debug_assert!(writer < work.ts, "only the younger waits for the older");
+            match self.look(work, key, hash)? {
+                Looked::Found(value) => return Ok(value),
+                Looked::Active(writer) => {
                     if !self.wait_for_end(writer, &mut until) {
                         return Err(work.fail(Abort::Unfinished));
                     }
                 }
-                Seen::Missing(number) => {
-                    self.make_room_for(work)?;
-                    return self.fetch(work, key, hash, number);
+                Looked::Missing(number) => {
+                    let found = self.read_data(key, hash, number)?;
+                    return self.take_read(work, key, (hash, number), found);
                 }
+            }
+        }
+    }
+
+    /// R1 to R5: what the transaction finds of a key without the data component. If that is needed,
+    /// there is room for what it has.
+    pub fn look(&self, work: &mut Work, key: &[u8], hash: u64) -> Result<Looked, Error> {
+        work.check()?;
+        if let Some(write) = work.writes.get(key) {
+            return Ok(Looked::Found(write.value.clone()));
+        }
+        match self.versions.read(key, hash, work.ts, &self.transactions) {
+            Seen::Version(version) => {
+                // One from the data component is durable, and maybe of an earlier incarnation.
+                if version.is_fetched() || !self.transactions.join(version.ts, &mut work.vector) {
+                    self.join_durable(work);
+                }
+                Ok(Looked::Found(version.value().clone()))
+            }
+            Seen::Active(writer) => {
+                debug_assert!(writer < work.ts, "only the younger waits for the older");
+                Ok(Looked::Active(writer))
+            }
+            Seen::Missing(number) => {
+                self.make_room_for(work)?;
+                Ok(Looked::Missing(number))
             }
         }
     }
@@ -166,11 +205,8 @@ impl TransactionComponent {
 
     /// Waits until a transaction has ended; false if that takes longer than the options allow.
     fn wait_for_end(&self, writer: u64, until: &mut Option<u64>) -> bool {
-        let patience = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
-        let until = *until.get_or_insert_with(|| clock::monotonic_ns().saturating_add(patience));
         while self.transactions.is_active(writer) {
-            // Where one thread does all work, it would wait for itself.
-            if self.options.log.stepped || clock::monotonic_ns() >= until {
+            if !self.may_wait(until) {
                 return false;
             }
             std::thread::yield_now();
@@ -178,19 +214,45 @@ impl TransactionComponent {
         true
     }
 
-    /// F1 to F5: reads the data component. The read is noted, so no older writer comes any more.
-    fn fetch(&self, work: &mut Work, key: &[u8], hash: u64, number: u64) -> Result<Value, Error> {
-        let read = || {
+    /// Whether a transaction may go on to wait for an older one. `until` is when it may not any
+    /// more, set by the first call.
+    pub fn may_wait(&self, until: &mut Option<u64>) -> bool {
+        let patience = u64::try_from(self.options.patience.as_nanos()).unwrap_or(u64::MAX);
+        let until = *until.get_or_insert_with(|| clock::monotonic_ns().saturating_add(patience));
+        // Where one thread does all work, it would wait for itself.
+        !self.options.log.stepped && clock::monotonic_ns() < until
+    }
+
+    /// F1, F2: reads the data component.
+    pub(super) fn read_data(
+        &self,
+        key: &[u8],
+        hash: u64,
+        number: u64,
+    ) -> Result<(u64, Value), Error> {
+        self.fetches.fetch(key, hash, number, || {
             let found = self.data.get(key)?;
             Ok((found.ts, found.value.as_deref().map(Arc::from)))
-        };
-        let (ts, value): (u64, Value) = self.fetches.fetch(key, hash, number, read)?;
+        })
+    }
+
+    /// F3 to F5: takes what was read. The read was noted, so no older writer comes any more. What
+    /// the transaction itself has written meanwhile is what it finds.
+    pub fn take_read(
+        &self,
+        work: &mut Work,
+        key: &[u8],
+        (hash, number): (u64, u64),
+        (ts, value): (u64, Value),
+    ) -> Result<Value, Error> {
+        work.check()?;
         if ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
         self.join_durable(work);
         self.versions.insert_fetched(key, hash, number, ts, value.clone());
-        Ok(value)
+        let own = work.writes.get(key);
+        Ok(own.map_or(value, |write| write.value.clone()))
     }
 
     /// W1 to W5: writes a key; None deletes it.
@@ -204,12 +266,18 @@ impl TransactionComponent {
             return Err(Error::ValueTooLong(value_len, limits.value_bytes));
         }
         let before = work.writes.get(key);
+        let keys = work.writes.len() + usize::from(before.is_none());
         let before = before.map_or(0, |w| key.len() + w.value.as_ref().map_or(0, |v| v.len()));
-        // A lower bound of the record's length.
         let write_bytes = work.write_bytes - before + key.len() + value_len;
-        let limit = self.log.max_payload().min(self.options.memory_bytes);
-        if write_bytes > limit {
-            return Err(Error::TransactionTooLarge(write_bytes, limit));
+        // More than this it could not have, were it alone: it would be shed each time.
+        let bytes = write_bytes + keys * self.versions.write_bytes();
+        let limit = self.options.memory_bytes;
+        if bytes > limit {
+            return Err(Error::TransactionTooLarge(bytes, limit));
+        }
+        let (part_bytes, limit) = (part_bytes(key, value), self.log.max_payload());
+        if part_bytes > limit {
+            return Err(Error::WriteTooLarge(part_bytes, limit));
         }
         self.make_room_for(work)?;
         let value: Value = value.map(Arc::from);
@@ -229,6 +297,85 @@ impl TransactionComponent {
         Ok(())
     }
 
+    /// Whether the transaction logs a record when it commits.
+    pub fn has_record(&self, work: &Work) -> bool {
+        let of_reader = || match self.options.reader_records {
+            ReaderRecords::Never => false,
+            ReaderRecords::IfNeeded => !self.needs(work, None).is_empty(),
+            ReaderRecords::Always => true,
+        };
+        !work.writes.is_empty() || of_reader()
+    }
+
+    /// W6: logs a write at once, where the caller has waited for room in the stream. All of a
+    /// transaction's are in one stream.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub fn log_write(
+        &self,
+        work: &mut Work,
+        writer: &mut Writer,
+        stream: usize,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let write = work.writes.get(key).expect("it has written the key");
+        work.record.clear();
+        record::put_part_head(&mut work.record, work.ts);
+        record::put_operation(&mut work.record, key, write.value.as_deref());
+        self.append_part(work, writer, stream)
+    }
+
+    /// Appends the part that was put together.
+    fn append_part(
+        &self,
+        work: &mut Work,
+        writer: &mut Writer,
+        stream: usize,
+    ) -> Result<(), Error> {
+        debug_assert!(work.stream().is_none_or(|own| own == stream), "it has parts elsewhere");
+        if work.parts.is_none() {
+            // Announced before it is reserved, until the record is handed over, or will not come.
+            self.timestamps.announce_holding(work.at, stream, self.log.next_lsn(stream));
+        }
+        let reservation = writer.reserve(stream, work.record.len());
+        let start = reservation.start();
+        if !reservation.fill(FrameKind::Part, &work.record) {
+            if work.parts.is_none() {
+                self.timestamps.end_holding(work.at);
+            }
+            return Err(match self.log.poisoned() {
+                Some(poisoned) => hyades_wal::Error::from(poisoned).into(),
+                None => Error::OutcomeUnknown,
+            });
+        }
+        let (_, parts) = work.parts.get_or_insert((stream, Parts { first: start, count: 0 }));
+        parts.count += 1;
+        Ok(())
+    }
+
+    /// Logs all writes in parts.
+    fn spill(&self, work: &mut Work, writer: &mut Writer, stream: usize) -> Result<(), Error> {
+        let limit = writer.max_payload();
+        let writes = std::mem::take(&mut work.writes);
+        let mut rest = writes.iter().peekable();
+        let mut logged = Ok(());
+        while logged.is_ok() && rest.peek().is_some() {
+            work.record.clear();
+            record::put_part_head(&mut work.record, work.ts);
+            while let Some((key, write)) = rest.next_if(|(key, write)| {
+                let value = write.value.as_deref();
+                work.record.len() + operation_bytes(key, value) <= limit
+            }) {
+                record::put_operation(&mut work.record, key, write.value.as_deref());
+            }
+            writer.wait_for_room(stream);
+            logged = self.append_part(work, writer, stream);
+        }
+        work.writes = writes;
+        logged
+    }
+
     /// C1 to C7, where the caller has waited for room in the stream (C0). Returns what has to be
     /// durable before the transaction is acknowledged.
     pub fn commit(
@@ -241,15 +388,14 @@ impl TransactionComponent {
             self.abort(work);
             return Err(error);
         }
-        if work.writes.is_empty() {
+        if !self.has_record(work) {
             return Ok(self.end_without_record(work));
         }
-        self.encode(work, stream);
-        let (len, limit) = (work.record.len(), writer.max_payload());
-        if len > limit {
+        if let Err(error) = self.encode(work, writer, stream) {
             self.abort(work);
-            return Err(Error::TransactionTooLarge(len, limit));
+            return Err(error);
         }
+        let len = work.record.len();
         // C2: announced before it is reserved, until it is handed over.
         self.timestamps.announce_reserving(work.at, stream, self.log.next_lsn(stream));
         let reservation = writer.reserve(stream, len);
@@ -273,9 +419,10 @@ impl TransactionComponent {
             ts: work.ts,
             stream,
             place,
+            first: work.parts.map_or(place.0, |(_, parts)| parts.first),
             needs: needs.clone(),
             operations: writes.map(|(key, write)| (key, write.version)).collect(),
-            bytes: len,
+            bytes: len.max(work.write_bytes),
         });
         self.timestamps.end_reserving(work.at);
         self.end(work);
@@ -286,12 +433,28 @@ impl TransactionComponent {
 
     /// C1: puts the record together. It leaves out of V what the anchor states, and nothing else.
     /// The anchor is loaded before the record gets its position, so it is before the record.
-    fn encode(&self, work: &mut Work, stream: usize) {
+    ///
+    /// # Errors
+    /// The writes do not fit into a frame, and the log has stopped.
+    fn encode(&self, work: &mut Work, writer: &mut Writer, stream: usize) -> Result<(), Error> {
+        let mut is_in_parts = work.parts.is_some();
+        self.encode_record(work, stream, is_in_parts);
+        if work.record.len() > writer.max_payload() {
+            debug_assert!(!is_in_parts, "a record without operations is short");
+            self.spill(work, writer, stream)?;
+            is_in_parts = true;
+            self.encode_record(work, stream, is_in_parts);
+        }
+        Ok(())
+    }
+
+    /// The record, with all writes, or without them if they are in parts.
+    fn encode_record(&self, work: &mut Work, stream: usize, is_in_parts: bool) {
         let load = |lane: &AtomicU64| lane.load(Ordering::Acquire);
+        let (anchor, parts) = (self.log.anchors(stream), work.parts.map(|(_, parts)| parts));
         work.record.clear();
-        let anchor = self.log.anchors(stream);
-        record::put_head(&mut work.record, work.ts, &work.vector, anchor, load);
-        for (key, write) in &work.writes {
+        record::put_head(&mut work.record, parts, work.ts, &work.vector, anchor, load);
+        for (key, write) in work.writes.iter().filter(|_| !is_in_parts) {
             record::put_operation(&mut work.record, key, write.value.as_deref());
         }
     }
@@ -327,6 +490,9 @@ impl TransactionComponent {
 
     fn end(&self, work: &mut Work) {
         work.ts = 0;
+        if work.parts.take().is_some() {
+            self.timestamps.end_holding(work.at);
+        }
         self.timestamps.end(work.at);
     }
 }

@@ -17,7 +17,7 @@
 //! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
 //! last one (a clock with a second chance; a key that was read only once has none).
 
-use super::ranges::Ranges;
+use super::ranges::{self, Ranges};
 use super::transaction_table::{Standing, TransactionTable};
 use crate::error::Abort;
 use hyades_platform::mutation::{self, Mutation};
@@ -192,6 +192,12 @@ impl VersionTable {
     /// what scans need.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.ranges.as_ref().map_or(0, Ranges::bytes)
+    }
+
+    /// About how many bytes a write takes beside its key and value, where it is the only version.
+    pub fn write_bytes(&self) -> usize {
+        let entry = if self.ranges.is_some() { ranges::ENTRY_BYTES } else { 0 };
+        RECORD_BYTES + VERSION_BYTES + entry
     }
 
     /// Counts the bytes of a value that a transaction is to write, before its version has it.

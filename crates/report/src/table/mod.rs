@@ -3,6 +3,8 @@
 mod command_logging;
 mod concurrency;
 mod curve;
+mod deuteronomy;
+mod deuteronomy_more;
 mod poplar;
 mod shapes;
 pub mod simulated;
@@ -29,6 +31,8 @@ pub fn all(setup: &Setup) -> Vec<Experiment> {
     out.extend(poplar::experiments(&table, &slow));
     out.extend(command_logging::experiments(&table));
     out.extend(concurrency::experiments(&table));
+    out.extend(deuteronomy::experiments(&table));
+    out.extend(deuteronomy_more::experiments(&table));
     out.extend(shapes::experiments(&table));
     out.extend(simulated::experiments(&table));
     out
@@ -270,6 +274,15 @@ impl Command {
             self.words.drain(at..at + 2);
         }
         self.with(&format!("{option} {value}"))
+    }
+
+    /// Leaves the concurrency control out that the command line chose: what runs has its own.
+    pub fn without_control(mut self) -> Command {
+        if let Some(at) = self.words.iter().position(|word| word == "--concurrency") {
+            self.words.drain(at..at + 2);
+        }
+        self.control = None;
+        self
     }
 
     /// Adds the options of a scheme, on this many devices with this many streams each.

@@ -53,7 +53,7 @@ fn is_shown(table: &Table<'_>, scheme: &Scheme) -> bool {
 
 fn runs(table: &Table<'_>) -> Vec<Run> {
     let mut out = Vec::new();
-    for times in table.bandwidths(&[1.0, 4.0, 16.0], &[1.0, 16.0]) {
+    for times in table.bandwidths(&[1.0, 4.0, 16.0], &[1.0]) {
         let device = table.device(&SSD, times);
         for (group, base) in [("YCSB", write_only(table)), ("TPC-C", table.mixed())] {
             let base = base.under("silo");

@@ -64,7 +64,7 @@ fn is_shown(table: &Table<'_>, scheme: &Scheme) -> bool {
 
 fn runs(table: &Table<'_>) -> Vec<Run> {
     let mut out = Vec::new();
-    for times in table.bandwidths(&[1.0, 4.0, 16.0], &[1.0, 16.0]) {
+    for times in table.bandwidths(&[1.0, 16.0], &[1.0]) {
         let device = table.device(&FLASH, times);
         for group in GROUPS.into_iter().filter(|group| is_run(table, group, times)) {
             for scheme in SCHEMES.into_iter().filter(|scheme| is_shown(table, scheme)) {

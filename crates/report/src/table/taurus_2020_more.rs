@@ -165,7 +165,7 @@ fn contention(table: &Table<'_>) -> Experiment {
 }
 
 fn parallelism(table: &Table<'_>) -> Experiment {
-    let thetas = table.steps(&[0.0, 0.6, 0.8, 1.2], &[0.0, 0.8, 1.2]);
+    let thetas = table.steps(&[0.0, 0.8, 1.2], &[0.8, 1.2]);
     let mut runs = Vec::new();
     for (label, streams) in [("Taurus command, 4 streams", 4), ("Taurus command, 16 streams", 16)] {
         for theta in &thetas {

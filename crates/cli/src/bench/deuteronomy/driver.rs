@@ -1,9 +1,10 @@
 //! Loads the keys, and drives the workload: workers with many transactions in flight, each counted
 //! at its acknowledgement.
 
-use super::counted::Counted;
+use super::counted::{Counted, no_times};
 use super::keys::{Drawer, KeyAccesses, fill};
 use super::log_bytes;
+use super::observed::{self, Observed, Observer, OperationTimes, TimedOperations};
 use crate::bench::driver::{DRAIN_EVERY, Interval, Measured, Started, Tally};
 use crate::bench::settings::Settings;
 use crate::failure::Failure;
@@ -65,9 +66,11 @@ pub fn load(
     Ok(())
 }
 
-struct KeyWorker {
+struct KeyWorker<'o> {
     session: Session,
     drawer: Drawer,
+    observer: Option<&'o Observer>,
+    times: OperationTimes,
     /// In the order of their commits, which is nearly that of their acknowledgements.
     waiting: VecDeque<(Ticket, Started)>,
     tally: Tally,
@@ -80,14 +83,42 @@ struct KeyWorker {
     before: Option<(u64, u64)>,
 }
 
-impl KeyWorker {
+impl<'o> KeyWorker<'o> {
+    fn new(
+        session: Session,
+        drawer: Drawer,
+        observer: Option<&'o Observer>,
+        interval: Interval,
+    ) -> Self {
+        Self {
+            session,
+            drawer,
+            observer,
+            times: OperationTimes::new(),
+            waiting: VecDeque::new(),
+            tally: Tally::new(false),
+            interval,
+            in_flight: 1,
+            retries: 0,
+            reads: 0,
+            before: None,
+        }
+    }
+
     fn execute(&mut self) -> Result<(), Error> {
         let at_ns = monotonic_ns();
         self.drawer.draw();
+        if let Some(observer) = self.observer {
+            observer.touch(self.drawer.drawn());
+        }
+        let is_timed = self.observer.is_some() && self.times.is_timed();
         let (mut attempts, mut reads) = (0, 0);
         let (_, ticket) = self.session.submit(|tx| {
             attempts += 1;
-            reads += self.drawer.run(tx)?;
+            reads += match is_timed {
+                true => self.drawer.run(&mut TimedOperations { on: tx, times: &mut self.times })?,
+                false => self.drawer.run(tx)?,
+            };
             Ok::<_, Error>(())
         })?;
         self.retries += attempts - 1;
@@ -111,6 +142,7 @@ impl KeyWorker {
             if counts {
                 self.tally.count(*started, now, begin);
             }
+            self.observer.into_iter().for_each(Observer::acknowledge);
             self.waiting.pop_front();
         }
         Ok(())
@@ -134,6 +166,7 @@ impl KeyWorker {
                 if (self.interval.begin..self.interval.end).contains(&now) {
                     self.tally.count(started, now, self.interval.begin);
                 }
+                self.observer.into_iter().for_each(Observer::acknowledge);
                 self.drain(now)?;
             }
             if now >= self.interval.end {
@@ -143,17 +176,18 @@ impl KeyWorker {
     }
 
     /// Waits for all transactions in flight, without counting them. Returns the reads within the
-    /// interval.
-    fn finish(mut self) -> Result<(Tally, u64), Error> {
+    /// interval, and how long operations took.
+    fn finish(mut self) -> Result<(Tally, u64, OperationTimes), Error> {
         let (retries, reads) = self.before.unwrap_or((self.retries, self.reads));
         self.tally.conflicts = self.retries - retries;
         let reads = self.reads - reads;
         self.waiting.into_iter().try_for_each(|(ticket, _)| ticket.wait())?;
-        Ok((self.tally, reads))
+        Ok((self.tally, reads, self.times))
     }
 }
 
-/// Runs the workload and returns when all transactions are acknowledged.
+/// Runs the workload and returns when all transactions are acknowledged. Returns as well what was
+/// observed, if that is wanted.
 ///
 /// # Errors
 /// Those of the database.
@@ -162,28 +196,21 @@ pub fn drive(
     database: &Database,
     settings: &Settings,
     data: &Counted,
-) -> Result<(Measured, Reads), Failure> {
+    observer: Option<&Observer>,
+) -> Result<(Measured, Reads, Option<Observed>), Failure> {
     let drive = settings.drive(false);
     let barrier = Barrier::new(drive.workers + 1);
     // Stored once, before the barrier that all threads wait at, hence Relaxed.
     let start = AtomicU64::new(0);
     let next = Arc::new(AtomicU64::new(accesses.rows));
-    let work = |number: usize| -> Result<(Tally, u64), Error> {
+    let work = |number: usize| -> Result<(Tally, u64, OperationTimes), Error> {
         let session = database.session();
         let seed = drive.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
         let drawer = Drawer::new(*accesses, seed, Arc::clone(&next));
         barrier.wait();
-        let mut worker = KeyWorker {
-            session: session?,
-            drawer,
-            waiting: VecDeque::new(),
-            tally: Tally::new(false),
-            interval: Interval::new(start.load(Ordering::Relaxed), &drive),
-            in_flight: drive.in_flight,
-            retries: 0,
-            reads: 0,
-            before: None,
-        };
+        let interval = Interval::new(start.load(Ordering::Relaxed), &drive);
+        let mut worker = KeyWorker::new(session?, drawer, observer, interval);
+        worker.in_flight = drive.in_flight;
         worker.run()?;
         worker.finish()
     };
@@ -199,19 +226,32 @@ pub fn drive(
         barrier.wait();
         let interval = Interval::new(start.load(Ordering::Relaxed), &drive);
         let bar = interval.bar();
+        let watching = observer
+            .map(|observer| scope.spawn(move || observer.watch(database, interval, drive.workers)));
         interval.sleep_until(&bar, interval.begin);
         let (before, gets) = (log_bytes(database), data.gets());
+        let collecting = database.collecting();
+        drop(data.take_times());
         interval.sleep_until(&bar, interval.end);
         let (after, fetched) = (log_bytes(database), data.gets() - gets);
+        let collecting = (database.collecting() - collecting).as_secs_f64();
+        let data_times = data.take_times().unwrap_or_else(|| (no_times(), no_times()));
         interval.finish(&bar);
-        let (mut all, mut keys) = (Tally::new(false), 0);
+        let (mut all, mut keys, mut times) = (Tally::new(false), 0, OperationTimes::new());
         for worker in workers {
             let joined = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let (tally, reads) = joined?;
+            let (tally, reads, own) = joined?;
             all.add(&tally);
             keys += reads;
+            times.add(&own);
         }
+        let observed = watching.map(|watching| {
+            let joined = watching.join();
+            let over_time = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let share = collecting / drive.seconds / drive.workers as f64;
+            observed::observed(&times, &data_times, share, over_time)
+        });
         let bytes = (after.0 - before.0, after.1 - before.1);
-        Ok((all.measured(drive.seconds, bytes), Reads { keys, fetched }))
+        Ok((all.measured(drive.seconds, bytes), Reads { keys, fetched }, observed))
     })
 }

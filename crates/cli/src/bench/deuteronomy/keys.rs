@@ -69,9 +69,55 @@ pub fn fill(value: &mut [u8], number: u64) {
     }
 }
 
+/// What accesses run on: a transaction, or a store without transactions.
+pub trait KeysAndValues {
+    /// Its errors.
+    type Error;
+
+    /// Reads a key; whether it has a value.
+    fn read(&mut self, key: &[u8]) -> Result<bool, Self::Error>;
+
+    /// Gives a key a value.
+    fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+
+    /// Reads a key that has a value, and gives it another.
+    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+
+    /// Looks that a key has no value, and gives it one.
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+
+    /// Reads the first keys from one on, up to another that is not among them; how many.
+    fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<usize, Self::Error>;
+}
+
+impl KeysAndValues for Transaction<'_> {
+    type Error = Error;
+
+    fn read(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put(key, value)
+    }
+
+    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.update(key, value).map(drop)
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Transaction::insert(self, key, value)
+    }
+
+    fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<usize, Error> {
+        let to = to.map_or(Unbounded, Excluded);
+        Ok(Transaction::scan(self, Included(from), to, limit)?.len())
+    }
+}
+
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
+pub enum Access {
     Read(u64),
     /// A row, and what its value depends on.
     Write(u64, u64),
@@ -85,6 +131,26 @@ enum Access {
     Insert(u64, u64),
     /// A row that was inserted lately, if that has committed.
     ReadLatest(u64),
+}
+
+impl Access {
+    /// The row, unless it is a scan.
+    pub fn row(self) -> Option<u64> {
+        match self {
+            Access::Read(row) | Access::ReadLatest(row) => Some(row),
+            Access::Write(row, _) | Access::Modify(row, _) | Access::Insert(row, _) => Some(row),
+            Access::Scan(..) | Access::ScanFrom(..) => None,
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_read(self) -> bool {
+        match self {
+            Access::Read(_) | Access::ReadLatest(_) => true,
+            Access::Scan(..) | Access::ScanFrom(..) => true,
+            Access::Write(..) | Access::Modify(..) | Access::Insert(..) => false,
+        }
+    }
 }
 
 /// Draws transactions, and runs them.
@@ -163,46 +229,67 @@ impl Drawer {
         }
     }
 
+    /// The accesses of the transaction that was drawn last.
+    pub fn drawn(&self) -> &[Access] {
+        &self.drawn
+    }
+
     /// Runs the transaction that was drawn last. Returns how many single keys it has read.
     ///
     /// # Errors
-    /// Those of the database.
-    pub fn run(&mut self, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    /// Those of what it runs on.
+    pub fn run<S: KeysAndValues + ?Sized>(&mut self, on: &mut S) -> Result<u64, S::Error> {
+        self.accesses.run(&self.drawn, &mut self.value, on)
+    }
+}
+
+impl KeyAccesses {
+    /// Runs these accesses; `value` is for the values that they write. Returns how many single keys
+    /// they have read.
+    ///
+    /// # Errors
+    /// Those of what they run on.
+    pub fn run<S: KeysAndValues + ?Sized>(
+        &self,
+        accesses: &[Access],
+        value: &mut [u8],
+        on: &mut S,
+    ) -> Result<u64, S::Error> {
         let mut reads = 0;
-        let key = |row| self.accesses.key(row);
-        for access in &self.drawn {
+        let key = |row| self.key(row);
+        for access in accesses {
             match *access {
                 Access::Read(row) => {
-                    let found = tx.get(&key(row))?;
-                    debug_assert!(found.is_some(), "all rows are loaded");
+                    let found = on.read(&key(row))?;
+                    debug_assert!(found, "all rows are loaded");
                     reads += 1;
                 }
                 Access::ReadLatest(row) => {
-                    tx.get(&key(row))?;
+                    on.read(&key(row))?;
                     reads += 1;
                 }
                 Access::Write(row, number) => {
-                    fill(&mut self.value, number);
-                    tx.put(&key(row), &self.value)?;
+                    fill(value, number);
+                    on.write(&key(row), value)?;
                 }
                 Access::Modify(row, number) => {
-                    fill(&mut self.value, number);
-                    tx.update(&key(row), &self.value)?;
+                    fill(value, number);
+                    on.modify(&key(row), value)?;
                     reads += 1;
                 }
                 Access::Insert(row, number) => {
-                    fill(&mut self.value, number);
-                    tx.insert(&key(row), &self.value)?;
+                    fill(value, number);
+                    on.insert(&key(row), value)?;
                     reads += 1;
                 }
                 Access::Scan(row, length) => {
-                    let (from, to) = (key(row), key((row + length).min(self.accesses.rows)));
-                    let rows = tx.scan(Included(&from), Excluded(&to), length as usize)?;
-                    debug_assert!(!rows.is_empty(), "all rows are loaded");
+                    let (from, to) = (key(row), key((row + length).min(self.rows)));
+                    let found = on.scan(&from, Some(&to), length as usize)?;
+                    debug_assert!(found > 0, "all rows are loaded");
                 }
                 Access::ScanFrom(row, length) => {
-                    let rows = tx.scan(Included(&key(row)), Unbounded, length as usize)?;
-                    debug_assert!(!rows.is_empty(), "all rows are loaded");
+                    let found = on.scan(&key(row), None, length as usize)?;
+                    debug_assert!(found > 0, "all rows are loaded");
                 }
             }
         }

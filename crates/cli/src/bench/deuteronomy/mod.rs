@@ -3,6 +3,8 @@
 mod counted;
 mod driver;
 mod keys;
+mod observed;
+mod options;
 
 use super::choices::{Engine, Store};
 use super::driver::Measured;
@@ -17,11 +19,15 @@ use crate::units;
 use clap::Args;
 use counted::Counted;
 use hyades_deuteronomy::{DataComponent, Database, LogOptions, MemoryData, Options};
-pub use keys::KeyAccesses;
+pub use keys::{Access, Drawer, KeyAccesses, KeysAndValues, fill};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+
+pub use observed::Observed;
+use observed::Observer;
+use options::ComponentOptions;
 
 /// Default memory for versions and for what the data component caches.
 const BUDGET: u64 = 256 << 20;
@@ -35,8 +41,9 @@ const VALUE_BYTES: usize = 100;
 /// What runs the transactions.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct EngineOptions {
-    /// What runs the transactions: memory, the engine that keeps all rows in memory; or
-    /// deuteronomy, a transaction component over a data component (see below)
+    /// What runs the transactions: memory, the engine that keeps all rows in memory; deuteronomy, a
+    /// transaction component over a data component; or redb, fjall, lmdb or hash-map, to compare
+    /// with (see below)
     #[arg(long, default_value = "memory")]
     engine: Engine,
     /// Data component of deuteronomy: memory, which recovery fills again from the whole log, load
@@ -45,18 +52,36 @@ pub struct EngineOptions {
     #[arg(long, value_name = "STORE")]
     dc: Option<Store>,
     /// Memory of deuteronomy for versions and, half of it, for what redb or fjall caches; the
-    /// buffers of the log are extra [default: 256MiB]
+    /// buffers of the log are extra. As engines these have all of it for their cache. lmdb has the
+    /// page cache instead [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     budget: Option<u64>,
-    /// Length of the values of deuteronomy, in bytes [default: 100]
+    /// Length of the values of engines other than memory [default: 100]
     #[arg(long, value_name = "N")]
     value_bytes: Option<usize>,
+    #[command(flatten)]
+    component: ComponentOptions,
 }
 
 impl EngineOptions {
     /// Whether a transaction component runs the transactions.
     pub fn is_component(&self) -> bool {
         self.engine == Engine::Deuteronomy
+    }
+
+    /// Whether a store by itself runs them.
+    pub fn is_store(&self) -> bool {
+        self.engine.is_store()
+    }
+
+    /// Whether they are on keys and values, not on rows.
+    pub fn has_keys(&self) -> bool {
+        self.engine != Engine::Memory
+    }
+
+    /// What runs the transactions.
+    pub fn engine(&self) -> Engine {
+        self.engine
     }
 
     /// The length of the values.
@@ -68,7 +93,8 @@ impl EngineOptions {
         self.dc.unwrap_or(Store::Memory)
     }
 
-    fn budget(&self) -> u64 {
+    /// The memory for versions and caches.
+    pub fn budget(&self) -> u64 {
         self.budget.unwrap_or(BUDGET)
     }
 
@@ -82,24 +108,32 @@ impl EngineOptions {
         of_rows: Option<&'static str>,
         of_engine: Option<&'static str>,
     ) -> Result<bool, Failure> {
-        if !self.is_component() {
+        if !self.has_keys() {
             let set = [
                 ("--dc", self.dc.is_some()),
                 ("--budget", self.budget.is_some()),
                 ("--value-bytes", self.value_bytes.is_some()),
             ];
-            return match set.into_iter().find(|(_, is_set)| *is_set) {
+            let first = set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
+            return match first.or(self.component.first_set()) {
                 None => Ok(false),
-                Some((name, _)) => usage(format!(
+                Some(name) => usage(format!(
                     "{name} is for --engine deuteronomy: add that, or leave {name} out"
                 )),
             };
         }
         if let Some(name) = of_rows.or(of_engine) {
-            return usage(format!(
-                "{name} is for --engine memory: --engine deuteronomy logs data in streams with \
-                 LSN vectors, orders transactions by timestamps, and stores keys and values"
-            ));
+            return match self.is_component() {
+                true => usage(format!(
+                    "{name} is for --engine memory: --engine deuteronomy logs data in streams \
+                     with LSN vectors, orders transactions by timestamps, and stores keys and \
+                     values"
+                )),
+                false => usage(format!(
+                    "{name} is for --engine memory: {} stores keys and values in its own way",
+                    self.engine.word()
+                )),
+            };
         }
         if !(LEAST_BUDGET..=1 << 40).contains(&self.budget()) {
             return usage(format!("--budget must be 1MiB to 1TiB, not {} bytes", self.budget()));
@@ -108,18 +142,32 @@ impl EngineOptions {
             let value_bytes = self.value_bytes();
             return usage(format!("--value-bytes must be 1 to {LONGEST_VALUE}, not {value_bytes}"));
         }
-        let is_built = match self.store() {
-            Store::Memory => true,
-            Store::Redb => cfg!(feature = "redb"),
-            Store::Fjall => cfg!(feature = "fjall"),
-        };
-        if !is_built {
-            let name = self.store().word();
+        let of_component = self.dc.map(|_| "--dc").or(self.component.first_set());
+        if let Some(name) = of_component.filter(|_| self.is_store()) {
             return usage(format!(
-                "this build has no {name}: build it with --features {name}, or choose --dc memory"
+                "{name} is for --engine deuteronomy: add that, or leave {name} out"
             ));
         }
-        Ok(true)
+        self.check_build()?;
+        Ok(self.is_component())
+    }
+
+    /// Whether this build has the store that is needed.
+    fn check_build(&self) -> Result<(), Failure> {
+        let name = if self.is_component() { self.store().word() } else { self.engine.word() };
+        let is_built = match name {
+            "redb" => cfg!(feature = "redb"),
+            "fjall" => cfg!(feature = "fjall"),
+            "lmdb" => cfg!(feature = "lmdb"),
+            _ => true,
+        };
+        if !is_built {
+            let otherwise = if self.is_component() { "--dc memory" } else { "another engine" };
+            return usage(format!(
+                "this build has no {name}: build it with --features {name}, or choose {otherwise}"
+            ));
+        }
+        Ok(())
     }
 
     /// Opens the data component, whose file is in this directory.
@@ -179,12 +227,13 @@ fn open(settings: &Settings, own: &EngineOptions) -> Result<(Database, Arc<Count
         // A striped device has the other directories; the log is given the first only.
         dirs.truncate(1);
     }
-    let data = Arc::new(Counted::new(own.open_store(&dirs[0])?));
+    let data = Arc::new(Counted::new(own.open_store(&dirs[0])?, own.component.observe));
     let mut log = LogOptions::new(dirs, settings.streams);
     log.device = settings.device.open_with(&settings.dirs, settings.knobs.last_device.as_ref());
     settings.knobs.apply_to_log(&settings.device, &mut log);
     let mut options = Options::new(log);
     options.memory_bytes = own.version_bytes();
+    own.component.apply(&mut options);
     let database = Database::open(options, Arc::clone(&data) as Arc<dyn DataComponent>)?;
     Ok((database, data))
 }
@@ -218,8 +267,12 @@ pub fn run(settings: &Settings, own: &Ycsb) -> Result<Ran, Failure> {
     let loaded = load(settings, own, &database)?;
     database.close()?;
     let (database, data) = open(settings, &own.engine)?;
-    let (measured, reads) = driver::drive(&own.accesses_to_keys(), &database, settings, &data)?;
+    let accesses = own.accesses_to_keys();
+    let observer = own.engine.component.observe.then(|| Observer::new(accesses.rows));
+    let (measured, reads, observed) =
+        driver::drive(&accesses, &database, settings, &data, observer.as_ref())?;
     let mut report = report(settings, own, &measured, loaded);
+    report.observed = observed;
     let hits = reads.keys.saturating_sub(reads.fetched) as f64;
     let hit_rate = (reads.keys > 0).then(|| hits / reads.keys as f64);
     report.cache = Some(Cache { hit_rate, device_reads: None });

@@ -1,0 +1,185 @@
+//! Continuations: reads of the data component that no thread of a caller waits for.
+//!
+//! A transaction that finds a key missing leaves a [`Reading`] with the readers, a few threads that
+//! are started when they are needed, and is woken when it has ended. An operation that finds its
+//! version in memory never gets here: it ends where it began, and allocates nothing.
+//!
+//! Invariants: each reading that was left with the readers ends, with a result or an error, in a
+//! panic of the data component and when the database is closed, too; and its waker is called then.
+//! A waker that panics, or that drops the database, ends no other reading.
+
+use super::TransactionComponent;
+use super::version_table::Value;
+use crate::error::Error;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::thread::{JoinHandle, current};
+
+/// What a read has found: the timestamp and the value.
+type ReadResult = Result<(u64, Value), Error>;
+
+#[derive(Debug)]
+enum ReadingState {
+    /// Not ended; the waker of the last look.
+    UnderWay(Option<Waker>),
+    Ended(ReadResult),
+    Taken,
+}
+
+/// A read of the data component. A future, which may be dropped: then the result is of no use.
+#[derive(Debug)]
+pub(crate) struct Reading(Arc<SharedReading>);
+
+#[derive(Debug)]
+struct SharedReading {
+    key: Box<[u8]>,
+    hash: u64,
+    number: u64,
+    state: Mutex<ReadingState>,
+}
+
+#[derive(Debug, Default)]
+struct ReaderQueue {
+    readings: VecDeque<Arc<SharedReading>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Threads that wait for a reading.
+    idle: usize,
+    closed: bool,
+}
+
+/// The threads that read the data component for continuations.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    queue: Mutex<ReaderQueue>,
+    arrived: Condvar,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn closed() -> Error {
+    Error::DataComponent("the database was closed while it was to be read".into())
+}
+
+impl SharedReading {
+    fn end(&self, result: ReadResult) {
+        let before = std::mem::replace(&mut *locked(&self.state), ReadingState::Ended(result));
+        debug_assert!(matches!(before, ReadingState::UnderWay(_)), "a reading ends twice");
+        if let ReadingState::UnderWay(Some(waker)) = before {
+            // It is code of a caller. A panic of it was reported, and is not for this thread.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
+impl Future for Reading {
+    type Output = ReadResult;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReadResult> {
+        let mut state = locked(&self.0.state);
+        if let ReadingState::UnderWay(waker) = &mut *state {
+            *waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *state, ReadingState::Taken) {
+            ReadingState::Ended(result) => Poll::Ready(result),
+            ReadingState::UnderWay(_) | ReadingState::Taken => {
+                panic!("a reading was polled after it had ended")
+            }
+        }
+    }
+}
+
+impl Readers {
+    /// The next reading; None if there will be none.
+    fn next(&self) -> Option<Arc<SharedReading>> {
+        let mut queue = locked(&self.queue);
+        loop {
+            if let Some(reading) = queue.readings.pop_front() {
+                return Some(reading);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle += 1;
+            queue = self.arrived.wait(queue).unwrap_or_else(|e| e.into_inner());
+            queue.idle -= 1;
+        }
+    }
+
+    /// Ends the threads, and what they have not begun to read. One of them that calls this, in a
+    /// waker, ends after it has returned.
+    pub fn close(&self) {
+        let (readings, threads) = {
+            let mut queue = locked(&self.queue);
+            queue.closed = true;
+            (std::mem::take(&mut queue.readings), std::mem::take(&mut queue.threads))
+        };
+        self.arrived.notify_all();
+        readings.iter().for_each(|reading| reading.end(Err(closed())));
+        let is_other = |thread: &JoinHandle<()>| thread.thread().id() != current().id();
+        for thread in threads.into_iter().filter(is_other) {
+            // It catches the panics of the data component, and has none of its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl TransactionComponent {
+    /// F1, F2: begins to read a key of the data component. Where one thread does all work, that is
+    /// done at once.
+    pub fn begin_to_read(self: &Arc<Self>, key: &[u8], hash: u64, number: u64) -> Reading {
+        let state = Mutex::new(ReadingState::UnderWay(None));
+        let reading = Arc::new(SharedReading { key: key.into(), hash, number, state });
+        if self.options.log.stepped {
+            self.end_reading(&reading);
+            return Reading(reading);
+        }
+        let mut queue = locked(&self.readers.queue);
+        if queue.closed {
+            drop(queue);
+            reading.end(Err(closed()));
+            return Reading(reading);
+        }
+        queue.readings.push_back(Arc::clone(&reading));
+        // Those that are idle may be fewer than what waits for them.
+        if queue.readings.len() > queue.idle && queue.threads.len() < self.options.reader_threads {
+            match self.start_reader() {
+                Ok(thread) => queue.threads.push(thread),
+                Err(error) if queue.threads.is_empty() => {
+                    queue.readings.pop_back();
+                    drop(queue);
+                    let why = format!("no thread could start to read it: {error}");
+                    reading.end(Err(Error::DataComponent(why)));
+                    return Reading(reading);
+                }
+                // Others will read it.
+                Err(_) => {}
+            }
+        }
+        drop(queue);
+        self.readers.arrived.notify_one();
+        Reading(reading)
+    }
+
+    fn start_reader(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        let component = Arc::clone(self);
+        std::thread::Builder::new().name("hyades-reader".into()).spawn(move || {
+            while let Some(reading) = component.readers.next() {
+                component.end_reading(&reading);
+            }
+        })
+    }
+
+    fn end_reading(&self, reading: &SharedReading) {
+        let SharedReading { key, hash, number, .. } = reading;
+        let read = catch_unwind(AssertUnwindSafe(|| self.read_data(key, *hash, *number)));
+        let panicked = |_| Err(Error::DataComponent("it panicked while it read a key".into()));
+        reading.end(read.unwrap_or_else(panicked));
+    }
+}

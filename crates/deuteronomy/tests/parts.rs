@@ -1,0 +1,242 @@
+//! Transactions that log their writes in parts: those that are larger than a frame of the log, and
+//! all of them where writes are logged at once.
+#![allow(missing_docs)]
+
+use hyades_deuteronomy::{
+    DataComponent, Database, Error, LogOptions, MemoryData, Options, ReaderRecords, UpdateLogging,
+};
+use hyades_platform::device::MemoryDevice;
+use std::collections::BTreeMap;
+use std::ops::Bound::Unbounded;
+use std::path::Path;
+use std::sync::Arc;
+
+const BUFFER: usize = 1 << 16;
+const BOTH: [UpdateLogging; 2] = [UpdateLogging::AtCommit, UpdateLogging::AtOnce];
+/// What describes a key of one byte and its value in a part, at most.
+const BESIDE: usize = 30;
+
+fn open(dir: &Path, logging: UpdateLogging, data: &Arc<MemoryData>) -> Database {
+    let mut log = LogOptions::new(vec![dir.to_owned()], 2);
+    log.device = MemoryDevice::shared();
+    log.buffer_bytes = BUFFER;
+    log.segment_bytes = 1 << 18;
+    let mut options = Options::new(log);
+    options.update_logging = logging;
+    Database::open(options, Arc::clone(data) as Arc<dyn DataComponent>).unwrap()
+}
+
+fn content(database: &Database) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut session = database.session().unwrap();
+    let rows = session.execute(|tx| tx.scan(Unbounded, Unbounded, usize::MAX)).unwrap();
+    rows.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+#[test]
+fn a_transaction_larger_than_the_buffer_is_recovered_whole() {
+    for logging in BOTH {
+        let dir = tempfile::tempdir().unwrap();
+        let database = open(dir.path(), logging, &Arc::new(MemoryData::new()));
+        let mut session = database.session().unwrap();
+        session
+            .execute(|tx| {
+                for key in 0..400u32 {
+                    tx.put(&key.to_be_bytes(), &vec![key as u8; 1000])?;
+                }
+                // Written again, and deleted: the last counts.
+                tx.put(&7u32.to_be_bytes(), b"again")?;
+                tx.delete(&9u32.to_be_bytes())
+            })
+            .unwrap();
+        let before = content(&database);
+        assert_eq!((before.len(), &before[&7u32.to_be_bytes()[..]][..]), (399, &b"again"[..]));
+        drop((session, database));
+        let database = open(dir.path(), logging, &Arc::new(MemoryData::new()));
+        assert_eq!(database.recovered().transactions, 1, "{logging:?}");
+        assert_eq!(content(&database), before, "{logging:?}");
+    }
+}
+
+#[test]
+fn a_write_fits_up_to_a_frame_and_not_beyond() {
+    for logging in BOTH {
+        let dir = tempfile::tempdir().unwrap();
+        let database = open(dir.path(), logging, &Arc::new(MemoryData::new()));
+        let (mut session, limit) = (database.session().unwrap(), database.log().max_payload());
+        let longest = limit - BESIDE - 1;
+        for (len, fits) in [(longest - 1, true), (longest, true), (longest + 1, false)] {
+            let written = session.execute(|tx| {
+                tx.put(b"a", &vec![1; len])?;
+                tx.put(b"b", &vec![2; len])
+            });
+            match written {
+                Ok(()) => assert!(fits, "{len}, {logging:?}"),
+                Err(Error::WriteTooLarge(found, most)) => {
+                    assert_eq!((fits, found, most), (false, limit + 1, limit), "{logging:?}");
+                }
+                Err(other) => panic!("{len}, {logging:?}: {other}"),
+            }
+        }
+        let before = content(&database);
+        assert_eq!(before[&b"b"[..]].len(), longest);
+        drop((session, database));
+        let database = open(dir.path(), logging, &Arc::new(MemoryData::new()));
+        assert_eq!(content(&database), before, "{logging:?}");
+    }
+}
+
+/// Whether what a record holds at most, and one byte more, is recovered.
+#[test]
+fn a_transaction_of_exactly_a_frame_and_of_a_byte_more_is_recovered() {
+    for more in 0..60 {
+        let dir = tempfile::tempdir().unwrap();
+        let database = open(dir.path(), UpdateLogging::AtCommit, &Arc::new(MemoryData::new()));
+        let (mut session, limit) = (database.session().unwrap(), database.log().max_payload());
+        session
+            .execute(|tx| {
+                tx.put(b"a", &vec![1; limit / 2])?;
+                tx.put(b"b", &vec![2; limit / 2 - 40 + more])
+            })
+            .unwrap();
+        let before = content(&database);
+        drop((session, database));
+        let database = open(dir.path(), UpdateLogging::AtCommit, &Arc::new(MemoryData::new()));
+        assert_eq!(content(&database), before, "{more}");
+    }
+}
+
+#[test]
+fn what_has_not_committed_is_not_recovered_though_its_parts_are_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path(), UpdateLogging::AtOnce, &Arc::new(MemoryData::new()));
+    let (mut one, mut two) = (database.session().unwrap(), database.session().unwrap());
+    let mut open_one = one.begin().unwrap();
+    open_one.put(b"a", b"1").unwrap();
+    let mut aborted = two.begin().unwrap();
+    aborted.put(b"b", b"1").unwrap();
+    aborted.abort().wait().unwrap();
+    two.execute(|tx| tx.put(b"c", b"1")).unwrap();
+    database.log().flush().unwrap();
+    drop(open_one);
+    drop((one, two, database));
+    let database = open(dir.path(), UpdateLogging::AtOnce, &Arc::new(MemoryData::new()));
+    assert_eq!(content(&database).into_keys().collect::<Vec<_>>(), [b"c"]);
+}
+
+/// A checkpoint while a transaction has logged a part and not its record.
+#[test]
+fn a_resume_point_is_never_between_the_parts_of_what_is_not_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Arc::new(MemoryData::outliving());
+    let database = open(dir.path(), UpdateLogging::AtOnce, &data);
+    let (mut one, mut two) = (database.session().unwrap(), database.session().unwrap());
+    let mut long = one.begin().unwrap();
+    long.put(b"early", b"1").unwrap();
+    for turn in 0..200u32 {
+        two.execute(|tx| tx.put(&turn.to_be_bytes(), &[7; 500])).unwrap();
+    }
+    database.checkpoint().unwrap();
+    long.put(b"late", b"1").unwrap();
+    let ticket = long.commit().unwrap();
+    ticket.wait().unwrap();
+    // The data component keeps only what the checkpoint has made stable.
+    drop((one, two, database));
+    let data = Arc::new(data.after_crash(|| false));
+    let database = open(dir.path(), UpdateLogging::AtOnce, &data);
+    let content = content(&database);
+    assert!(content.contains_key(&b"early"[..]) && content.contains_key(&b"late"[..]));
+    assert_eq!(content.len(), 202);
+}
+
+/// A log that was written in one way is opened in the other.
+#[test]
+fn both_ways_recover_to_the_same_state() {
+    let mut found = Vec::new();
+    for ways in [[BOTH[0], BOTH[1]], [BOTH[1], BOTH[0]]] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rng = fastrand::Rng::with_seed(3);
+        for way in ways {
+            let database = open(dir.path(), way, &Arc::new(MemoryData::new()));
+            let mut session = database.session().unwrap();
+            for _ in 0..300 {
+                session
+                    .execute(|tx| {
+                        for _ in 0..rng.usize(1..6) {
+                            let key = [rng.u8(..40)];
+                            match rng.u8(..8) {
+                                0 => tx.delete(&key)?,
+                                _ => tx.put(&key, &vec![rng.u8(..); rng.usize(..200)])?,
+                            }
+                        }
+                        Ok::<_, Error>(())
+                    })
+                    .unwrap();
+            }
+        }
+        let database = open(dir.path(), ways[0], &Arc::new(MemoryData::new()));
+        found.push(content(&database));
+    }
+    assert_eq!(found[0], found[1]);
+    assert!(found[0].len() > 20);
+}
+
+#[test]
+fn readers_log_as_the_options_say_and_nothing_else_differs() {
+    for (records, expected) in
+        [(ReaderRecords::Never, 0), (ReaderRecords::IfNeeded, 0), (ReaderRecords::Always, 5)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
+        log.device = MemoryDevice::shared();
+        let mut options = Options::new(log);
+        options.reader_records = records;
+        let database = Database::open(options, Arc::new(MemoryData::new())).unwrap();
+        let mut session = database.session().unwrap();
+        session.execute(|tx| tx.put(b"a", b"1")).unwrap();
+        let before = database.log().stats(0).frame_bytes;
+        for _ in 0..5 {
+            // What it reads is durable.
+            let read = session.execute(|tx| tx.get(b"a")).unwrap();
+            assert_eq!(read.as_deref(), Some(&b"1"[..]));
+        }
+        database.log().flush().unwrap();
+        let logged = database.log().stats(0).frame_bytes - before;
+        assert_eq!(logged > 0, expected > 0, "{records:?}: {logged} bytes");
+    }
+}
+
+/// The parts of a transaction without a record stay in the log, with its timestamp.
+#[test]
+fn no_timestamp_of_a_part_is_given_out_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path(), UpdateLogging::AtOnce, &Arc::new(MemoryData::new()));
+    let mut session = database.session().unwrap();
+    session.execute(|tx| tx.put(b"a", b"1")).unwrap();
+    let mut unfinished = session.begin().unwrap();
+    unfinished.put(b"b", b"1").unwrap();
+    let ts = unfinished.timestamp();
+    database.log().flush().unwrap();
+    drop(unfinished);
+    drop((session, database));
+    let database = open(dir.path(), UpdateLogging::AtOnce, &Arc::new(MemoryData::new()));
+    let next = database.session().unwrap().begin().unwrap().timestamp();
+    assert!(next > ts, "{next} after {ts}");
+}
+
+/// A record of a transaction that has only read is not one that was applied again.
+#[test]
+fn readers_do_not_count_as_redone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
+    log.device = MemoryDevice::shared();
+    let mut options = Options::new(log);
+    options.reader_records = ReaderRecords::Always;
+    let database = Database::open(options.clone(), Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    session.execute(|tx| tx.put(b"a", b"1")).unwrap();
+    (0..5).for_each(|_| drop(session.execute(|tx| tx.get(b"a")).unwrap()));
+    drop((session, database));
+    let database = Database::open(options, Arc::new(MemoryData::new())).unwrap();
+    let recovered = database.recovered();
+    assert_eq!((recovered.transactions, recovered.keys), (1, 1), "{recovered:?}");
+}

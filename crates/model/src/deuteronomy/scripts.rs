@@ -1,0 +1,96 @@
+//! Models whose parties each have a script: steps that are taken one after the other, each of which
+//! may have to wait. All interleavings are explored.
+
+use crate::check::Protocol;
+use stateright::{Model, Property};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A step of a script.
+#[derive(Debug)]
+pub(super) struct ScriptStep<S: 'static> {
+    /// What it does, in a few words.
+    pub does: &'static str,
+    /// The state after it; None while it has to wait.
+    pub act: fn(S) -> Option<S>,
+}
+
+/// A party and its script.
+pub(super) type Script<S> = (&'static str, Vec<ScriptStep<S>>);
+
+/// Parties that share a state of type `S`.
+#[derive(Debug)]
+pub(super) struct Scripts<S: 'static> {
+    pub initial: S,
+    pub scripts: Vec<Script<S>>,
+    /// The promise, and whether a state keeps it.
+    pub promise: (&'static str, fn(&S) -> bool),
+    /// What is wrong in a state that does not.
+    pub verdict: &'static str,
+    /// What some state shows, or the promise would mean nothing.
+    pub reaches: (&'static str, fn(&S) -> bool),
+}
+
+/// A state of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ScriptsState<S> {
+    shared: S,
+    /// By party, the next step of its script.
+    next: Vec<u8>,
+}
+
+/// What models of this kind share.
+pub(super) trait Shared: Copy + Debug + Eq + Hash + Send + Sync + 'static {}
+
+impl<S: Copy + Debug + Eq + Hash + Send + Sync + 'static> Shared for S {}
+
+impl<S: Shared> Scripts<S> {
+    fn step(&self, state: &ScriptsState<S>, at: usize) -> Option<&ScriptStep<S>> {
+        self.scripts[at].1.get(state.next[at] as usize)
+    }
+}
+
+impl<S: Shared> Model for Scripts<S> {
+    type State = ScriptsState<S>;
+    type Action = usize;
+
+    fn init_states(&self) -> Vec<ScriptsState<S>> {
+        vec![ScriptsState { shared: self.initial, next: vec![0; self.scripts.len()] }]
+    }
+
+    fn actions(&self, state: &ScriptsState<S>, actions: &mut Vec<usize>) {
+        let is_enabled = |at: &usize| {
+            self.step(state, *at).is_some_and(|step| (step.act)(state.shared).is_some())
+        };
+        actions.extend((0..self.scripts.len()).filter(is_enabled));
+    }
+
+    fn next_state(&self, state: &ScriptsState<S>, at: usize) -> Option<ScriptsState<S>> {
+        let shared = (self.step(state, at)?.act)(state.shared)?;
+        let mut next = state.next.clone();
+        next[at] += 1;
+        Some(ScriptsState { shared, next })
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(self.promise.0, |model: &Self, state: &ScriptsState<S>| {
+                (model.promise.1)(&state.shared)
+            }),
+            Property::sometimes(self.reaches.0, |model: &Self, state: &ScriptsState<S>| {
+                (model.reaches.1)(&state.shared)
+            }),
+        ]
+    }
+}
+
+impl<S: Shared> Protocol for Scripts<S> {
+    fn tell(&self, before: &ScriptsState<S>, at: &usize, _: &ScriptsState<S>) -> String {
+        let does = self.step(before, *at).map_or("rests", |step| step.does);
+        format!("{} {does}", self.scripts[*at].0)
+    }
+
+    fn verdict(&self, _: &ScriptsState<S>) -> String {
+        self.verdict.to_string()
+    }
+}
