@@ -6,7 +6,7 @@ mod common;
 use common::{directory, files};
 use hyades::{
     Abort, Builder, Column, Database, Error, Index, MAX_ROW_BYTES, Protocol, RecordKind, Schema,
-    Table, Transaction, Type, Value,
+    Table, Type, Value,
 };
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
 use std::path::Path;
@@ -197,9 +197,11 @@ fn indexes_of_a_table_with_the_most_columns() {
         }
         let found = |index: Index, value: i64| {
             let key = [value.into()];
-            let rows =
-                |tx: &Transaction<'_>| Ok(tx.scan_index(wide, index).prefix(&key).rows()?.len());
-            db.try_transact(rows).unwrap().unwrap()
+            let rows = db.try_transact(|tx| {
+                let rows = tx.scan_index(wide, index).prefix(&key).rows()?;
+                Ok::<_, Abort>(rows.len())
+            });
+            rows.unwrap().unwrap()
         };
         assert_eq!((found(by[0], 105), found(by[1], 1), found(by[1], 9)), (1, 1, 0));
         let twice = db.try_transact(|tx| tx.insert(wide, &row(7, 1))).unwrap();

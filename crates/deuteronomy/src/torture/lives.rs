@@ -323,7 +323,7 @@ fn note(met: &mut LifeCounts, error: &Error) {
 
 /// Reads a key, every second one as a future. Where one thread does all work, that never waits.
 fn get(tx: &mut Transaction<'_>, key: KeyByte) -> Result<Option<Arc<[u8]>>, Error> {
-    if key % 2 == 0 {
+    if key.is_multiple_of(2) {
         return tx.get(&[key]);
     }
     match pin!(tx.get_async(&[key])).poll(&mut Context::from_waker(Waker::noop())) {

@@ -108,7 +108,7 @@ fn touched_at(view: &View<'_>, accesses: f64) -> Option<Spread> {
         let moments = printed.pointer("/observed/over_time")?.as_array()?;
         let number = |moment: &Value, key: &str| moment.get(key).and_then(Value::as_f64);
         let at =
-            |moment: &&Value| number(*moment, "accesses_per_key").is_some_and(|n| n >= accesses);
+            |moment: &&Value| number(moment, "accesses_per_key").is_some_and(|n| n >= accesses);
         number(moments.iter().find(at)?, "touched_share")
     };
     let outcomes = view.data.of(&run.words).iter();

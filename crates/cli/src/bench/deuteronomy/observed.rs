@@ -96,7 +96,7 @@ impl OperationTimes {
     /// Counts a transaction; whether it is to be timed.
     pub fn is_timed(&mut self) -> bool {
         self.transactions += 1;
-        self.transactions % TIMED_EVERY == 0
+        self.transactions.is_multiple_of(TIMED_EVERY)
     }
 
     /// Adds those of another worker.
