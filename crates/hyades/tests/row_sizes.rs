@@ -208,7 +208,7 @@ fn indexes_of_a_table_with_the_most_columns() {
         assert!(matches!(twice, Err(Abort::DuplicateKey { .. })), "{twice:?}");
         let (some, last) = (Column::<i64>::at(5), Column::<i64>::at(63));
         let sets = [some.set(6), last.set(9)];
-        assert!(db.try_transact(|tx| tx.update(wide, 1i64, &sets)).unwrap().unwrap());
+        assert!(db.try_transact(|tx| tx.update(wide, 100i64, &sets)).unwrap().unwrap());
         assert_eq!((found(by[0], 105), found(by[0], 6)), (0, 1));
         assert_eq!((found(by[1], 1), found(by[1], 9)), (0, 1));
     }

@@ -17,7 +17,7 @@ use hyades_platform::sync::locked;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// The result of a history.
@@ -108,7 +108,7 @@ impl Opened {
     }
 }
 
-/// What a history is doing, for whom waits for it.
+/// What a history is doing: for the report of one that hangs.
 pub type Stage = Arc<Mutex<String>>;
 
 /// Runs a history. Keeps in `stage` what it is doing.
@@ -199,6 +199,19 @@ fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     None
+}
+
+/// Starts the thread of a session.
+fn start_session<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: &'scope Work<'_>,
+    at: usize,
+    seed: u64,
+) -> ScopedJoinHandle<'scope, SessionResult> {
+    let run = move || Runner::new(work, seed, at).map(Runner::run).unwrap_or_default();
+    let name = format!("session-{at}");
+    let spawned = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
+    spawned.expect("a thread can be spawned")
 }
 
 /// Joins a thread and propagates its panic.
@@ -414,16 +427,7 @@ impl Case {
         let (stalls, mut stuck) = (self.stalls(ending), None);
         let (ended, taken): (Vec<SessionResult>, CheckpointCounts) = std::thread::scope(|scope| {
             let taker = takes.then(|| scope.spawn(|| checkpoints::take(&opened.db, seed, &over)));
-            let start = |(at, seed)| {
-                let work = &work;
-                let run = move || {
-                    let runner = Runner::new(work, seed, at);
-                    runner.map(Runner::run).unwrap_or_default()
-                };
-                let name = format!("session-{at}");
-                let spawned = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
-                spawned.expect("a thread can be spawned")
-            };
+            let start = |(at, seed)| start_session(scope, &work, at, seed);
             let threads: Vec<_> = seeds.into_iter().enumerate().map(start).collect();
             let began = std::time::Instant::now();
             while !ending.is_quiet()

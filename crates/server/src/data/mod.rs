@@ -12,6 +12,8 @@ pub mod member_run;
 pub mod packed;
 #[cfg(test)]
 mod run_tests;
+#[cfg(test)]
+mod walk_tests;
 
 use hyades::{Builder, Schema, Table, Type};
 

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-struct Stored {
+pub(super) struct Stored {
     _dir: tempfile::TempDir,
     database: Database,
     tables: Tables,
@@ -22,7 +22,7 @@ struct Stored {
 }
 
 impl Stored {
-    fn new() -> Stored {
+    pub fn new() -> Stored {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut builder = Database::builder();
         let tables = Tables::declare(&mut builder);
@@ -31,7 +31,7 @@ impl Stored {
     }
 
     /// Runs a transaction over the blocks.
-    fn run<T>(&self, mut body: impl FnMut(BlockTable<'_>) -> Result<T, Stop>) -> T {
+    pub fn run<T>(&self, mut body: impl FnMut(BlockTable<'_>) -> Result<T, Stop>) -> T {
         let done = self.database.transact(|tx| {
             let effects = RefCell::new(Effects::default());
             let context = Context {
@@ -505,61 +505,4 @@ fn many_elements_are_taken_in_one_transaction() {
         let seconds = seconds(64_000, end);
         assert!(seconds < 5.0, "{end:?}: {seconds} s");
     }
-}
-
-/// More blocks than the pages of a walk could hold if each were twice as long as the one before.
-#[test]
-fn walks_over_many_blocks() {
-    let stored = Stored::new();
-    let names: Vec<Vec<u8>> =
-        (0..9_000).map(|n| [format!("{n:08}").as_bytes(), &[7; 1_500]].concat()).collect();
-    let slices: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-    let of = Collection { number: 6, secret: 1 };
-    let row = stored.run(|table| {
-        of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))?;
-        LongList::write(table, 7, &slices)
-    });
-    stored.run(|table| {
-        let run = of.by_score(table);
-        let (mut up, mut down) = (Vec::new(), Vec::new());
-        run.ascend_from(b"", |(name, _)| {
-            up.push(name);
-            true
-        })?;
-        run.descend_from(None, |(name, _)| {
-            down.push(name);
-            true
-        })?;
-        down.reverse();
-        assert!(up == slices && down == slices);
-        for rank in [0, 4_400, 4_600, 8_999] {
-            assert_eq!(run.slice(rank, 1, names.len())?[0].0, slices[rank]);
-        }
-        let row = row.clone();
-        let list = LongList::from_body(table, &row)?;
-        assert!(list.all()? == slices);
-        Ok(())
-    });
-}
-
-/// Each rank of a run of many blocks is found, whichever way leads to it.
-#[test]
-fn ranks_of_many_blocks() {
-    let stored = Stored::new();
-    let names: Vec<Vec<u8>> = (0..40_000).map(|n| format!("member:{n:08}").into()).collect();
-    let of = Collection { number: 6, secret: 1 };
-    stored.run(|table| {
-        of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))?;
-        of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
-    });
-    stored.run(|table| {
-        let (sorted, hashed) = (of.by_score(table), of.members(table, Kind::Set));
-        let all = hashed.all()?;
-        for rank in (0..names.len()).step_by(1_999).chain([names.len() - 1]) {
-            assert_eq!(sorted.slice(rank, 1, names.len())?[0].0, names[rank]);
-            assert_eq!(sorted.rank(&names[rank])?, rank);
-            assert_eq!(hashed.of_ranks(&[rank], names.len())?[0], all[rank]);
-        }
-        Ok(())
-    });
 }
