@@ -220,8 +220,8 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 impl Case {
-    /// Says what it does from now on.
-    fn begin(&self, what: String) {
+    /// Keeps what it is doing from now on.
+    fn enter_stage(&self, what: String) {
         *locked(&self.stage) = what;
     }
 
@@ -239,7 +239,7 @@ impl Case {
             self.dirs = self.dirs.max(self.rng.usize(1..4));
         }
         for attempt in 0.. {
-            self.begin(format!("opening {life}, attempt {attempt}"));
+            self.enter_stage(format!("opening {life}, attempt {attempt}"));
             let image = self.disk.fork();
             let device = self.disk.process(self.rng.u64(..));
             if self.plan.lying_sync {
@@ -333,15 +333,15 @@ impl Case {
         self.history.loses_overwritten = LosesOverwritten::under(opened.combination.protocol);
         let (ending, name) = Ending::draw(&mut self.rng);
         self.note(name);
-        self.begin(format!("a life under {:?}: {name}", opened.combination));
+        self.enter_stage(format!("a life under {:?}: {name}", opened.combination));
         let device = opened.device.clone();
         ending.arm(&mut self.rng, &device);
-        let mut stops = false;
+        let mut stream_stops = false;
         if self.stalls(ending) {
             let stream = self.rng.usize(0..opened.combination.streams);
             device.slow(&format!("stream-{stream:04}"), None);
         } else if !self.plan.stepped && self.rng.u32(0..3) == 0 {
-            stops = self.slow_a_stream(&device, ending);
+            stream_stops = self.slow_a_stream(&device, ending);
         }
         if self.rng.u32(0..4) == 0 {
             self.note("short and interrupted transfers");
@@ -350,9 +350,9 @@ impl Case {
         let sound = if self.plan.stepped {
             stepped::work(self, &opened, ending)
         } else {
-            self.work(&opened, ending, stops)
+            self.work(&opened, ending, stream_stops)
         };
-        self.begin(format!("the end of a life: {name}"));
+        self.enter_stage(format!("the end of a life: {name}"));
         let Opened { db, faulty, .. } = opened;
         if matches!(ending, Ending::Close | Ending::StopsClosing) && sound {
             let stops = ending == Ending::StopsClosing;
@@ -408,8 +408,8 @@ impl Case {
     }
 
     /// Runs the sessions, then kills the process or cuts the power. Returns false if the flush of a
-    /// quiet ending fails. With a stream that `stops`, transactions may starve.
-    fn work(&mut self, opened: &Opened, ending: Ending, stops: bool) -> bool {
+    /// quiet ending fails. If a stream stops, transactions may starve.
+    fn work(&mut self, opened: &Opened, ending: Ending, stream_stops: bool) -> bool {
         let work = opened.work(&self.plan, &self.counters);
         let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
         let mut time = Duration::from_micros(self.rng.u64(200..12_000));
@@ -453,7 +453,7 @@ impl Case {
             ran.extend(ended.ran);
             starved.extend(ended.starved);
         }
-        if stops {
+        if stream_stops {
             starved.clear();
         }
         starved.extend(stuck);

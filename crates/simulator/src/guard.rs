@@ -58,12 +58,12 @@ fn threads() -> Vec<String> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let describe = |task: std::fs::DirEntry| {
         let stat = read(task.path().join("stat"));
-        // The state follows the name, which is in parentheses.
-        let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
-        // From the state on, user and system time are fields 11 and 12.
-        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+        // The fields follow the name, which is in parentheses: first the state, user and system
+        // time eleven further on.
+        let mut fields = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest).split(' ');
+        let state = fields.next().unwrap_or("?");
         let ticks: u64 =
-            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+            fields.skip(10).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         let (name, waits) = (read(task.path().join("comm")), read(task.path().join("wchan")));
         format!("{} {state} {} after {ticks} ticks", name.trim(), waits.trim())
     };

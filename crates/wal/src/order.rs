@@ -24,10 +24,10 @@
 //! Why writers that wait for room get it. `allocated` may be far below the reservation: others may
 //! reserve the whole buffer between the load and the addition. The writer's frame would then hold
 //! back the flushes that make room for itself, for ever. (The paper's algorithm 1 does not say what
-//! a worker does when the buffer is full.) So a writer [states its place](Order::state) before it
-//! waits. Of all unfilled reservations take the lowest, [s, e): the slots of those that wait state
-//! places at or above s, the others are filled soon, so the cut reaches s, and e - s is no more
-//! than the buffer.
+//! a worker does when the buffer is full.) So a writer that waits first
+//! [raises it](Order::raise_allocated) to its place. Of all unfilled reservations take the lowest,
+//! [s, e): `allocated` of those that wait is at or above s, the others are filled soon, so the cut
+//! reaches s, and e - s is no more than the buffer.
 
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded};
 
@@ -108,10 +108,10 @@ impl Order {
         start
     }
 
-    /// States where the slot's unfilled reservation begins. Call it before waiting for room.
+    /// Raises `allocated` to where the slot's unfilled reservation begins: before waiting for room.
     /// Release, like the store that it replaces: it follows the same fillings.
     #[cold]
-    pub(crate) fn state(&self, slot: usize, start: u64) {
+    pub(crate) fn raise_allocated(&self, slot: usize, start: u64) {
         let slot = &self.slots[slot];
         debug_assert!(
             slot.allocated.load(Ordering::Relaxed) <= start
@@ -235,7 +235,7 @@ pub(crate) mod tests {
         });
         assert_eq!(order.reserve(0, 10), 120);
         assert_eq!(order.cut(0), 0);
-        order.state(0, 120);
+        order.raise_allocated(0, 120);
         assert_eq!(order.cut(0), 60);
         order.publish(1, 120);
         assert_eq!(order.cut(60), 120);
@@ -358,7 +358,7 @@ mod loom_tests {
                     let at = order.reserve(slot, 1);
                     let has_room = || at + 1 <= flushed.load(Ordering::Acquire) + BUFFER;
                     if !has_room() {
-                        order.state(slot, at);
+                        order.raise_allocated(slot, at);
                     }
                     while !has_room() {
                         let cut = order.cut(flushed.load(Ordering::Acquire));

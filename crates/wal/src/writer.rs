@@ -259,7 +259,7 @@ impl Reservation<'_> {
         );
         let needed = self.end.saturating_sub(stream.ring.size());
         if shared.frontier.durable(stream.lane) < needed {
-            stream.order.state(self.writer.slot, self.start);
+            stream.order.raise_allocated(self.writer.slot, self.start);
             if !shared.reached(stream.lane, needed) {
                 // The log has stopped. The frame was not written, so it must not be published.
                 return false;

@@ -13,6 +13,7 @@ use hyades_workloads::Workload;
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// The most transactions that a worker runs before it checks for acknowledgements.
@@ -43,6 +44,23 @@ pub struct Drive {
     pub scanning: Scanning,
     /// Workers post their calls, and do not run them.
     pub posts: bool,
+}
+
+impl Drive {
+    /// The seed of a worker's inputs.
+    pub fn worker_seed(&self, number: usize) -> u64 {
+        self.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)
+    }
+}
+
+/// Starts the thread of a worker.
+pub fn start_worker<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    number: usize,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let named = std::thread::Builder::new().name(format!("worker-{number}"));
+    named.spawn_scoped(scope, work).expect("a thread can be started for each worker")
 }
 
 /// Results of a run.
@@ -380,13 +398,11 @@ pub fn drive<W: Workload>(
         let mut threads = Vec::new();
         for number in 0..drive.workers {
             let (barrier, interval) = (&barrier, &interval);
-            let named = std::thread::Builder::new().name(format!("worker-{number}"));
-            let running = named.spawn_scoped(scope, move || {
+            threads.push(start_worker(scope, number, move || {
                 let session = database.session();
                 barrier.wait();
                 work(workload, database, drive, number, session?, interval())
-            });
-            threads.push(running.expect("a thread can be started for each worker"));
+            }));
         }
         let scanners: Vec<_> = (0..drive.scanning.scanners)
             .map(|_| {
@@ -443,7 +459,7 @@ fn work<W: Workload>(
         session,
         queue: database.commit_queue(),
         input: W::Input::default(),
-        rng: Rng::with_seed(drive.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
+        rng: Rng::with_seed(drive.worker_seed(number)),
         number,
         tally: Tally::new(drive.timeline.is_some()),
         interval,

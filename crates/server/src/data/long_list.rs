@@ -249,14 +249,19 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         Ok(())
     }
 
-    /// Writes all blocks anew, and these elements at an end of theirs: the numbers at this end are
-    /// used up, which takes a queue that is never empty.
-    fn start_anew(&mut self, end: End, beside: &[&[u8]]) -> Result<(), Stop> {
-        let mut all: Vec<&[u8]> = Vec::new();
+    /// Removes all blocks, and passes on the low key and the elements of each.
+    fn take_blocks(&self, mut take: impl FnMut(&[u8], Vec<&'t [u8]>)) -> Result<(), Stop> {
         for block in self.blocks()? {
             self.table.remove(self.run(), block.low)?;
-            all.extend(packed::elements(block.body)?);
+            take(block.low, packed::elements(block.body)?);
         }
+        Ok(())
+    }
+
+    /// Writes all blocks anew, and these elements at an end, whose numbers are used up.
+    fn start_anew(&mut self, end: End, beside: &[&[u8]]) -> Result<(), Stop> {
+        let mut all: Vec<&[u8]> = Vec::new();
+        self.take_blocks(|_, elements| all.extend(elements))?;
         let at = if end == End::Left { 0 } else { all.len() };
         all.splice(at..at, beside.iter().copied());
         self.next = [MIDDLE - STRIDE, MIDDLE];
@@ -455,13 +460,10 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
     /// left between it and the next one.
     fn renumber(&mut self, low: &[u8], rest: &[&[u8]]) -> Result<(), Stop> {
         let mut all: Vec<&[u8]> = Vec::new();
-        for block in self.blocks()? {
-            self.table.remove(self.run(), block.low)?;
-            all.extend(packed::elements(block.body)?);
-            if block.low == low {
-                all.extend(rest);
-            }
-        }
+        self.take_blocks(|at, elements| {
+            all.extend(elements);
+            all.extend(if at == low { rest } else { &[] });
+        })?;
         // Numbers that are not in use, so that no block is removed and written at once.
         self.spill_right(&all, None)
     }

@@ -5,7 +5,7 @@ use super::counted::{Counted, no_times};
 use super::keys::{Drawer, KeyAccesses, fill};
 use super::log_bytes;
 use super::observed::{self, Observed, Observer, OperationTimes, TimedOperations};
-use crate::bench::driver::{DRAIN_EVERY, Interval, Measured, Started, Tally};
+use crate::bench::driver::{DRAIN_EVERY, Interval, Measured, Started, Tally, start_worker};
 use crate::bench::settings::Settings;
 use crate::failure::Failure;
 use hyades_deuteronomy::{Database, Error, Session, Ticket};
@@ -205,8 +205,7 @@ pub fn drive(
     let next = Arc::new(AtomicU64::new(accesses.rows));
     let work = |number: usize| -> Result<(Tally, u64, OperationTimes), Error> {
         let session = database.session();
-        let seed = drive.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64);
-        let drawer = Drawer::new(*accesses, seed, Arc::clone(&next));
+        let drawer = Drawer::new(*accesses, drive.worker_seed(number), Arc::clone(&next));
         barrier.wait();
         let interval = Interval::new(start.load(Ordering::Relaxed), &drive);
         let mut worker = KeyWorker::new(session?, drawer, observer, interval);
@@ -216,12 +215,8 @@ pub fn drive(
     };
     std::thread::scope(|scope| {
         let work = &work;
-        let workers = (0..drive.workers).map(|number| {
-            let named = std::thread::Builder::new().name(format!("worker-{number}"));
-            let running = named.spawn_scoped(scope, move || work(number));
-            running.expect("a thread can be started for each worker")
-        });
-        let workers: Vec<_> = workers.collect();
+        let start_one = |number| start_worker(scope, number, move || work(number));
+        let workers: Vec<_> = (0..drive.workers).map(start_one).collect();
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();
         let interval = Interval::new(start.load(Ordering::Relaxed), &drive);

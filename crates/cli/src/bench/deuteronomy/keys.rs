@@ -81,10 +81,15 @@ pub trait KeysAndValues {
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
 
     /// Reads a key that has a value, and gives it another.
-    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error> {
+        self.read(key)?;
+        self.write(key, value)
+    }
 
     /// Looks that a key has no value, and gives it one.
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Self::Error> {
+        self.modify(key, value)
+    }
 
     /// Reads the first keys from one on, up to another that is not among them; how many.
     fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<usize, Self::Error>;

@@ -105,15 +105,6 @@ impl KeysAndValues for FjallWrites<'_> {
         Ok(())
     }
 
-    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.read(key)?;
-        self.write(key, value)
-    }
-
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.modify(key, value)
-    }
-
     /// The workload's transactions that scan and write insert no keys, so the group's writes add
     /// none to what is there.
     fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<usize, Failure> {

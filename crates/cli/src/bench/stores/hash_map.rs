@@ -72,15 +72,6 @@ impl KeysAndValues for &MapStore {
         Ok(())
     }
 
-    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.read(key)?;
-        self.write(key, value)
-    }
-
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.modify(key, value)
-    }
-
     fn scan(&mut self, _: &[u8], _: Option<&[u8]>, _: usize) -> Result<usize, Failure> {
         Err(Failure::Failed("a hash map has no ranges: choose another engine".to_string()))
     }

@@ -96,15 +96,6 @@ impl KeysAndValues for LmdbWrites<'_> {
         self.data.put(&mut self.transaction, key, value).map_err(wrong)
     }
 
-    fn modify(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.read(key)?;
-        self.write(key, value)
-    }
-
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.modify(key, value)
-    }
-
     fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<usize, Failure> {
         scan(self.data, &self.transaction, (from, to), limit)
     }

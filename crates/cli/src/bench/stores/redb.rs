@@ -98,10 +98,6 @@ impl KeysAndValues for RedbWrites<'_> {
         Ok(())
     }
 
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.modify(key, value)
-    }
-
     fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<usize, Failure> {
         scan(&self.0, from, to, limit)
     }
