@@ -180,7 +180,7 @@ fn wait_and_kill(plan: &Plan, child: &mut Child, entries: &AtomicU64) -> Result<
     let status = child.wait().map_err(Failure::doing("cannot wait for the child"))?;
     let count = units::exact(entries.load(Ordering::Relaxed));
     bar.finish(&format!(
-        "killed after {}: {count} transactions were acknowledged",
+        "killed after {}: {count} transactions were acknowledged, with those that only read",
         units::time(plan.kill_after)
     ));
     match status.signal() {
