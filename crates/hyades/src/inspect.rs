@@ -22,11 +22,12 @@ use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::RowFrames;
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, RecordShape};
+use crate::storage::edits::{Edit, Edits};
 use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take_varint};
 use crate::storage::schema::Schema;
-use crate::storage::value::{Value, text};
+use crate::storage::value::{Type, Value, text};
 use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering, StreamId};
 use keys::key_text;
 use std::borrow::Cow;
@@ -398,7 +399,29 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
             }
             ChangeKind::Delta(base.epoch().0, base.sequence())
         }
+        Change::Edits { base, edits } => {
+            for (at, value) in Edits::new(layout, edits) {
+                let kind = layout.columns.get(at as usize)?.kind;
+                columns.push((known.name(at).to_string(), edit_text(kind, value)));
+            }
+            ChangeKind::Delta(base.epoch().0, base.sequence())
+        }
         Change::Delete => ChangeKind::Delete,
     };
     Some(RowChange { table: schema.name.clone(), key, kind, columns })
+}
+
+/// What a change of a long value says: which bytes it puts where.
+fn edit_text(kind: Type, value: Edit<'_>) -> String {
+    match value {
+        Edit::Null => text(Value::Null),
+        Edit::Value(bytes) => text(Value::from_bytes(kind, bytes)),
+        Edit::Splices(_) => {
+            let splices = value.splices();
+            let splices = splices.iter().map(|(at, replaced, bytes)| {
+                format!("{} for {replaced} bytes at {at}", text(Value::Bytes(bytes)))
+            });
+            splices.collect::<Vec<_>>().join(", ")
+        }
+    }
 }

@@ -65,6 +65,8 @@ mutations! {
     SkipGaps "skip-gaps",
     /// Replay installs an image although the row has a later version.
     ApplyOlder "apply-older",
+    /// Replay applies changed columns to whatever version the row has.
+    ApplyToAnyVersion "apply-to-any-version",
     /// A watermark of replay passes a record that is parked.
     SkipParkedRecord "skip-parked-record",
     /// A row's LSN vectors are evicted and their slot is reused before its transactions are

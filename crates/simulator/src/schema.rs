@@ -24,6 +24,8 @@ const DIGEST: Column<u64> = Column::at(2);
 const GROUP: Column<i64> = Column::at(3);
 const FILL: Column<str> = Column::at(4);
 const BY_GROUP: Index = Index(0);
+/// The digits of a digest in a text.
+const DIGITS: usize = 16;
 
 /// Parameters of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -157,6 +159,8 @@ pub fn declare(builder: &mut Builder, tables: Tables, mut rng: Option<&mut Rng>)
 }
 
 /// Text that makes rows differ in length. Some are longer than a frame, or as long as a row may be.
+/// Texts are alike but for the digest, which is in front and once more behind, as in long values of
+/// which little changes.
 fn fill(tables: Tables, table: u32, digest: u64) -> String {
     let most = if table < MARKS { tables.longest_text as usize } else { 0 };
     let length = match digest % 97 {
@@ -166,7 +170,23 @@ fn fill(tables: Tables, table: u32, digest: u64) -> String {
         n if n < 20 => n as usize * 9,
         n => n as usize / 10,
     };
-    "f".repeat(length)
+    let mut text = "f".repeat(length);
+    if length >= 2 * DIGITS {
+        let digits = format!("{digest:0DIGITS$x}");
+        let behind = DIGITS + (digest >> 16) as usize % (length - 2 * DIGITS + 1);
+        text.replace_range(..DIGITS, &digits);
+        text.replace_range(behind..behind + DIGITS, &digits);
+    }
+    text
+}
+
+/// Whether this is the text of some digest.
+fn is_fill(tables: Tables, table: u32, text: &str) -> bool {
+    if text.len() < 2 * DIGITS {
+        return text.bytes().all(|c| c == b'f');
+    }
+    let digest = text.get(..DIGITS).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    digest.is_some_and(|digest| fill(tables, table, digest) == text)
 }
 
 /// The row's content.
@@ -344,7 +364,7 @@ fn look(
     for at in places {
         if let Some(row) = get(tx, tables, at)? {
             let content = content(&row);
-            if row.get(FILL).bytes().any(|c| c != b'f') {
+            if !is_fill(tables, at.0, row.get(FILL)) {
                 complaint = Some(format!("the text of row {at:?} is damaged"));
             }
             state.insert(at, content);

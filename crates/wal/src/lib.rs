@@ -92,9 +92,9 @@ pub use lane::{Lane, LaneKind};
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
-    BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, Incarnation,
+    BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, EDITS, Incarnation,
     IncarnationSettings, MARKS, Manifest, NUMBERS_ARE_VERSIONS, SEPARATE_NUMBERS, StreamEntry,
-    VERSIONS,
+    VERSIONS, WITH_SPLICES,
 };
 pub use marks::Marks;
 pub use needs::{Needs, admits, first_unmet, is_met};

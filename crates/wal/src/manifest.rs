@@ -4,8 +4,8 @@
 mod sealed;
 
 use self::sealed::{
-    WITH_CALLS, WITH_CHECKPOINT, WITH_MARKS, WITH_NUMBERED_VERSIONS, WITH_VERSIONS, seal,
-    write_atomically,
+    WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_NUMBERED_VERSIONS, WITH_VERSIONS,
+    seal, write_atomically,
 };
 pub(crate) use self::sealed::{seal_body, unseal};
 use crate::Lsn;
@@ -121,6 +121,11 @@ pub const BY_TIMESTAMP: &str = "timestamps";
 /// The incarnation's setting that says that its records are calls that were logged before they ran:
 /// a replayed call may abort. Its value says how tables were spread over partitions.
 pub const CALLS: &str = "calls";
+
+/// The incarnation's setting that says that its records may state what changed in long values.
+pub const EDITS: &str = "edits";
+/// The only value of [`EDITS`].
+pub const WITH_SPLICES: &str = "splices";
 
 /// A checkpoint from which recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -318,7 +323,9 @@ impl Manifest {
             let marks = self.incarnations.iter().filter_map(|i| i.settings.get(MARKS));
             marks.into_iter().any(|marks| marks == value)
         };
-        let version = if have_marks(NUMBERS_ARE_VERSIONS) {
+        let version = if have(EDITS) {
+            WITH_EDITS
+        } else if have_marks(NUMBERS_ARE_VERSIONS) {
             WITH_NUMBERED_VERSIONS
         } else if have(CALLS) {
             WITH_CALLS

@@ -7,9 +7,11 @@
 use super::determinism::{Determinism, Drawn};
 use super::outcomes::StatedSum;
 use super::partitioned::PartitionRecords;
-use super::record::{RecordHead, command_in_a_word, push_change, push_plain_head};
+use super::record::{Change, RecordHead, command_in_a_word, push_change, push_plain_head};
 use super::write::{Write, final_writes, outcome};
 use crate::storage::Stamp;
+use crate::storage::edits::{may_be_similar, push_edits};
+use crate::storage::record::{Record, word};
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
@@ -17,6 +19,7 @@ use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// The call of a procedure, as a command record repeats it.
 #[derive(Clone, Copy)]
@@ -226,15 +229,57 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     }
 }
 
-/// Appends a write as a data record has it.
+/// Appends a write as a data record has it. The write set is protected, so what the row has in
+/// place is the version that the write follows.
+#[inline]
 pub(super) fn encode_write<S: Stamp>(
     tables: &[TableData<S>],
     write: &Write<'_, S>,
     out: &mut Vec<u8>,
 ) {
     let table = &tables[write.table as usize];
+    match write.change() {
+        Change::Delta { base, delta } if may_be_similar(&table.layout, delta) => {
+            encode_similar(table, write.record, base, delta, out);
+        }
+        change => encode_change(table, write.record, change, out),
+    }
+}
+
+/// Appends a delta, or the edits that give it if they are shorter.
+#[inline(never)]
+fn encode_similar<S: Stamp>(
+    table: &TableData<S>,
+    record: &Record<S>,
+    base: Tid,
+    delta: &[u8],
+    out: &mut Vec<u8>,
+) {
+    debug_assert_eq!(
+        word::tid(record.word.load(Ordering::Relaxed)),
+        base,
+        "a write follows the version that is in place"
+    );
+    let mut row = Vec::with_capacity(record.row_len());
+    table.read_row(record, &mut row);
+    let mut edits = Vec::with_capacity(delta.len());
+    let change = match push_edits(&table.layout, &row, delta, &mut edits) {
+        true => Change::Edits { base, edits: &edits },
+        false => Change::Delta { base, delta },
+    };
+    encode_change(table, record, change, out);
+}
+
+/// Appends a change of a row as a data record has it.
+#[inline]
+pub(super) fn encode_change<S: Stamp>(
+    table: &TableData<S>,
+    record: &Record<S>,
+    change: Change<'_>,
+    out: &mut Vec<u8>,
+) {
     let (keyless, fixed) = (table.keyless, table.key_bytes.is_some());
-    push_change(out, table.log_id, keyless, fixed, write.record.key(), write.change());
+    push_change(out, table.log_id, keyless, fixed, record.key(), change);
 }
 
 /// Writes a body that is too long for one frame as Part frames. Each starts with the start of the

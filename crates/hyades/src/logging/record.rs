@@ -2,6 +2,7 @@
 //! records", is the specification; this file writes and reads it.
 
 use super::outcomes::StatedSum;
+use crate::storage::edits::check_edits;
 use crate::storage::layout::Layout;
 use crate::storage::row::{check_delta, push_varint, take, take_varint};
 use crate::storage::tid::Tid;
@@ -232,6 +233,8 @@ pub(crate) enum Change<'a> {
     Put(&'a [u8]),
     /// Changed columns, and the version of the row that they follow.
     Delta { base: Tid, delta: &'a [u8] },
+    /// Changed columns, long values by what changed in them, and the version that they follow.
+    Edits { base: Tid, edits: &'a [u8] },
     /// The row is deleted.
     Delete,
 }
@@ -239,6 +242,7 @@ pub(crate) enum Change<'a> {
 const PUT: u64 = 0;
 const DELTA: u64 = 1;
 const DELETE: u64 = 2;
+const EDITS: u64 = 3;
 
 /// Appends a row's change. `key` is the encoded primary key, or the row id's eight bytes.
 pub(crate) fn push_change(
@@ -253,6 +257,7 @@ pub(crate) fn push_change(
         Change::Put(_) => PUT,
         Change::Delta { .. } => DELTA,
         Change::Delete => DELETE,
+        Change::Edits { .. } => EDITS,
     };
     push_varint(out, u64::from(table) << 2 | tag);
     let with_key = !matches!(change, Change::Put(_)) || keyless;
@@ -270,6 +275,10 @@ pub(crate) fn push_change(
         Change::Delta { base, delta } => {
             push_tid(out, base);
             out.extend_from_slice(delta);
+        }
+        Change::Edits { base, edits } => {
+            push_tid(out, base);
+            out.extend_from_slice(edits);
         }
         Change::Delete => {}
     }
@@ -319,6 +328,13 @@ pub(crate) fn take_change<'a, 't>(
             Change::Delta { base, delta }
         }
         DELETE => Change::Delete,
+        EDITS => {
+            let base = take_tid(bytes)?;
+            let rest = check_edits(shape.layout, bytes)?;
+            let edits = &bytes[..bytes.len() - rest.len()];
+            *bytes = rest;
+            Change::Edits { base, edits }
+        }
         _ => return None,
     };
     Some((table, key, change))

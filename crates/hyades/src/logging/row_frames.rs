@@ -1,6 +1,6 @@
 //! Writes the changes of a transaction row by row, ahead of its record.
 
-use super::draft::{Draft, encode_write};
+use super::draft::{Draft, encode_change};
 use super::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
 use super::write::{Write, final_writes};
 use crate::storage::Stamp;
@@ -60,7 +60,7 @@ impl Images {
             push_before(&table.layout, write.base, old, write.change(), before);
         }
         push_row(rows, tid, before, out);
-        encode_write(tables, write, out);
+        encode_change(&tables[write.table as usize], write.record, write.change(), out);
     }
 }
 

@@ -371,6 +371,15 @@ impl Opening<'_> {
             && self.builder.procedures.iter().all(|p| data(p.record))
     }
 
+    /// Whether a changed row may be logged by what changed in its long values.
+    fn may_log_edits(&self) -> bool {
+        let may_be_long = |schema: &Schema| {
+            let mut columns = (0..).zip(&schema.columns);
+            columns.any(|(at, c)| c.kind.width().is_none() && !schema.key.contains(&at))
+        };
+        !self.builder.log.research.whole_rows && self.builder.tables.iter().any(may_be_long)
+    }
+
     fn begin<C: Commits<P>, P: StartsOnLog>(
         &self,
         recovering: Recovering,
@@ -391,8 +400,10 @@ impl Opening<'_> {
         let rows = P::rows(&self.builder.log).setting();
         let partitions = self.declared_partitions();
         let calls = P::LOGS_FIRST.then_some((hyades_wal::CALLS, &*partitions));
+        let edits = rows.is_none() && self.may_log_edits();
+        let edits = edits.then_some((hyades_wal::EDITS, hyades_wal::WITH_SPLICES));
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
-        let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls);
+        let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls).chain(edits);
         let cut = self.builder.log.research.cut_changes.filter(|_| rows.is_some());
         let cut = cut.map(|bytes| bytes.to_string());
         let settings = settings.chain(cut.as_ref().map(|bytes| (RowFrames::CUT, &**bytes)));

@@ -1,7 +1,8 @@
 //! Applies data records: changes are installed by row version, in any order.
 //!
 //! Every row has the TID of its last writer, and an image is installed only if it is newer. A delta
-//! names its base version; it is held until the row has that version, or a newer one.
+//! names its base version, and so do edits; they are held until the row has that version, or a newer
+//! one.
 
 use super::former_changes;
 use super::replay::ReplayContext;
@@ -13,6 +14,7 @@ use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::Before;
 use crate::storage::Stamp;
+use crate::storage::edits::expand_edits;
 use crate::storage::key::KeyBytes;
 use crate::storage::layout::Layout;
 use crate::storage::old_versions::OldVersionWriter;
@@ -33,6 +35,8 @@ pub(crate) struct Applier {
     old: Vec<u8>,
     /// A change of a former table.
     converted: Vec<u8>,
+    /// The delta that edits mean.
+    expanded: Vec<u8>,
     absent: Vec<(u32, KeyBytes)>,
     /// The current record's name where rows have several versions; 0 where they have one.
     pub writer: Id,
@@ -196,9 +200,11 @@ impl Applier {
                 self.insert_older_version(replay, table, record, tid, change);
                 version
             }
-            Change::Delta { base, delta } if base != current => {
+            Change::Delta { base, .. } | Change::Edits { base, .. }
+                if base != current && !mutation::is(Mutation::ApplyToAnyVersion) =>
+            {
                 let row = (at, KeyBytes::from_slice(key));
-                replay.held.hold(record, row, base, tid, delta);
+                replay.held.hold(record, row, base, tid, change);
                 version
             }
             change => {
@@ -211,7 +217,7 @@ impl Applier {
                 } else if self.writer != 0 {
                     replay.engine.protocol.versions.supersede(table, record, version, self.writer);
                 }
-                self.install(table, record, version, tid, change, guard)
+                self.install_newer(replay, (table, record, version), tid, change, guard)
             }
         };
         let now = self.apply_held_deltas(replay, at, record, now, guard);
@@ -263,6 +269,15 @@ impl Applier {
                     versions.insert_older_version(record, tid, self.writer, Some(&row));
                 }
             }
+            Change::Edits { base, edits } => {
+                let delta = &mut self.expanded;
+                if let Some(mut row) = versions.older(record, base)
+                    && expand_edits(&table.layout, &row, edits, delta).is_some()
+                    && apply_delta(&table.layout, &mut row, delta).is_ok()
+                {
+                    versions.insert_older_version(record, tid, self.writer, Some(&row));
+                }
+            }
         }
     }
 
@@ -281,10 +296,50 @@ impl Applier {
             if self.by_timestamp {
                 self.keep(replay, (record, version), held.tid, guard);
             }
-            let change = Change::Delta { base: word::tid(version), delta: &held.delta };
-            version = self.install(table, record, version, held.tid, change, guard);
+            let change = held.change(word::tid(version));
+            let row = (table, record, version);
+            version = self.install_newer(replay, row, held.tid, change, guard);
         }
         version
+    }
+
+    /// Installs a change of the version that a row has, whose lock is held, and returns the new
+    /// version word.
+    fn install_newer<S: Stamp>(
+        &mut self,
+        replay: &ReplayContext<S>,
+        (table, record, version): (&TableData<S>, &Record<S>, u64),
+        tid: Tid,
+        change: Change<'_>,
+        guard: &Guard,
+    ) -> u64 {
+        let Change::Edits { base, edits } = change else {
+            return self.install(table, record, version, tid, change, guard);
+        };
+        let mut delta = std::mem::take(&mut self.expanded);
+        self.old.clear();
+        let expanded = if version & word::ABSENT == 0 {
+            table.read_row(record, &mut self.old);
+            expand_edits(&table.layout, &self.old, edits, &mut delta)
+        } else {
+            None
+        };
+        let now = match expanded {
+            Some(()) => {
+                let change = Change::Delta { base, delta: &delta };
+                self.install(table, record, version, tid, change, guard)
+            }
+            None => {
+                replay.fail(Error::Recovery(format!(
+                    "transaction {tid} changes a row of table {:?} whose version {base} has other \
+                     values than the log says",
+                    table.layout.name
+                )));
+                version
+            }
+        };
+        self.expanded = delta;
+        now
     }
 
     /// Installs a change in a row whose lock is held, updates its index entries, and returns the
@@ -319,6 +374,7 @@ impl Applier {
                 columns
             }
             Change::Delete => u64::MAX,
+            Change::Edits { .. } => unreachable!("edits are expanded before"),
         };
         if indexed && columns & table.indexed != 0 {
             self.scratch.clear();

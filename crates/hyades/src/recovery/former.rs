@@ -83,6 +83,10 @@ impl FormerTable {
                 now.to_declared.delta(&self.layout, delta, out);
                 Ok(Change::Delta { base, delta: out })
             }
+            Change::Edits { base, edits } => {
+                now.to_declared.edits(&self.layout, edits, out);
+                Ok(Change::Edits { base, edits: out })
+            }
             Change::Delete => Ok(Change::Delete),
         }
     }

@@ -1,6 +1,7 @@
 //! Deltas that wait because their row has not reached their base version.
 
 use super::apply::is_locked;
+use crate::logging::record::Change;
 use crate::storage::Stamp;
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::key::KeyBytes;
@@ -19,9 +20,21 @@ const SHARDS: usize = 64;
 pub(crate) struct HeldDelta {
     /// The version that it produces.
     pub tid: Tid,
-    pub delta: Box<[u8]>,
+    bytes: Box<[u8]>,
+    /// Whether they are edits, and not a delta.
+    are_edits: bool,
     /// The table's position and the row's key.
     row: (usize, KeyBytes),
+}
+
+impl HeldDelta {
+    /// The change of the row, whose version is `base`.
+    pub fn change(&self, base: Tid) -> Change<'_> {
+        match self.are_edits {
+            true => Change::Edits { base, edits: &self.bytes },
+            false => Change::Delta { base, delta: &self.bytes },
+        }
+    }
 }
 
 /// By the row object's address and the base version. A row object does not move during replay.
@@ -61,12 +74,17 @@ impl HeldDeltas {
         row: (usize, KeyBytes),
         base: Tid,
         tid: Tid,
-        delta: &[u8],
+        change: Change<'_>,
     ) {
+        let (bytes, are_edits) = match change {
+            Change::Delta { delta, .. } => (delta, false),
+            Change::Edits { edits, .. } => (edits, true),
+            Change::Put(_) | Change::Delete => unreachable!("it follows no version"),
+        };
         debug_assert!(is_locked(record), "a delta is held back under the row's lock");
         let (shard, address) = self.shard(record);
         shard.count.fetch_add(1, Ordering::AcqRel);
-        let held = HeldDelta { tid, delta: delta.into(), row };
+        let held = HeldDelta { tid, bytes: bytes.into(), are_edits, row };
         shard.held.lock().expect("no holder panics").insert((address, base), held);
     }
 

@@ -208,7 +208,8 @@ impl Prefetcher {
                     Change::Delta { delta, .. } => {
                         columns_of(Assignments::new(&table.layout, delta).map(|(column, _)| column))
                     }
-                    Change::Put(_) | Change::Delete => Columns::ALL,
+                    // The whole row is read to apply edits.
+                    Change::Put(_) | Change::Edits { .. } | Change::Delete => Columns::ALL,
                 };
                 self.wanted.extend(PrefetchedRow::prefetch(table, &key, columns, guard));
             }

@@ -1,6 +1,7 @@
 //! Conversion of rows and deltas from one layout of a table to another. Columns are matched by
 //! name.
 
+use super::edits::Edits;
 use super::layout::Layout;
 use super::row::{Assignments, push_varint};
 use super::schema::{MAX_ROW_BYTES, Schema};
@@ -98,6 +99,20 @@ impl Conversion {
             }
         }
         kept.len()
+    }
+
+    /// Converts edits into `out` (cleared first), without the columns that `to` does not have.
+    pub fn edits(&self, from: &Layout, edits: &[u8], out: &mut Vec<u8>) {
+        let place = |column: u16| self.places.get(usize::from(column)).copied().flatten();
+        let kept = Edits::new(from, edits);
+        let mut kept: Vec<_> =
+            kept.filter_map(|(column, value)| Some((place(column)?, value))).collect();
+        kept.sort_unstable_by_key(|(place, _)| *place);
+        out.clear();
+        push_varint(out, kept.len() as u64);
+        for (place, value) in kept {
+            value.push_after(place, out);
+        }
     }
 }
 

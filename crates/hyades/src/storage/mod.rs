@@ -3,6 +3,7 @@
 pub(crate) mod address_hasher;
 pub(crate) mod conversion;
 pub(crate) mod descents;
+pub(crate) mod edits;
 pub(crate) mod field;
 pub(crate) mod gap;
 pub mod hash_index;

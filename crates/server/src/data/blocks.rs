@@ -15,7 +15,7 @@ const BODY: Column<[u8]> = Column::at(3);
 const HEAD_BYTES: usize = 16;
 
 /// Most bytes in a block, unless a single element has more. A block that outgrows it is split: a
-/// change copies and logs a block, and each block costs some 130 bytes beside its elements. With
+/// change copies a block, and each block costs some 130 bytes beside its elements. With
 /// its head a full one takes 2 KiB, which allocators serve without a rest.
 pub const MOST_BLOCK_BYTES: usize = (2 << 10) - HEAD_BYTES;
 

@@ -33,8 +33,18 @@ pub(super) const WITH_CALLS: u32 = 5;
 /// ([`super::NUMBERS_ARE_VERSIONS`]). Programs that do not know these would give all rows one
 /// version.
 pub(super) const WITH_NUMBERED_VERSIONS: u32 = 6;
-pub(super) const FORMATS: [u32; 6] =
-    [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS, WITH_CALLS, WITH_NUMBERED_VERSIONS];
+/// The format of a manifest with an incarnation whose records may have edits ([`super::EDITS`]).
+/// Programs that do not know these would take such a record for a damaged one.
+pub(super) const WITH_EDITS: u32 = 7;
+pub(super) const FORMATS: [u32; 7] = [
+    VERSION,
+    WITH_CHECKPOINT,
+    WITH_MARKS,
+    WITH_VERSIONS,
+    WITH_CALLS,
+    WITH_NUMBERED_VERSIONS,
+    WITH_EDITS,
+];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
 pub(super) fn seal<T: Serialize>(value: &T, version: u32) -> String {
