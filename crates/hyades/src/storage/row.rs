@@ -240,6 +240,19 @@ pub(crate) fn check_delta<'a>(layout: &Layout, delta: &'a [u8]) -> Option<&'a [u
     (walk.missing() == 0 && !delta.is_empty()).then(|| walk.rest())
 }
 
+/// Checks that a row does not become too long by `delta`.
+pub(crate) fn check_len(layout: &Layout, row: &[u8], delta: &[u8]) -> Result<(), Abort> {
+    let mut len = row.len();
+    for (column, bytes) in Assignments::new(layout, delta) {
+        let spec = &layout.columns[usize::from(column)];
+        if spec.kind.width().is_none() {
+            let (_, old) = layout.place_in_tail(row, spec);
+            len = len - old + bytes.map_or(0, <[u8]>::len);
+        }
+    }
+    if len > MAX_ROW_BYTES { Err(Abort::RowTooLarge { table: layout.table }) } else { Ok(()) }
+}
+
 /// Applies `delta` to `row`: in place where the lengths allow, else by rebuilding the tail.
 pub(crate) fn apply_delta(layout: &Layout, row: &mut Vec<u8>, delta: &[u8]) -> Result<(), Abort> {
     debug_assert!(row.len() >= layout.fixed_bytes, "a delta is applied to a row of its table");
@@ -328,6 +341,7 @@ mod tests {
             let mut delta = Vec::new();
             encode_delta(&layout, &sets, &mut delta).unwrap();
             prop_assert_eq!(check_delta(&layout, &delta), Some(&[][..]));
+            prop_assert!(check_len(&layout, &row, &delta).is_ok());
             apply_delta(&layout, &mut row, &delta).unwrap();
             let mut wanted = Vec::new();
             let a = na.unwrap_or(a);
@@ -345,6 +359,24 @@ mod tests {
         #[test]
         fn a_delta_from_random_bytes_never_panics(bytes: Vec<u8>) {
             let _ = check_delta(&layout(), &bytes);
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_largest_size_does_not_grow() {
+        let layout = layout();
+        let mut row = Vec::new();
+        layout
+            .encode(&[1i64.into(), "abc".into(), 2i32.into(), (&[7; 5][..]).into()], &mut row)
+            .unwrap();
+        let room = MAX_ROW_BYTES - row.len();
+        for (more, fits) in [(0, true), (1, false)] {
+            let long = vec![0; 5 + room + more];
+            let mut delta = Vec::new();
+            encode_delta(&layout, &[Set { column: 3, value: long[..].into() }], &mut delta)
+                .unwrap();
+            assert_eq!(check_len(&layout, &row, &delta).is_ok(), fits);
+            assert_eq!(apply_delta(&layout, &mut row.clone(), &delta).is_ok(), fits);
         }
     }
 

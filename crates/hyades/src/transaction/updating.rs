@@ -8,7 +8,7 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::write::{Pending, merge_deltas};
 use crate::storage::key::KeyBytes;
-use crate::storage::row::{apply_delta, encode_delta};
+use crate::storage::row::{apply_delta, check_len, encode_delta};
 use crate::storage::schema::Set;
 use crate::storage::table::Lookup;
 use crate::storage::value::Value;
@@ -42,12 +42,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if own.is_none() && !C::intend(self.engine, state, table.number(), record)? {
             return Ok(false);
         }
-        if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
-            // The whole row is needed for index keys, and to check that it does not grow too long.
+        if changed & data.indexed != 0 {
             let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
             let mut new = old.to_vec();
             apply_delta(&data.layout, &mut new, delta)?;
             self.index(state, (table, data), record, Some(old), Some(&new), changed)?;
+        } else if changed & data.layout.variable_set != 0 {
+            let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
+            check_len(&data.layout, old, delta)?;
         }
         let arena = state.arena;
         let changed_row = |row: &[u8]| {

@@ -8,6 +8,7 @@ mod durability;
 mod events;
 mod large;
 mod limits;
+mod log_bytes;
 mod memory;
 mod monitoring;
 mod multi;
