@@ -1,8 +1,8 @@
 //! Applies data records: changes are installed by row version, in any order.
 //!
 //! Every row has the TID of its last writer, and an image is installed only if it is newer. A delta
-//! names its base version, and so do edits; they are held until the row has that version, or a newer
-//! one.
+//! names its base version, and so do edits; they are held until the row has that version, or a
+//! newer one.
 
 use super::former_changes;
 use super::replay::ReplayContext;

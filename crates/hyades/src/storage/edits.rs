@@ -1,11 +1,11 @@
-//! Edits: a delta as a data record states it whose long values are similar to the ones that they
-//! replace. Of these it states only what changed.
+//! Edits: a delta whose long values are similar to the ones that they replace, as a data record
+//! states it. Of such values it states only what changed.
 //!
 //! Edits are the number of columns, then for each, ascending: `column << 1 | null` as a varint, and
-//! if not null the value's bytes if the column has a fixed width, else the value's splices: their
-//! number as a varint, then for each, in order, how many bytes of the old value stay in front of it,
-//! how many it replaces, how many it puts in their place, all as varints, and the latter bytes. What
-//! follows the last splice stays. A null has no bytes.
+//! if not null the value's bytes if the column has a fixed width, else the value's splices. These
+//! are their number as a varint, then for each, in order: how many bytes of the old value stay in
+//! front of it, how many it replaces, how many it puts in their place, all as varints, and the
+//! latter bytes. What follows the last splice stays. A null has no bytes.
 //!
 //! Invariant: edits are applied to the very version of the row that they were made from, which the
 //! record names, as it does for a delta.
@@ -20,9 +20,10 @@ use std::ops::Range;
 const LONG: usize = 48;
 /// Edits are logged in place of a delta if they save at least this many bytes.
 const WORTH: usize = 16;
-/// As many equal bytes end a splice.
+/// Equal bytes that end a splice, at least.
 const EQUAL: usize = 16;
-/// Within so many changed bytes, equal ones are looked for.
+/// The most bytes that a splice has in front of such equal ones, or behind them; otherwise it has
+/// all that is left.
 const CHANGED: usize = 32;
 
 /// Whether a delta has a value that is worth comparing with the old one.

@@ -53,7 +53,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// A change of a value: at a place, so many bytes are replaced by these.
+/// A change of a value: a place, how many bytes it replaces there, and what by.
 fn changed(old: &[u8], changes: &[(usize, usize, Vec<u8>)]) -> Vec<u8> {
     let mut new = old.to_vec();
     for (at, replaced, bytes) in changes {
