@@ -2,7 +2,9 @@
 
 use crate::axis::short;
 use crate::chart::Spread;
-use crate::judge::{Basis, Check, Finding, Level, TOLERANCE, of_band, of_cost, of_factor, of_fall};
+use crate::judge::{
+    Basis, Check, Finding, Level, TOLERANCE, of_band, of_cost, of_factor, of_fall, of_same,
+};
 use crate::metric::Metric;
 
 /// A value with its interval, as in `7.31 (7.02 to 7.65, 5 rounds)`.
@@ -157,14 +159,16 @@ impl Check {
                     "{group}, {what}: {left} is {} times {right} (paper: about 1)",
                     with_interval(&ratio)
                 ),
-                level: of_band(&ratio, 1.0 / TOLERANCE, TOLERANCE),
+                level: of_same(&ratio),
             })
         })
     }
 
-    /// The ratio of replay rates, beside what devices and processors allow: the limit of each
-    /// series is the lower of bandwidth over bytes per record and its rate from memory. Each series
-    /// comes with its number of devices; `bandwidth` is that of one device in bytes per second.
+    /// The ratio of replay rates, beside that of what devices and processors allow: the limit of
+    /// each series is the lower of bandwidth over bytes per record and its rate from memory. Their
+    /// ratio is no limit of the measured one, which is above it where the second series stays
+    /// further below its limit than the first. Each series comes with its number of devices;
+    /// `bandwidth` is that of one device in bytes per second.
     pub fn allowed(
         (group, x): (&'static str, f64),
         memory: &'static str,
@@ -178,20 +182,26 @@ impl Check {
                 let processors = view.median(memory, series, 0.0, Metric::ReplayRate)?;
                 Some(processors.min(f64::from(devices) * bandwidth / bytes))
             };
-            let (most, least) = (best(of)?, best(over)?);
+            let (first, second) = (best(of)?, best(over)?);
             let ratio = view.ratio(group, Metric::ReplayRate, (of.0, x), (over.0, x))?;
+            let reached = |(series, _), limit: f64| {
+                let rate = view.median(group, series, x, Metric::ReplayRate)?;
+                Some(format!("{:.0} %", 100.0 * rate / limit))
+            };
             Some(Finding {
                 text: format!(
-                    "{group}: the devices and our processors allow {} at most {:.1} times {} \
-                     ({}/s and {}/s); it reached {}",
+                    "{group}: the devices and our processors allow {} {}/s and {} {}/s, {:.1} \
+                     times; measured {} times, with {} and {} of what is allowed",
                     of.0,
-                    most / least,
+                    short(first),
                     over.0,
-                    short(most),
-                    short(least),
-                    with_interval(&ratio)
+                    short(second),
+                    first / second,
+                    with_interval(&ratio),
+                    reached(of, first)?,
+                    reached(over, second)?
                 ),
-                level: of_band(&ratio, most / least / 1.4, f64::INFINITY),
+                level: Level::Undecided,
             })
         })
         .resting_on(Basis::Context)
@@ -301,6 +311,28 @@ impl Check {
                 ),
                 level: of_fall(&fall),
             })
+        })
+    }
+
+    /// The same check of a ratio of rates. If it exceeds the claim, then because of the bytes that
+    /// both series log: so much longer records keep the devices of one of them busy.
+    pub fn above_by_bytes(
+        self,
+        group: &'static str,
+        x: f64,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        self.above_by(move |view| {
+            let bytes = |series| view.median(group, series, x, Metric::BytesPerTransaction);
+            let (few, many) = (bytes(of)?, bytes(over)?);
+            Some(format!(
+                "a transaction logs {} bytes with {over} and {} with {of}, {:.1} times fewer, and \
+                 the devices limit {over}",
+                short(many),
+                short(few),
+                many / few
+            ))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::data::{Data, Outcome, View};
 use crate::experiment::{Experiment, Paper, Run};
-use crate::judge::{Basis, Finding, Level, Verdict, verdict};
+use crate::judge::{Basis, Check, Finding, Level, Verdict, expectations, verdict};
 use crate::plot;
 use crate::scale::{Processors, Rates, Size};
 use crate::svg::{draw, escape};
@@ -48,7 +48,17 @@ pub struct Page<'a> {
 struct Judged<'a> {
     view: View<'a>,
     findings: Vec<(Basis, Option<Finding>)>,
+    /// Why a result exceeds its claim, for each finding.
+    notes: Vec<Option<String>>,
     verdict: Verdict,
+}
+
+impl Judged<'_> {
+    /// How many of our own expectations hold; none if there are none.
+    fn expectations(&self) -> Option<String> {
+        let (held, all) = expectations(&self.findings)?;
+        Some(format!("{held} of {all} hold"))
+    }
 }
 
 const STYLE: &str = "\
@@ -86,10 +96,17 @@ impl<'a> Page<'a> {
     fn judged(&self) -> Vec<Judged<'a>> {
         let judge = |experiment: &'a Experiment| {
             let view = View { experiment, data: self.data };
-            let look = |check: &crate::judge::Check| (check.basis(&view), check.look(&view));
+            let look = |check: &Check| {
+                let finding = check.look(&view);
+                (check.basis(&view, finding.as_ref()), finding)
+            };
             let findings: Vec<_> = experiment.checks.iter().map(look).collect();
+            let note = |(check, (basis, finding)): (&Check, &(Basis, Option<Finding>))| {
+                check.note(&view, *basis, finding.as_ref()?)
+            };
+            let notes = experiment.checks.iter().zip(&findings).map(note).collect();
             let verdict = verdict(&findings, experiment.is_simulated());
-            Judged { view, findings, verdict }
+            Judged { view, findings, notes, verdict }
         };
         self.experiments.iter().map(judge).collect()
     }
@@ -140,7 +157,8 @@ impl<'a> Page<'a> {
              transaction, also a read-only one, counts if it is acknowledged as durable within {} \
              s ({} s where a slow device is the bottleneck) after {} s of warm-up. Every command \
              is run once in each of at most {} rounds, every other round backwards; ratios are \
-             taken within a round. Bars and points are medians, thin bars and ranges in brackets \
+             taken within a round. Bars and points are medians (means \
+             below five rounds), thin bars and ranges in brackets \
              90 % intervals. Runs with recovery crash first, and the recovered state is compared \
              with the state before the crash; if they differ, the figures of the run are not \
              shown. {} rows of 1,000 bytes, {} of TPC-C. Offered loads are shares of this \
@@ -149,11 +167,15 @@ impl<'a> Page<'a> {
              Their bandwidth follows from hardware alone: the bytes per second of the paper's \
              devices for each core and cycle of its processors, times the {} cores of {:.1} GHz \
              here. Curves go from slower devices to faster ones, and the paper's hardware is \
-             marked. A claimed factor <i>holds</i> if the interval meets the claim, a fifth more \
-             or less; it is <i>exceeded</i> if all of the interval is above, which is as \
-             suspicious as too little; <i>in part</i> has the share of the factor's logarithm. One \
-             run, or an interval that is too wide, decides nothing. Simulated figures are \
-             marked.</p>\n",
+             marked.</p>\n\
+             <p>A claim stands for a band: a factor or a value for a fifth more and less, a rise \
+             or a fall for a twentieth at least. It <i>holds</i> if all of the interval lies in \
+             the band, does <i>not hold</i> if all of it lies outside, and is <i>undecided</i> if \
+             the interval has both, or after one run. What is all above <i>exceeds</i> the claim, \
+             which is as suspicious as too little, and says why; what is all below the band and \
+             above 1 holds <i>in part</i>, with the share of the factor's logarithm. Verdicts \
+             count the papers' claims. What we expect and no paper states is counted apart; what \
+             follows from the devices' sizes or from the set-up is not counted.</p>\n",
             match &self.about.commit {
                 Some(commit) => format!("{}, commit {}", escape(program), escape(commit)),
                 None => escape(program),
@@ -194,7 +216,7 @@ impl<'a> Page<'a> {
                 escape(experiment.title),
                 escape(experiment.paper.name()),
                 escape(experiment.source),
-                badge(judged.verdict)
+                standing(judged)
             );
         }
         out + "</table>\n"
@@ -206,7 +228,7 @@ impl<'a> Page<'a> {
             "<section id=\"{}\"><h3>{} {}</h3>\n<p class=\"soft\">{} \u{b7} {}</p>\n<figure>\n",
             experiment.id,
             escape(experiment.title),
-            badge(judged.verdict),
+            standing(judged),
             escape(experiment.source),
             experiment.id
         );
@@ -327,20 +349,19 @@ impl<'a> Page<'a> {
                 let findings: Vec<Value> = judged
                     .findings
                     .iter()
-                    .filter_map(|(basis, finding)| Some((basis, finding.as_ref()?)))
-                    .map(|(basis, found)| {
-                        let level = match basis {
-                            Basis::Tested => found.level.words(),
-                            other => other.words().to_string(),
-                        };
-                        json!({"text": found.text, "level": level})
+                    .zip(&judged.notes)
+                    .filter_map(|((basis, finding), note)| Some((basis, finding.as_ref()?, note)))
+                    .map(|(basis, found, note)| {
+                        let level = basis.level(found.level);
+                        json!({"text": found.text, "level": level, "why_above": note})
                     })
                     .collect();
                 json!({
                     "id": experiment.id, "paper": experiment.paper.name(),
                     "source": experiment.source, "title": experiment.title,
                     "claim": experiment.claim, "how": experiment.how, "differs": experiment.differs,
-                    "verdict": judged.verdict.words(), "simulated": experiment.is_simulated(),
+                    "verdict": judged.verdict.words(), "expectations": judged.expectations(),
+                    "simulated": experiment.is_simulated(),
                     "not_measured":
                         (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),
                     "checks": experiment.checks.len(), "findings": findings, "runs": runs,
@@ -350,13 +371,27 @@ impl<'a> Page<'a> {
         json!({ "about": self.about, "experiments": experiments })
     }
 
+    /// The ids of the experiments, with what is said of the claims and of our expectations.
+    pub fn standings(&self) -> Vec<(&'static str, String)> {
+        let standing = |judged: &Judged<'_>| {
+            let claims = format!("claims: {}", judged.verdict.words());
+            match judged.expectations() {
+                None => claims,
+                Some(own) => format!("{claims}; own expectations: {own}"),
+            }
+        };
+        self.judged().iter().map(|j| (j.view.experiment.id, standing(j))).collect()
+    }
+
     /// The ids of the experiments with their verdicts.
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
     }
 }
 
-fn badge(verdict: Verdict) -> String {
+/// The verdict over the paper's claims, and beside it how many expectations of ours hold.
+fn standing(judged: &Judged<'_>) -> String {
+    let verdict = judged.verdict;
     let class = match verdict {
         Verdict::Holds => "holds",
         Verdict::InPart(..) => "part",
@@ -364,7 +399,14 @@ fn badge(verdict: Verdict) -> String {
         Verdict::SimulatedOnly => "sim",
         Verdict::NotMeasured | Verdict::NotTested | Verdict::Undecided => "none",
     };
-    format!("<span class=\"badge {class}\">{}</span>", verdict.words())
+    let badge = |class, text: &str| format!("<span class=\"badge {class}\">{text}</span>");
+    match judged.expectations() {
+        None => badge(class, &format!("claims: {}", verdict.words())),
+        Some(own) => {
+            let claims = badge(class, &format!("claims: {}", verdict.words()));
+            format!("{claims} {}", badge("none", &format!("own expectations: {own}")))
+        }
+    }
 }
 
 /// How many checks hold, of those that test a claim, if there are several.
@@ -372,13 +414,17 @@ fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
     let tested = || findings.iter().filter(|(basis, _)| *basis == Basis::Tested);
     let holds = |finding: &Finding| finding.level == Level::Holds;
     let holding = tested().filter(|(_, finding)| finding.as_ref().is_some_and(holds)).count();
-    let rest = match findings.len() - tested().count() {
+    let own = match expectations(findings) {
+        None => String::new(),
+        Some((held, all)) => format!("; own expectations: {held} of {all}"),
+    };
+    let rest = match findings.iter().filter(|(basis, _)| !basis.is_judged()).count() {
         0 => String::new(),
-        n => format!(", {n} not tested"),
+        n => format!("; {n} not counted"),
     };
     match findings.len() {
         0 | 1 => String::new(),
-        _ => format!("{holding} of {} checks hold{rest}. ", tested().count()),
+        _ => format!("Paper's claims: {holding} of {} hold{own}{rest}. ", tested().count()),
     }
 }
 
@@ -416,22 +462,25 @@ fn reason(judged: &Judged<'_>) -> String {
 
 fn found(judged: &Judged<'_>) -> String {
     let mut out = String::from("<ul class=\"found\">");
-    for (basis, finding) in &judged.findings {
+    for ((basis, finding), note) in judged.findings.iter().zip(&judged.notes) {
         let Some(finding) = finding else { continue };
-        let (mark, rests) = match (basis, finding.level) {
-            (Basis::Tested, Level::Holds) => ("\u{2713}", String::new()),
-            (Basis::Tested, level) => {
-                let mark = match level {
-                    Level::Fails => "\u{2717}",
-                    Level::Undecided => "?",
-                    Level::Exceeds => "&gt;",
-                    _ => "\u{25d0}",
-                };
-                (mark, format!(": <b>{}</b>", level.words()))
-            }
-            (other, _) => ("=", format!(": <b>{}</b>", other.words())),
+        let mark = match finding.level {
+            _ if !basis.is_judged() => "=",
+            Level::Holds => "\u{2713}",
+            Level::Fails => "\u{2717}",
+            Level::Undecided => "?",
+            Level::Exceeds => "&gt;",
+            Level::InPart(_) => "\u{25d0}",
         };
-        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}</li>", escape(&finding.text));
+        let rests = match (basis, finding.level) {
+            (Basis::Tested, Level::Holds) => String::new(),
+            (basis, level) => format!(": <b>{}</b>", basis.level(level)),
+        };
+        let why = match note {
+            Some(why) => format!("<br>Why above: {}.", escape(why)),
+            None => String::new(),
+        };
+        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", escape(&finding.text));
     }
     let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
     if judged.verdict == Verdict::NotMeasured {
