@@ -314,8 +314,8 @@ impl Check {
         })
     }
 
-    /// The same check of a ratio of rates. If it exceeds the claim, then because of the bytes that
-    /// both series log: so much longer records keep the devices of one of them busy.
+    /// The same check of a ratio of rates. If it exceeds the claim, and records of the slower
+    /// series are so much longer, it says by how much.
     pub fn above_by_bytes(
         self,
         group: &'static str,
@@ -326,14 +326,33 @@ impl Check {
         self.above_by(move |view| {
             let bytes = |series| view.median(group, series, x, Metric::BytesPerTransaction);
             let (few, many) = (bytes(of)?, bytes(over)?);
-            Some(format!(
-                "a transaction logs {} bytes with {over} and {} with {of}, {:.1} times fewer, and \
-                 the devices limit {over}",
-                short(many),
-                short(few),
-                many / few
-            ))
+            let is_why = many > few * TOLERANCE;
+            is_why.then(|| {
+                format!(
+                    "a transaction logs {} bytes with {over} and {} with {of}, {:.1} times fewer, \
+                     so that equal devices allow as many times more of them",
+                    short(many),
+                    short(few),
+                    many / few
+                )
+            })
         })
+    }
+
+    /// A ratio of ours, of which a paper says nothing that can be compared.
+    pub fn beside(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, (of, 0.0), (over, 0.0))?;
+            let (times, what) = (with_interval(&ratio), metric.label());
+            let text = format!("{group}, {what}: {of} is {times} times {over}");
+            Some(Finding { text, level: Level::Undecided })
+        })
+        .resting_on(Basis::Context)
     }
 
     /// A figure of ours, of which a paper says nothing that can be compared.

@@ -80,10 +80,12 @@ pub struct Check {
 struct Bound {
     group: &'static str,
     metric: Metric,
-    x: f64,
-    /// Series, and the MB/s of all of its devices.
-    series: Vec<(&'static str, f64)>,
+    /// Series, each at a position, and the MB/s of all of its devices there.
+    series: Vec<Limited>,
 }
+
+/// A series, a position, and the MB/s of all of its devices there.
+pub type Limited = (&'static str, f64, f64);
 
 /// From this share of its devices' bandwidth on, a series is limited by them.
 const LIMITED: f64 = 0.75;
@@ -94,8 +96,8 @@ const LIMITED_ALIKE: f64 = 0.5;
 
 impl Bound {
     fn is_met(&self, view: &View<'_>) -> bool {
-        let share = |(series, all): &(&'static str, f64)| {
-            Some(view.median(self.group, series, self.x, self.metric)? / all)
+        let share = |(series, x, all): &Limited| {
+            Some(view.median(self.group, series, *x, self.metric)? / all)
         };
         let shares: Option<Vec<f64>> = self.series.iter().map(share).collect();
         shares.is_some_and(|shares| are_limited(&shares))
@@ -203,16 +205,10 @@ impl Check {
         Check { basis, ..self }
     }
 
-    /// The same check, whose result is arithmetic of the throttle if each of these series, at `x`,
-    /// writes or reads (`metric`) about as many MB/s as its throttled devices allow.
-    pub fn unless_bound(
-        self,
-        group: &'static str,
-        metric: Metric,
-        x: f64,
-        series: Vec<(&'static str, f64)>,
-    ) -> Check {
-        Check { bound: Some(Bound { group, metric, x, series }), ..self }
+    /// The same check, whose result is arithmetic of the throttle if each of these series writes or
+    /// reads (`metric`) about as many MB/s as its throttled devices allow.
+    pub fn unless_bound(self, group: &'static str, metric: Metric, series: Vec<Limited>) -> Check {
+        Check { bound: Some(Bound { group, metric, series }), ..self }
     }
 
     /// The same check, with the reason why its result exceeds the claim, if it does: a sentence

@@ -147,8 +147,11 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
         },
     });
     let mut data = Data::default();
-    for step in plan(experiments, 2) {
-        data.add(&step.words, Outcome::Done(printed.clone()));
+    for (at, step) in plan(experiments, 2).into_iter().enumerate() {
+        let mut printed = printed.clone();
+        // But no two runs take the same time, so that differences of times are not 0.
+        printed["worker_cpu_us"] = json!(1.0 + at as f64 / 1e3);
+        data.add(&step.words, Outcome::Done(printed));
     }
     data
 }

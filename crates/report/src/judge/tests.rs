@@ -184,8 +184,7 @@ fn replayed(devices: f64, one: f64, ratio: f64) -> Basis {
     let check = Check::new(|_| found(Level::Holds)).unless_bound(
         "YCSB",
         Metric::ReplayBandwidth,
-        1.0,
-        vec![("Parallel", devices * 100.0), ("Serial", 100.0)],
+        vec![("Parallel", 1.0, devices * 100.0), ("Serial", 1.0, 100.0)],
     );
     let experiment = Experiment::example(vec![run("Parallel"), run("Serial")]);
     let mut data = Data::default();
