@@ -1,14 +1,18 @@
 //! The page: one self-contained HTML file, for light and dark displays; and the same as JSON.
 
-use crate::data::{Data, Outcome, View};
+use crate::data::{Data, Outcome};
 use crate::experiment::{Experiment, Paper, Run};
-use crate::judge::{Basis, Check, Finding, Level, Verdict, expectations, verdict};
+use crate::judge::Verdict;
 use crate::plot;
 use crate::scale::{Processors, Rates, Size};
 use crate::svg::{draw, escape};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
+
+mod judged;
+
+use judged::{Judged, found, reason, standing, tally, untested};
 
 /// The head of a report.
 #[derive(Clone, Debug, Serialize)]
@@ -45,22 +49,6 @@ pub struct Page<'a> {
     pub data: &'a Data,
 }
 
-struct Judged<'a> {
-    view: View<'a>,
-    findings: Vec<(Basis, Option<Finding>)>,
-    /// Why a result exceeds its claim, for each finding.
-    notes: Vec<Option<String>>,
-    verdict: Verdict,
-}
-
-impl Judged<'_> {
-    /// How many of our own expectations hold; none if there are none.
-    fn expectations(&self) -> Option<String> {
-        let (held, all) = expectations(&self.findings)?;
-        Some(format!("{held} of {all} hold"))
-    }
-}
-
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--soft:#5d5d66;\
 --rule:#dcdce2;--card:#f7f7f9}\
@@ -94,21 +82,7 @@ a{color:inherit}";
 
 impl<'a> Page<'a> {
     fn judged(&self) -> Vec<Judged<'a>> {
-        let judge = |experiment: &'a Experiment| {
-            let view = View { experiment, data: self.data };
-            let look = |check: &Check| {
-                let finding = check.look(&view);
-                (check.basis(&view, finding.as_ref()), finding)
-            };
-            let findings: Vec<_> = experiment.checks.iter().map(look).collect();
-            let note = |(check, (basis, finding)): (&Check, &(Basis, Option<Finding>))| {
-                check.note(&view, *basis, finding.as_ref()?)
-            };
-            let notes = experiment.checks.iter().zip(&findings).map(note).collect();
-            let verdict = verdict(&findings, experiment.is_simulated());
-            Judged { view, findings, notes, verdict }
-        };
-        self.experiments.iter().map(judge).collect()
+        self.experiments.iter().map(|experiment| Judged::of(experiment, self.data)).collect()
     }
 
     /// The page as HTML.
@@ -373,125 +347,11 @@ impl<'a> Page<'a> {
 
     /// The ids of the experiments, with what is said of the claims and of our expectations.
     pub fn standings(&self) -> Vec<(&'static str, String)> {
-        let standing = |judged: &Judged<'_>| {
-            let claims = format!("claims: {}", judged.verdict.words());
-            match judged.expectations() {
-                None => claims,
-                Some(own) => format!("{claims}; own expectations: {own}"),
-            }
-        };
-        self.judged().iter().map(|j| (j.view.experiment.id, standing(j))).collect()
+        self.judged().iter().map(|j| (j.view.experiment.id, j.words().join("; "))).collect()
     }
 
     /// The ids of the experiments with their verdicts.
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
     }
-}
-
-/// The verdict over the paper's claims, and beside it how many expectations of ours hold.
-fn standing(judged: &Judged<'_>) -> String {
-    let verdict = judged.verdict;
-    let class = match verdict {
-        Verdict::Holds => "holds",
-        Verdict::InPart(..) => "part",
-        Verdict::DoesNotHold => "fails",
-        Verdict::SimulatedOnly => "sim",
-        Verdict::NotMeasured | Verdict::NotTested | Verdict::Undecided => "none",
-    };
-    let badge = |class, text: &str| format!("<span class=\"badge {class}\">{text}</span>");
-    match judged.expectations() {
-        None => badge(class, &format!("claims: {}", verdict.words())),
-        Some(own) => {
-            let claims = badge(class, &format!("claims: {}", verdict.words()));
-            format!("{claims} {}", badge("none", &format!("own expectations: {own}")))
-        }
-    }
-}
-
-/// How many checks hold, of those that test a claim, if there are several.
-fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
-    let tested = || findings.iter().filter(|(basis, _)| *basis == Basis::Tested);
-    let holds = |finding: &Finding| finding.level == Level::Holds;
-    let holding = tested().filter(|(_, finding)| finding.as_ref().is_some_and(holds)).count();
-    let own = match expectations(findings) {
-        None => String::new(),
-        Some((held, all)) => format!("; own expectations: {held} of {all}"),
-    };
-    let rest = match findings.iter().filter(|(basis, _)| !basis.is_judged()).count() {
-        0 => String::new(),
-        n => format!("; {n} not counted"),
-    };
-    match findings.len() {
-        0 | 1 => String::new(),
-        _ => format!("Paper's claims: {holding} of {} hold{own}{rest}. ", tested().count()),
-    }
-}
-
-/// Says, before all else, which results rest on the sizes of the devices and are no verdicts.
-fn untested(judged: &[Judged<'_>]) -> String {
-    let list = |basis: Basis| {
-        let count = |judged: &Judged<'_>| {
-            let of = judged.findings.iter().filter(|(of, _)| *of == basis).count();
-            let id = judged.view.experiment.id;
-            (of > 0)
-                .then(|| format!("<a href=\"#{id}\">{id}</a> ({of} of {})", judged.findings.len()))
-        };
-        judged.iter().filter_map(count).collect::<Vec<_>>().join(", ")
-    };
-    let throttle = list(Basis::Throttle);
-    if throttle.is_empty() {
-        return String::new();
-    }
-    format!(
-        "<p><b>Arithmetic of the throttle:</b> in {throttle} checks compare schemes that throttled \
-         devices limit here: <i>n</i> devices give <i>n</i> times one. They show that nothing else \
-         limits these schemes at such rates, and count in no verdict.</p>\n"
-    )
-}
-
-/// Why there are no findings, or not all.
-fn reason(judged: &Judged<'_>) -> String {
-    if let Some(why) = judged.view.experiment.not_measured {
-        return why.to_string();
-    }
-    let runs = &judged.view.experiment.runs;
-    let trouble = runs.iter().find_map(|run| judged.view.trouble(run));
-    trouble.unwrap_or_else(|| "the runs gave no figures".to_string())
-}
-
-fn found(judged: &Judged<'_>) -> String {
-    let mut out = String::from("<ul class=\"found\">");
-    for ((basis, finding), note) in judged.findings.iter().zip(&judged.notes) {
-        let Some(finding) = finding else { continue };
-        let mark = match finding.level {
-            _ if !basis.is_judged() => "=",
-            Level::Holds => "\u{2713}",
-            Level::Fails => "\u{2717}",
-            Level::Undecided => "?",
-            Level::Exceeds => "&gt;",
-            Level::InPart(_) => "\u{25d0}",
-        };
-        let rests = match (basis, finding.level) {
-            (Basis::Tested, Level::Holds) => String::new(),
-            (basis, level) => format!(": <b>{}</b>", basis.level(level)),
-        };
-        let why = match note {
-            Some(why) => format!("<br>Why above: {}.", escape(why)),
-            None => String::new(),
-        };
-        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", escape(&finding.text));
-    }
-    let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
-    if judged.verdict == Verdict::NotMeasured {
-        let _ = write!(out, "<li>Not measured: {}.</li>", escape(&reason(judged)));
-    } else if missing > 0 {
-        let _ = write!(
-            out,
-            "<li>\u{2013}\u{2002}{missing} of {} checks not measured: {}.</li>",
-            judged.findings.len(),
-            escape(&reason(judged))
-        );
-    }
-    out + "</ul>"
 }

@@ -3,7 +3,7 @@
 
 use hyades_report::chart::{Bar, Chart, Line, Marks, Spread, Stack};
 use hyades_report::data::{Data, Outcome};
-use hyades_report::experiment::{Experiment, Shape};
+use hyades_report::experiment::{Experiment, Run, Shape};
 use hyades_report::judge::Verdict;
 use hyades_report::page::{About, Page};
 use hyades_report::plan::plan;
@@ -430,6 +430,128 @@ fn the_documentation_takes_its_results_from_a_report() {
         assert!(!before.contains(experiment.id) && !after.contains(experiment.id));
     }
     assert!(page.contains("commit `0123abc`"));
+}
+
+/// Experiments that are newer than the run in docs/experiments.md. The next full run empties it.
+const NOT_YET_RUN: &[&str] = &[
+    "2020-workers",
+    "deuteronomy-epochs",
+    "deuteronomy-accessed",
+    "deuteronomy-threads",
+    "deuteronomy-latencies",
+    "deuteronomy-collection",
+    "deuteronomy-at-once",
+    "deuteronomy-checkpoints",
+    "deuteronomy-readers",
+    "deuteronomy-reservation",
+];
+
+/// The page has every experiment, except those that are known to be newer, and no other.
+#[test]
+fn the_documentation_has_a_row_for_each_experiment() {
+    let docs = include_str!("../../../docs/experiments.md");
+    let first = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_string());
+    let shown: Vec<String> = docs.lines().filter_map(first).collect();
+    let ids: Vec<&str> = experiments().iter().map(|experiment| experiment.id).collect();
+    for id in &ids {
+        let (is_shown, is_new) = (shown.iter().any(|of| of == id), NOT_YET_RUN.contains(id));
+        assert!(is_shown || is_new, "docs/experiments.md lacks {id}: run bench paper --docs");
+        assert!(!(is_shown && is_new), "{id} has been run: take it out of NOT_YET_RUN");
+    }
+    for id in shown.iter().map(String::as_str).chain(NOT_YET_RUN.iter().copied()) {
+        assert!(ids.contains(&id), "there is no experiment {id} any more");
+    }
+}
+
+/// A finding says whose figure it is compared with: a paper's, or ours. Only the papers' count in a
+/// verdict.
+#[test]
+fn what_counts_as_a_claim_names_the_paper() {
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let page = Page { about: about(), experiments: &experiments, data: &data }.json();
+    let level = |finding: &serde_json::Value| finding["level"].as_str().unwrap().to_string();
+    let mut own = 0;
+    for experiment in page["experiments"].as_array().unwrap() {
+        let id = experiment["id"].as_str().unwrap();
+        for finding in experiment["findings"].as_array().unwrap() {
+            let text = finding["text"].as_str().unwrap();
+            let level = level(finding);
+            if level.starts_with("own expectation") {
+                own += 1;
+                assert!(text.contains("expected:"), "{id}: {text}");
+            } else if !["no claim", "follows from the set-up"].contains(&level.as_str()) {
+                assert!(text.contains("paper:") && !text.contains("expected:"), "{id}: {text}");
+            }
+            assert_eq!(level == "exceeds the claim", finding["why_above"].is_string(), "{id}");
+        }
+    }
+    assert!(own > 20, "{own}");
+    let of = |id: &str| {
+        let all = page["experiments"].as_array().unwrap();
+        all.iter().find(|experiment| experiment["id"] == id).unwrap()
+    };
+    // What has no claim of a paper has no verdict about one.
+    assert_eq!(of("shape-slow-stream")["verdict"], "not tested");
+    assert!(of("shape-slow-stream")["expectations"].as_str().unwrap().ends_with("of 6 hold"));
+    // Settings, and logs that equal themselves, are no claims.
+    for (id, least) in [("poplar-latency", 3), ("2016-loggers", 2), ("poplar-scan", 1)] {
+        let findings = of(id)["findings"].as_array().unwrap();
+        let given = findings.iter().filter(|f| level(f) == "follows from the set-up").count();
+        assert_eq!(given, least, "{id}");
+    }
+}
+
+/// A comparison of schemes holds for one concurrency control.
+#[test]
+fn the_series_of_a_group_have_the_same_concurrency_control() {
+    // These compare controls, or name that of a series.
+    const ABOUT_CONTROLS: [&str; 3] =
+        ["concurrency-contention", "concurrency-long-reads", "command-spanning"];
+    for experiment in experiments() {
+        if ABOUT_CONTROLS.contains(&experiment.id) {
+            continue;
+        }
+        let mut by: std::collections::BTreeMap<&str, Vec<Option<&String>>> = Default::default();
+        for run in experiment.runs.iter().filter(|run| run.words[0] == "bench") {
+            let at = run.words.iter().position(|word| word == "--concurrency");
+            by.entry(run.group).or_default().push(at.and_then(|at| run.words.get(at + 1)));
+        }
+        for (group, mut controls) in by {
+            controls.dedup();
+            assert_eq!(controls.len(), 1, "{}, {group}: {controls:?}", experiment.id);
+        }
+    }
+}
+
+/// Serial replay is compared with parallel replay, not with what may fall back to serial replay.
+#[test]
+fn what_is_called_parallel_is_replayed_in_parallel() {
+    let experiments = experiments();
+    let runs = &experiments.iter().find(|of| of.id == "2020-contention").unwrap().runs;
+    let ways = |label: &str| -> Vec<bool> {
+        let own = runs.iter().filter(|run| run.series.ends_with(label));
+        own.map(|run| run.words.join(" ").contains("--recovery parallel")).collect()
+    };
+    assert!(!ways("in parallel").is_empty() && ways("in parallel").iter().all(|is| *is));
+    assert!(ways("while it replays").iter().all(|is| !is));
+}
+
+/// Real devices are read with a cold cache; memory has none.
+#[test]
+fn recovery_from_real_devices_is_cold() {
+    let axes = Axes { log_dirs: vec!["/a".to_string()], ..Axes::default() };
+    let setup = Setup { axes, ..Setup::typical(Size::FULL) };
+    let is_cold = |run: &Run| run.words.iter().any(|word| word == "--cold");
+    let mut cold = 0;
+    for run in table::all(&setup).iter().flat_map(|experiment| &experiment.runs) {
+        let has = |word: &str| run.words.iter().any(|own| own == word);
+        let reads = has("--recover") && run.words.iter().any(|word| word.starts_with("/a/"));
+        assert_eq!(is_cold(run), reads, "{}", run.words.join(" "));
+        cold += usize::from(reads);
+    }
+    assert!(cold > 20, "{cold}");
+    assert!(experiments().iter().all(|experiment| !experiment.runs.iter().any(is_cold)));
 }
 
 /// Of what the papers run on TicToc, only what is sound under it.

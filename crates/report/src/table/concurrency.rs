@@ -3,7 +3,7 @@
 use super::*;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{Check, Finding, of_band};
+use crate::judge::{Check, Finding, of_band, of_fall};
 
 /// A concurrency control, by its label and its name on the command line.
 type Control = (&'static str, &'static str);
@@ -87,6 +87,16 @@ fn contention(table: &Table<'_>) -> Experiment {
             keeps(SHORT.2, TICTOC, 0.6, 0.9),
             keeps(SHORT.2, HEKATON, 0.6, 0.85),
             keeps(SHORT.2, TIMESTAMP_ORDER, 0.6, 0.8),
+            Check::new(|view| {
+                let (of, over) = ((TICTOC.0, 1.2), (SILO.0, 1.2));
+                let ratio = view.ratio(LONG.2, Metric::Conflicts, of, over)?;
+                let text = format!(
+                    "{}, theta 1.2: TicToc has {} times the conflicts of Silo (paper: fewer)",
+                    LONG.2,
+                    with_interval(&ratio)
+                );
+                Some(Finding { text, level: of_fall(&ratio) })
+            }),
             Check::new(|view| {
                 let (of, over) = ((TICTOC.0, 1.2), (SILO.0, 1.2));
                 let ratio = view.ratio(LONG.2, Metric::Conflicts, of, over)?;

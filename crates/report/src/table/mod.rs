@@ -242,6 +242,11 @@ impl<'a> Table<'a> {
         self.command("voter", 0.1)
     }
 
+    /// Worker threads of a run that does not set them.
+    pub fn workers(&self) -> u32 {
+        self.axes.workers.map_or(self.here.cores, |workers| workers as u32)
+    }
+
     /// All steps of a sweep, or the few that show its shape.
     pub fn steps(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
         if self.size.fine { all.to_vec() } else { few.to_vec() }

@@ -107,7 +107,7 @@ fn memory(table: &Table<'_>) -> Experiment {
 /// Numbers of workers, or threads: powers of two up to the number of cores, and that. At least two,
 /// so that there is something to compare.
 fn counts(table: &Table<'_>) -> Vec<f64> {
-    let most = table.axes.workers.map_or(table.here.cores, |workers| workers as u32).max(2);
+    let most = table.workers().max(2);
     let powers = (0..).map(|power| 1 << power).take_while(|count| *count < most);
     powers.chain([most]).map(f64::from).collect()
 }
