@@ -231,26 +231,6 @@ impl Check {
         })
     }
 
-    /// `most` devices give `factor` times the value of one.
-    pub fn grows_with(
-        group: &'static str,
-        metric: Metric,
-        of: &'static str,
-        most: f64,
-        factor: f64,
-    ) -> Check {
-        Check::new(move |view| {
-            let ratio = view.ratio(group, metric, (of, most), (of, 1.0))?;
-            Some(Finding {
-                text: format!(
-                    "{group}: {of} on {most} devices is {} times one device (expected: {factor})",
-                    with_interval(&ratio)
-                ),
-                level: of_band(&ratio, factor / TOLERANCE, factor * TOLERANCE),
-            })
-        })
-    }
-
     /// A series changes at most by a factor from its first point to its last.
     pub fn flat(group: &'static str, metric: Metric, of: &'static str, within: f64) -> Check {
         Check::new(move |view| {
@@ -314,8 +294,8 @@ impl Check {
         })
     }
 
-    /// The same check of a ratio of rates. If it exceeds the claim, and records of the slower
-    /// series are so much longer, it says by how much.
+    /// The same check of a ratio of rates. If it exceeds the claim, and the records of the slower
+    /// series are longer, it says how much longer they are.
     pub fn above_by_bytes(
         self,
         group: &'static str,

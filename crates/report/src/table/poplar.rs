@@ -25,7 +25,7 @@ const OWN: &str = "--flushed-by workers";
 /// scaled like the devices.
 const FLUSH: &str = "--flush-interval 5ms --flush-fill 4MiB --buffer 8MiB";
 
-/// Streams of which each worker has one of its own, as far as the engine has so many.
+/// Streams for a stream of each worker's own, at most the engine's limit.
 fn files(table: &Table<'_>) -> u32 {
     table.workers().clamp(1, 64)
 }
