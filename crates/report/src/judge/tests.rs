@@ -33,7 +33,7 @@ fn our_expectations_are_counted_by_themselves() {
     let (yes, no) = (found(Level::Holds), found(Level::Fails));
     let own = |finding: &Option<Finding>| (Basis::Expected, finding.clone());
     let claim = (Basis::Tested, yes.clone());
-    assert_eq!(expectations(&[claim.clone()]), None);
+    assert_eq!(expectations(std::slice::from_ref(&claim)), None);
     assert_eq!(expectations(&[claim.clone(), own(&yes), own(&no), own(&None)]), Some((1, 3)));
     assert_eq!(Basis::Expected.level(Level::Fails), "own expectation: does not hold");
     assert_eq!(Basis::Construction.level(Level::Holds), "follows from the set-up");

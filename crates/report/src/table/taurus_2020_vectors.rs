@@ -184,7 +184,8 @@ fn stream_runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
             // A worker for each stream, so that all streams are written between two anchors.
             let command = table.ycsb_with("--theta 0.6 --accesses 2 --in-flight 1024");
             let command = command.under("no-wait").workers(*streams as u32).with(PROCESSOR);
-            command.by(scheme, "memory", 1, *streams as u32)
+            // Segments are allocated ahead, 64 of the default size would fill the memory.
+            command.with("--segment 4MiB").by(scheme, "memory", 1, *streams as u32)
         };
         for scheme in [TAURUS_DATA, TAURUS_COMMAND, SERIAL_DATA, SERIAL_COMMAND] {
             runs.push(base(scheme).run("YCSB", scheme.label, *streams));
