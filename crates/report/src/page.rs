@@ -334,7 +334,7 @@ impl<'a> Page<'a> {
                     "id": experiment.id, "paper": experiment.paper.name(),
                     "source": experiment.source, "title": experiment.title,
                     "claim": experiment.claim, "how": experiment.how, "differs": experiment.differs,
-                    "verdict": judged.verdict.words(), "expectations": judged.expectations(),
+                    "verdict": judged.claims(), "expectations": judged.expectations(),
                     "simulated": experiment.is_simulated(),
                     "not_measured":
                         (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),

@@ -326,6 +326,9 @@ fn the_documentation_has_a_row_for_each_experiment() {
     for id in shown.iter().map(String::as_str).chain(NOT_YET_RUN.iter().copied()) {
         assert!(ids.contains(&id), "there is no experiment {id} any more");
     }
+    // The page says that its run is older as long as it is, and no longer.
+    let is_old = docs.contains("The run below is older than the rules above");
+    assert_eq!(is_old, !NOT_YET_RUN.is_empty());
 }
 
 /// A finding says whose figure it is compared with: a paper's, or ours. Only the papers' count in a

@@ -32,6 +32,20 @@ impl<'a> Judged<'a> {
         Judged { view, findings, notes, verdict }
     }
 
+    /// The verdict over the claims, and how many of them are undecided.
+    pub fn claims(&self) -> String {
+        let is_open = |(basis, finding): &&(Basis, Option<Finding>)| {
+            let level = finding.as_ref().map(|found| found.level);
+            *basis == Basis::Tested && level == Some(Level::Undecided)
+        };
+        match (self.verdict, self.findings.iter().filter(is_open).count()) {
+            (Verdict::InPart(..), open @ 1..) => {
+                format!("{}, {open} undecided", self.verdict.words())
+            }
+            (verdict, _) => verdict.words(),
+        }
+    }
+
     /// How many of our own expectations hold; none if there are none.
     pub fn expectations(&self) -> Option<String> {
         let (held, all) = expectations(&self.findings)?;
@@ -41,7 +55,7 @@ impl<'a> Judged<'a> {
     /// What is said of the claims, and of our expectations if there are any.
     pub fn words(&self) -> Vec<String> {
         let own = self.expectations().map(|own| format!("own expectations: {own}"));
-        [format!("claims: {}", self.verdict.words())].into_iter().chain(own).collect()
+        [format!("claims: {}", self.claims())].into_iter().chain(own).collect()
     }
 }
 
@@ -146,4 +160,31 @@ pub(super) fn found(judged: &Judged<'_>) -> String {
         );
     }
     out + "</ul>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_undecided_is_counted_beside_what_holds() {
+        let experiment = Experiment::example(Vec::new());
+        let data = Data::default();
+        let of = |levels: &[(Basis, Level)]| {
+            let mut judged = Judged::of(&experiment, &data);
+            let found = |level| Some(Finding { text: String::new(), level });
+            judged.findings = levels.iter().map(|(basis, level)| (*basis, found(*level))).collect();
+            judged.verdict = verdict(&judged.findings, false);
+            judged.words().join("; ")
+        };
+        let (tested, own) = (Basis::Tested, Basis::Expected);
+        let (holds, open) = (Level::Holds, Level::Undecided);
+        assert_eq!(of(&[(tested, holds), (tested, Level::Fails)]), "claims: 1 of 2 hold");
+        assert_eq!(
+            of(&[(tested, holds), (tested, open), (own, holds), (own, open)]),
+            "claims: 1 of 2 hold, 1 undecided; own expectations: 1 of 2 hold"
+        );
+        assert_eq!(of(&[(tested, open)]), "claims: undecided");
+        assert_eq!(of(&[(own, holds)]), "claims: not tested; own expectations: 1 of 1 hold");
+    }
 }
