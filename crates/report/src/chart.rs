@@ -1,11 +1,11 @@
 //! The contents of a figure, before it is drawn.
 
-/// Repeated measurements of one value: the median, and a 90 % interval for it.
+/// Repeated measurements of one value: its centre, and a 90 % interval for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The lower end of the interval.
     pub low: f64,
-    /// The median.
+    /// The median; of two to four measurements their mean, as [`Spread::of`] says.
     pub median: f64,
     /// The upper end of the interval.
     pub high: f64,
@@ -21,41 +21,38 @@ impl Spread {
     ///
     /// From five values on, the interval is bounded by two of them, chosen by rank so that the
     /// median of the distribution lies between them with a probability of at least 90 %, whatever
-    /// the distribution. Fewer values allow no such choice: Student's t of their logarithms, or of
-    /// themselves if one is not positive.
+    /// the distribution. Fewer values allow no such choice: their interval is Student's, which is
+    /// one of a mean, and so the centre is the mean that it is drawn round: the geometric one, by
+    /// logarithms, or the arithmetic one if a value is not positive.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
         let count = values.len();
-        let (first, last) = (*values.first()?, *values.last()?);
-        let middle = count / 2;
-        let median = if count % 2 == 1 {
-            values[middle]
-        } else {
-            (values[middle - 1] + values[middle]) / 2.0
-        };
-        let (low, high) = match count {
-            1 => (first, last),
+        let first = *values.first()?;
+        Some(match count {
+            1 => Spread::one(first),
             2..=4 if first > 0.0 => {
                 let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-                let (low, high) = student(&logs);
-                (low.exp(), high.exp())
+                let Spread { low, median, high, .. } = student(&logs);
+                Spread { low: low.exp(), median: median.exp(), high: high.exp(), count }
             }
             2..=4 => student(&values),
             _ => {
                 let outside = ranks_outside(count);
-                (values[outside], values[count - 1 - outside])
+                let (low, high) = (values[outside], values[count - 1 - outside]);
+                Spread { low, median: middle(&values), high, count }
             }
-        };
-        Some(Spread { low: low.min(median), median, high: high.max(median), count })
+        })
     }
 
     /// The median of the finite values among these, with the lowest and the highest in place of an
     /// interval; none if there are none.
     pub fn range(values: Vec<f64>) -> Option<Spread> {
-        let finite = || values.iter().copied().filter(|value| value.is_finite());
-        let (low, high) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);
-        Spread::of(values.clone()).map(|spread| Spread { low, high, ..spread })
+        let mut values = values;
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        let (low, high) = (*values.first()?, *values.last()?);
+        Some(Spread { low, median: middle(&values), high, count: values.len() })
     }
 
     /// The spread of a value without an interval.
@@ -63,20 +60,27 @@ impl Spread {
         Spread { low: value, median: value, high: value, count: 1 }
     }
 
-    /// The spread of the inverse values.
+    /// The spread of the inverse values. That of an interval with 0 has no upper end.
     pub fn inverse(self) -> Spread {
         let Spread { low, median, high, count } = self;
-        Spread { low: 1.0 / high, median: 1.0 / median, high: 1.0 / low, count }
+        let most = if low > 0.0 { 1.0 / low } else { f64::INFINITY };
+        Spread { low: 1.0 / high, median: 1.0 / median, high: most, count }
     }
 }
 
-/// Student's interval of the mean of two to four values.
-fn student(values: &[f64]) -> (f64, f64) {
+/// The middle one of sorted values, or the mean of the middle two.
+fn middle(values: &[f64]) -> f64 {
+    let (at, odd) = (values.len() / 2, values.len() % 2 == 1);
+    if odd { values[at] } else { (values[at - 1] + values[at]) / 2.0 }
+}
+
+/// The mean of two to four values, and Student's interval of it.
+fn student(values: &[f64]) -> Spread {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
     let half = STUDENT[values.len() - 2] * (squares / (count - 1.0) / count).sqrt();
-    (mean - half, mean + half)
+    Spread { low: mean - half, median: mean, high: mean + half, count: values.len() }
 }
 
 /// How many of the lowest and of the highest of `count` values lie outside a 90 % interval of the
@@ -205,6 +209,21 @@ mod tests {
         assert_eq!(width(&[2.0, 2.0, 2.0]), 1.0);
         let zero = Spread::of(vec![0.0, 1.0]).unwrap();
         assert!(zero.low < 0.0 && zero.high > 1.0);
+        assert_eq!((zero.median, zero.inverse().high), (0.5, f64::INFINITY));
+    }
+
+    /// An interval of the mean round a median would be of neither.
+    #[test]
+    fn the_centre_of_few_values_is_that_of_their_interval() {
+        for values in [vec![1.0, 9.0], vec![1.0, 2.0, 16.0], vec![1.0, 1.1, 1.2, 8.0]] {
+            let Spread { low, median, high, .. } = Spread::of(values.clone()).unwrap();
+            assert!((median / low / (high / median) - 1.0).abs() < 1e-9, "{values:?}");
+        }
+        let some = Spread::of(vec![-1.0, 0.0, 4.0]).unwrap();
+        assert!((some.median - 1.0).abs() < 1e-9);
+        assert!((some.high - some.median - (some.median - some.low)).abs() < 1e-9);
+        // From five on it is the median.
+        assert_eq!(Spread::of(vec![1.0, 1.1, 1.2, 1.3, 90.0]).unwrap().median, 1.2);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::axis::short;
 use crate::chart::Spread;
-use crate::judge::{Basis, Check, Finding, Level, TOLERANCE, of_band, of_cost, of_factor, of_fall};
+use crate::judge::{
+    Basis, Check, Finding, Level, TOLERANCE, of_band, of_cost, of_factor, of_fall, of_same,
+};
 use crate::metric::Metric;
 
 /// A value with its interval, as in `7.31 (7.02 to 7.65, 5 rounds)`.
@@ -157,14 +159,16 @@ impl Check {
                     "{group}, {what}: {left} is {} times {right} (paper: about 1)",
                     with_interval(&ratio)
                 ),
-                level: of_band(&ratio, 1.0 / TOLERANCE, TOLERANCE),
+                level: of_same(&ratio),
             })
         })
     }
 
-    /// The ratio of replay rates, beside what devices and processors allow: the limit of each
-    /// series is the lower of bandwidth over bytes per record and its rate from memory. Each series
-    /// comes with its number of devices; `bandwidth` is that of one device in bytes per second.
+    /// The ratio of replay rates, beside that of what devices and processors allow: the limit of
+    /// each series is the lower of bandwidth over bytes per record and its rate from memory. Their
+    /// ratio is no limit of the measured one, which is above it where the second series stays
+    /// further below its limit than the first. Each series comes with its number of devices;
+    /// `bandwidth` is that of one device in bytes per second.
     pub fn allowed(
         (group, x): (&'static str, f64),
         memory: &'static str,
@@ -178,20 +182,26 @@ impl Check {
                 let processors = view.median(memory, series, 0.0, Metric::ReplayRate)?;
                 Some(processors.min(f64::from(devices) * bandwidth / bytes))
             };
-            let (most, least) = (best(of)?, best(over)?);
+            let (first, second) = (best(of)?, best(over)?);
             let ratio = view.ratio(group, Metric::ReplayRate, (of.0, x), (over.0, x))?;
+            let reached = |(series, _), limit: f64| {
+                let rate = view.median(group, series, x, Metric::ReplayRate)?;
+                Some(format!("{:.0} %", 100.0 * rate / limit))
+            };
             Some(Finding {
                 text: format!(
-                    "{group}: the devices and our processors allow {} at most {:.1} times {} \
-                     ({}/s and {}/s); it reached {}",
+                    "{group}: the devices and our processors allow {} {}/s and {} {}/s, {:.1} \
+                     times; measured {} times, with {} and {} of what is allowed",
                     of.0,
-                    most / least,
+                    short(first),
                     over.0,
-                    short(most),
-                    short(least),
-                    with_interval(&ratio)
+                    short(second),
+                    first / second,
+                    with_interval(&ratio),
+                    reached(of, first)?,
+                    reached(over, second)?
                 ),
-                level: of_band(&ratio, most / least / 1.4, f64::INFINITY),
+                level: Level::Undecided,
             })
         })
         .resting_on(Basis::Context)
@@ -217,26 +227,6 @@ impl Check {
                     bytes.median
                 ),
                 level: of_band(&share, 1.0 / TOLERANCE, TOLERANCE),
-            })
-        })
-    }
-
-    /// `most` devices give `factor` times the value of one.
-    pub fn grows_with(
-        group: &'static str,
-        metric: Metric,
-        of: &'static str,
-        most: f64,
-        factor: f64,
-    ) -> Check {
-        Check::new(move |view| {
-            let ratio = view.ratio(group, metric, (of, most), (of, 1.0))?;
-            Some(Finding {
-                text: format!(
-                    "{group}: {of} on {most} devices is {} times one device (expected: {factor})",
-                    with_interval(&ratio)
-                ),
-                level: of_band(&ratio, factor / TOLERANCE, factor * TOLERANCE),
             })
         })
     }
@@ -302,6 +292,47 @@ impl Check {
                 level: of_fall(&fall),
             })
         })
+    }
+
+    /// The same check of a ratio of rates. If it exceeds the claim, and the records of the slower
+    /// series are longer, it says how much longer they are.
+    pub fn above_by_bytes(
+        self,
+        group: &'static str,
+        x: f64,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        self.above_by(move |view| {
+            let bytes = |series| view.median(group, series, x, Metric::BytesPerTransaction);
+            let (few, many) = (bytes(of)?, bytes(over)?);
+            let is_why = many > few * TOLERANCE;
+            is_why.then(|| {
+                format!(
+                    "a transaction logs {} bytes with {over} and {} with {of}, {:.1} times fewer, \
+                     so that equal devices allow as many times more of them",
+                    short(many),
+                    short(few),
+                    many / few
+                )
+            })
+        })
+    }
+
+    /// A ratio of ours, of which a paper says nothing that can be compared.
+    pub fn beside(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.ratio(group, metric, (of, 0.0), (over, 0.0))?;
+            let (times, what) = (with_interval(&ratio), metric.label());
+            let text = format!("{group}, {what}: {of} is {times} times {over}");
+            Some(Finding { text, level: Level::Undecided })
+        })
+        .resting_on(Basis::Context)
     }
 
     /// A figure of ours, of which a paper says nothing that can be compared.

@@ -133,6 +133,26 @@ impl<'a> View<'a> {
         Spread::of(of.into_iter().zip(less).filter_map(|(of, less)| Some(of? - less?)).collect())
     }
 
+    /// What a function makes of several series, by rounds as [`View::ratio`].
+    pub fn by_rounds<const N: usize>(
+        &self,
+        group: &str,
+        metric: Metric,
+        of: [(&str, f64); N],
+        make: impl Fn([f64; N]) -> f64,
+    ) -> Option<Spread> {
+        let all = of.map(|series| self.rounds(group, series, metric));
+        let count = all.iter().map(Vec::len).min().unwrap_or(0);
+        let round = |at: usize| {
+            let figures = all.each_ref().map(|series| series[at]);
+            figures
+                .iter()
+                .all(Option::is_some)
+                .then(|| make(figures.map(Option::unwrap_or_default)))
+        };
+        Spread::of((0..count).filter_map(round).collect())
+    }
+
     /// The figures of a series at `x`.
     pub fn at(&self, group: &str, series: &str, x: f64, metric: Metric) -> Option<Spread> {
         let run = self.runs(group).find(|run| run.series == series && run.x == x)?;
@@ -200,5 +220,10 @@ mod tests {
         let view = View { experiment: &experiment, data: &data };
         let ratio = view.ratio("g", Metric::Throughput, ("a", 0.0), ("b", 0.0)).unwrap();
         assert_eq!(ratio, Spread { low: 2.0, median: 2.0, high: 2.0, count: 2 });
+        let both = [("a", 0.0), ("b", 0.0)];
+        let same = view.by_rounds("g", Metric::Throughput, both, |[a, b]| (a - b) / b).unwrap();
+        assert_eq!(same, Spread { low: 1.0, median: 1.0, high: 1.0, count: 2 });
+        let missing = [("a", 0.0), ("b", 0.0), ("c", 0.0)];
+        assert_eq!(view.by_rounds("g", Metric::Throughput, missing, |[a, ..]| a), None);
     }
 }

@@ -50,21 +50,30 @@ fn markdown(report: &Value) -> Option<String> {
         number("/size/rows")?,
         number("/size/warehouses")?,
     );
-    out += "| experiment | found (median and 90 % interval; the paper's figure) | verdict |\n";
+    out += "| experiment | found (median, or mean below five rounds; 90 % interval; the paper's \
+            figure) | verdict |\n";
     out += "|---|---|---|\n";
     for experiment in report.get("experiments")?.as_array()? {
         let id = text(experiment, "id")?;
         let _ = writeln!(
             out,
-            "| `{id}` | {}: {} | **{}** |",
+            "| `{id}` | {}: {} | **claims: {}**{} |",
             cell(&text(experiment, "source")?),
             cell(&text(experiment, "title")?),
-            cell(&text(experiment, "verdict")?)
+            cell(&text(experiment, "verdict")?),
+            match text(experiment, "expectations") {
+                Some(own) => format!("; own expectations: {}", cell(&own)),
+                None => String::new(),
+            }
         );
         let findings = experiment.get("findings")?.as_array()?;
         for finding in findings {
             let (found, level) = (text(finding, "text")?, text(finding, "level")?);
-            let _ = writeln!(out, "| | {} | {} |", cell(&found), cell(&level));
+            let why = match text(finding, "why_above") {
+                Some(why) => format!(". Why above: {}", cell(&why)),
+                None => String::new(),
+            };
+            let _ = writeln!(out, "| | {}{why} | {} |", cell(&found), cell(&level));
         }
         let missing = (experiment.get("checks")?.as_u64()? as usize).checked_sub(findings.len())?;
         if let Some(why) = experiment.get("not_measured").and_then(Value::as_str) {
@@ -94,9 +103,10 @@ mod tests {
                          "warehouses": 1}},
             "experiments": [
                 {"id": "a", "source": "Figure 1", "title": "A | B", "verdict": "1 of 2 hold",
-                 "checks": 3, "not_measured": null, "findings": [
-                     {"text": "x is 2 times y (paper: 2)", "level": "holds"},
-                     {"text": "z", "level": "does not hold"}]},
+                 "expectations": "0 of 1 hold", "checks": 4, "not_measured": null, "findings": [
+                     {"text": "x is 2 times y (paper: 2)", "level": "holds", "why_above": null},
+                     {"text": "w", "level": "exceeds the claim", "why_above": "fewer | bytes"},
+                     {"text": "z", "level": "own expectation: does not hold"}]},
                 {"id": "b", "source": "Figure 2", "title": "C", "verdict": "not measured",
                  "checks": 0, "not_measured": "one node", "findings": []},
             ],
@@ -111,8 +121,10 @@ mod tests {
         assert!(!new.contains("stale"));
         for words in [
             "commit `0123abc`, 2026-11-21",
-            "| `a` | Figure 1: A \\| B | **1 of 2 hold** |",
+            "| `a` | Figure 1: A \\| B | **claims: 1 of 2 hold**; own expectations: 0 of 1 hold |",
             "| | x is 2 times y (paper: 2) | holds |",
+            "| | w. Why above: fewer \\| bytes | exceeds the claim |",
+            "| `b` | Figure 2: C | **claims: not measured** |",
             "1 checks have no figures",
             "| | one node | |",
         ] {

@@ -1,16 +1,23 @@
-//! Verdicts: compares 90 % intervals with the papers' claims, by the same rules for all.
+//! Verdicts: compares 90 % intervals with claims, by one rule for all.
 //!
-//! **A claimed factor** stands for a band: a fifth more and a fifth less, because the paper's own
-//! figures are read from plots and vary. It *holds* if the interval meets the band. It is
-//! *exceeded* if the whole interval lies above: that is as suspicious as too little, for a
-//! baseline may be weak. It *holds in part* if the whole interval lies below the band and above 1;
-//! the number is the share of the factor's logarithm that the median reaches. Otherwise it *does
-//! not hold*.
+//! **A claim stands for a band.**
 //!
-//! **A claimed value** stands for a band as well, and holds if the interval meets it.
+//! - A factor: from a fifth less to a fifth more, because the papers' own figures are read from
+//!   plots and vary; but from a twentieth above 1 on, so that no difference is never a difference.
+//! - Equality, or a factor less than a twentieth above 1: a fifth more or less than 1.
+//! - A value: a fifth more or less. A limit that a paper gives as a value: up to a fifth above it.
+//! - At least, at most: from the bound on, or up to it.
+//! - A rise or a fall: a change by a twentieth or more.
 //!
-//! Nothing is decided by a single run, by an interval whose upper end is more than twice the lower
-//! and that meets the band, or by one that meets the band and contains 1 where a factor is claimed.
+//! **The rule.** If all of the interval lies in the band, the claim *holds*. If all of it lies
+//! outside, it *does not hold*. If the interval has both, it is *undecided*, and so is a single
+//! run. So the median of what holds is in the band, and noise never helps a claim.
+//!
+//! **Of what does not hold**, two cases have words of their own. A factor *exceeds the claim* if
+//! all of the interval is above the band, which is as suspicious as too little, for a baseline may
+//! be weak. So does a cost below its band. A factor *holds in part* if all of the interval is below
+//! the band and above 1; the number is the share of the factor's logarithm that the median reaches.
+//! Neither counts as holding.
 
 use crate::chart::Spread;
 use crate::data::View;
@@ -18,8 +25,8 @@ use crate::metric::Metric;
 
 /// How much more or less than a claimed factor or value still is the claim.
 pub const TOLERANCE: f64 = 1.2;
-/// An interval whose upper end is more than this many times its lower decides nothing.
-const WIDE: f64 = 2.0;
+/// The least change that is a rise or a fall.
+const LEAST: f64 = 1.05;
 
 /// How far a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,42 +66,64 @@ pub struct Finding {
 }
 
 type Look = dyn Fn(&View<'_>) -> Option<Finding> + Send + Sync;
+type Why = dyn Fn(&View<'_>) -> Option<String> + Send + Sync;
 
 /// A check of a claim. It has no finding if the runs for it are missing.
 pub struct Check {
     look: Box<Look>,
     basis: Basis,
     bound: Option<Bound>,
+    why: Option<Box<Why>>,
 }
 
 /// Series that throttled devices may limit.
 struct Bound {
     group: &'static str,
     metric: Metric,
-    x: f64,
-    /// Series, and the MB/s of all of its devices.
-    series: Vec<(&'static str, f64)>,
+    /// Series, each at a position, and the MB/s of all of its devices there.
+    series: Vec<Limited>,
 }
+
+/// A series, a position, and the MB/s of all of its devices there.
+pub type Limited = (&'static str, f64, f64);
 
 /// From this share of its devices' bandwidth on, a series is limited by them.
 const LIMITED: f64 = 0.75;
+/// The same for series that use equal shares of their devices, so that their ratio is that of the
+/// devices. It is lower, because recovery also reads what is not counted as log: the end of the
+/// last segment and the one allocated ahead.
+const LIMITED_ALIKE: f64 = 0.5;
 
 impl Bound {
     fn is_met(&self, view: &View<'_>) -> bool {
-        self.series.iter().all(|(series, all)| {
-            let rate = view.median(self.group, series, self.x, self.metric);
-            rate.is_some_and(|rate| rate >= LIMITED * all)
-        })
+        let share = |(series, x, all): &Limited| {
+            Some(view.median(self.group, series, *x, self.metric)? / all)
+        };
+        let shares: Option<Vec<f64>> = self.series.iter().map(share).collect();
+        shares.is_some_and(|shares| are_limited(&shares))
     }
+}
+
+/// Whether series that use these shares of their devices' bandwidth are limited by them.
+fn are_limited(shares: &[f64]) -> bool {
+    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    let alike = shares.len() > 1 && most <= least * TOLERANCE;
+    least >= if alike { LIMITED_ALIKE } else { LIMITED }
 }
 
 /// What a check's result rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
-    /// What was measured.
+    /// What was measured, and what a paper claims.
     Tested,
+    /// What was measured, and a figure that we expect and no paper states.
+    Expected,
     /// The devices: they limit every scheme here, so that `n` of them give `n` times one.
     Throttle,
+    /// The set-up: it would come out the same whatever the scheme does, as a latency that is the
+    /// flush interval.
+    Construction,
     /// What was measured, of which no paper claims anything.
     Context,
 }
@@ -104,25 +133,41 @@ impl Basis {
     pub fn words(self) -> &'static str {
         match self {
             Basis::Tested => "",
+            Basis::Expected => "own expectation",
             Basis::Throttle => "arithmetic of the throttle",
+            Basis::Construction => "follows from the set-up",
             Basis::Context => "no claim",
         }
     }
+
+    /// A finding's level as text, or what it rests on if that is not judged.
+    pub fn level(self, level: Level) -> String {
+        match self {
+            Basis::Tested => level.words(),
+            Basis::Expected => format!("{}: {}", self.words(), level.words()),
+            other => other.words().to_string(),
+        }
+    }
+
+    /// Whether results on it are compared with something.
+    pub fn is_judged(self) -> bool {
+        matches!(self, Basis::Tested | Basis::Expected)
+    }
 }
 
-/// The verdict over all checks of an experiment.
+/// The verdict over all claims of a paper in an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All checks hold.
+    /// All hold.
     Holds,
-    /// This many checks hold, of this many; some of the others may hold in part, or exceed the
-    /// claim.
+    /// This many hold, of this many; some of the others may be undecided, hold in part, or be
+    /// exceeded.
     InPart(usize, usize),
-    /// All checks fail.
+    /// None holds, not even in part.
     DoesNotHold,
     /// All that was measured decides nothing.
     Undecided,
-    /// No check has a result that does not follow from the sizes of the devices.
+    /// No result that a paper claims was tested.
     NotTested,
     /// The figures are simulated.
     SimulatedOnly,
@@ -135,8 +180,8 @@ impl Verdict {
     pub fn words(self) -> String {
         let fixed = match self {
             Verdict::InPart(held, of) => return format!("{held} of {of} hold"),
-            Verdict::Holds => "holds",
-            Verdict::DoesNotHold => "does not hold",
+            Verdict::Holds => "all hold",
+            Verdict::DoesNotHold => "none holds",
             Verdict::Undecided => "undecided",
             Verdict::NotTested => "not tested",
             Verdict::SimulatedOnly => "simulated only",
@@ -146,10 +191,13 @@ impl Verdict {
     }
 }
 
+/// What a finding says of a figure that is ours. What a paper claims is said as `paper:`.
+const OWN: &str = "expected:";
+
 impl Check {
     /// Creates a check from a function.
     pub fn new(check: impl Fn(&View<'_>) -> Option<Finding> + Send + Sync + 'static) -> Check {
-        Check { look: Box::new(check), basis: Basis::Tested, bound: None }
+        Check { look: Box::new(check), basis: Basis::Tested, bound: None, why: None }
     }
 
     /// The same check, with a result that rests on this.
@@ -157,23 +205,35 @@ impl Check {
         Check { basis, ..self }
     }
 
-    /// The same check, whose result is arithmetic of the throttle if each of these series, at `x`,
-    /// writes or reads (`metric`) about as many MB/s as its throttled devices allow.
-    pub fn unless_bound(
-        self,
-        group: &'static str,
-        metric: Metric,
-        x: f64,
-        series: Vec<(&'static str, f64)>,
-    ) -> Check {
-        Check { bound: Some(Bound { group, metric, x, series }), ..self }
+    /// The same check, whose result is arithmetic of the throttle if each of these series writes or
+    /// reads (`metric`) about as many MB/s as its throttled devices allow.
+    pub fn unless_bound(self, group: &'static str, metric: Metric, series: Vec<Limited>) -> Check {
+        Check { bound: Some(Bound { group, metric, series }), ..self }
     }
 
-    /// What its result rests on.
-    pub fn basis(&self, view: &View<'_>) -> Basis {
-        match &self.bound {
-            Some(bound) if bound.is_met(view) => Basis::Throttle,
-            _ => self.basis,
+    /// The same check, with the reason why its result exceeds the claim, if it does: a sentence
+    /// without its full stop.
+    pub fn above_because(self, why: &'static str) -> Check {
+        self.above_by(move |_| Some(why.to_string()))
+    }
+
+    /// As [`Check::above_because`], with a sentence that has measurements.
+    pub fn above_by(
+        self,
+        why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Check {
+        Check { why: Some(Box::new(why)), ..self }
+    }
+
+    /// What its result rests on. A finding that says what is expected is compared with a figure of
+    /// ours, whatever else the check says.
+    pub fn basis(&self, view: &View<'_>, finding: Option<&Finding>) -> Basis {
+        match (&self.bound, self.basis) {
+            (Some(bound), _) if bound.is_met(view) => Basis::Throttle,
+            (_, Basis::Tested) if finding.is_some_and(|of| of.text.contains(OWN)) => {
+                Basis::Expected
+            }
+            (_, basis) => basis,
         }
     }
 
@@ -181,45 +241,66 @@ impl Check {
     pub fn look(&self, view: &View<'_>) -> Option<Finding> {
         (self.look)(view)
     }
+
+    /// Why a result exceeds the claim; none if it does not.
+    pub fn note(&self, view: &View<'_>, basis: Basis, finding: &Finding) -> Option<String> {
+        let exceeds = basis.is_judged() && finding.level == Level::Exceeds;
+        let known = || self.why.as_ref().and_then(|why| why(view));
+        exceeds.then(|| known().unwrap_or_else(|| "not examined".to_string()))
+    }
 }
 
-/// Whether an interval that meets a claim's band is too wide, or of a single run.
-fn decides_nothing(ours: &Spread) -> bool {
-    ours.count < 2 || ours.low <= 0.0 && ours.high > 0.0 || ours.high > WIDE * ours.low
+/// Where an interval lies, seen from a band.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Below,
+    Within,
+    Above,
+    /// Parts of it are within, others outside; or it is of a single run.
+    Across,
+}
+
+fn place(ours: &Spread, from: f64, to: f64) -> Place {
+    if ours.count < 2 {
+        Place::Across
+    } else if ours.low >= from && ours.high <= to {
+        Place::Within
+    } else if ours.high < from {
+        Place::Below
+    } else if ours.low > to {
+        Place::Above
+    } else {
+        Place::Across
+    }
 }
 
 /// Judges a ratio against a claimed one.
 pub fn of_factor(ours: &Spread, paper: f64) -> Level {
     // A claimed factor below 1 is the same claim for the inverse ratio.
     let (ours, paper) = if paper < 1.0 { (ours.inverse(), 1.0 / paper) } else { (*ours, paper) };
-    let (from, to) = (paper / TOLERANCE, paper * TOLERANCE);
-    if ours.count < 2 {
-        Level::Undecided
-    } else if ours.low > to {
-        Level::Exceeds
-    } else if ours.high >= from {
-        let undecided = decides_nothing(&ours) || ours.low <= 1.0;
-        if undecided { Level::Undecided } else { Level::Holds }
-    } else if ours.low > 1.0 {
-        Level::InPart(ours.median.ln() / paper.ln())
-    } else {
-        Level::Fails
+    if paper < LEAST {
+        return of_same(&ours);
     }
+    match place(&ours, (paper / TOLERANCE).max(LEAST), paper * TOLERANCE) {
+        Place::Within => Level::Holds,
+        Place::Above => Level::Exceeds,
+        Place::Across => Level::Undecided,
+        Place::Below if ours.low > 1.0 => Level::InPart(ours.median.ln() / paper.ln()),
+        Place::Below => Level::Fails,
+    }
+}
+
+/// Judges a ratio that is claimed to be 1.
+pub fn of_same(ours: &Spread) -> Level {
+    of_band(ours, 1.0 / TOLERANCE, TOLERANCE)
 }
 
 /// Judges a value that is claimed to lie in a band.
 pub fn of_band(ours: &Spread, from: f64, to: f64) -> Level {
-    if ours.count < 2 {
-        Level::Undecided
-    } else if ours.low > to || ours.high < from {
-        Level::Fails
-    } else if ours.low >= from && ours.high <= to {
-        // However wide it is, all of it is as claimed.
-        Level::Holds
-    } else if decides_nothing(ours) {
-        Level::Undecided
-    } else {
-        Level::Holds
+    match place(ours, from, to) {
+        Place::Within => Level::Holds,
+        Place::Across => Level::Undecided,
+        Place::Below | Place::Above => Level::Fails,
     }
 }
 
@@ -232,29 +313,23 @@ pub fn of_limit(ours: &Spread, paper: f64) -> Level {
 /// exceeded, above it fails.
 pub fn of_cost(ours: &Spread, paper: f64) -> Level {
     let (from, to) = (paper / TOLERANCE, paper * TOLERANCE);
-    match of_band(ours, from, to) {
-        Level::Fails if ours.high < from => Level::Exceeds,
-        other => other,
+    match place(ours, from, to) {
+        Place::Below => Level::Exceeds,
+        _ => of_band(ours, from, to),
     }
 }
 
-/// Judges the ratio of a later value to an earlier one that is claimed to be higher. An interval
-/// below 1 is a fall; one that contains 1 and lies above 0.9 is none.
+/// Judges the ratio of a later value to an earlier one that is claimed to be higher.
 pub fn of_fall(ratio: &Spread) -> Level {
-    if ratio.count < 2 {
-        Level::Undecided
-    } else if ratio.high < 1.0 {
-        Level::Holds
-    } else if ratio.low > 0.9 {
-        Level::Fails
-    } else {
-        Level::Undecided
-    }
+    of_band(ratio, f64::NEG_INFINITY, 1.0 / LEAST)
 }
 
-/// The verdict over the findings, of which only those that were tested count. It is not `Holds` if
-/// the runs of a check are missing.
-pub fn verdict(findings: &[(Basis, Option<Finding>)], simulated: bool) -> Verdict {
+/// What an experiment found, each result with what it rests on.
+pub type Findings = [(Basis, Option<Finding>)];
+
+/// The verdict over the findings, of which only those that test a claim of a paper count. It is not
+/// `Holds` if the runs of a check are missing.
+pub fn verdict(findings: &Findings, simulated: bool) -> Verdict {
     let is_tested = |(basis, _): &&(Basis, Option<Finding>)| *basis == Basis::Tested;
     let tested: Vec<_> = findings.iter().filter(is_tested).map(|(_, finding)| finding).collect();
     let levels: Vec<Level> = tested.iter().copied().flatten().map(|found| found.level).collect();
@@ -270,94 +345,14 @@ pub fn verdict(findings: &[(Basis, Option<Finding>)], simulated: bool) -> Verdic
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(level: Level) -> Option<Finding> {
-        Some(Finding { text: String::new(), level })
-    }
-
-    fn of(findings: &[Option<Finding>], simulated: bool) -> Verdict {
-        let tested = findings.iter().map(|finding| (Basis::Tested, finding.clone()));
-        verdict(&tested.collect::<Vec<_>>(), simulated)
-    }
-
-    fn spread(low: f64, high: f64) -> Spread {
-        Spread { low, median: (low * high).sqrt(), high, count: 5 }
-    }
-
-    #[test]
-    fn what_was_not_tested_does_not_count() {
-        let (yes, no) = (found(Level::Holds), found(Level::Fails));
-        let both = |basis| verdict(&[(Basis::Tested, no.clone()), (basis, yes.clone())], false);
-        assert_eq!(both(Basis::Tested), Verdict::InPart(1, 2));
-        assert_eq!(both(Basis::Context), Verdict::DoesNotHold);
-        assert_eq!(both(Basis::Throttle), Verdict::DoesNotHold);
-        assert_eq!(verdict(&[(Basis::Throttle, yes)], false), Verdict::NotTested);
-        assert_eq!(verdict(&[(Basis::Throttle, None)], false), Verdict::NotMeasured);
-    }
-
-    #[test]
-    fn a_factor_is_compared_with_the_interval() {
-        for (low, high, level) in [
-            (7.0, 8.5, Level::Holds),
-            (5.0, 6.7, Level::Holds),
-            (9.5, 12.0, Level::Holds),
-            (10.0, 12.0, Level::Exceeds),
-            (20.0, 50.0, Level::Exceeds),
-            (0.9, 6.0, Level::Fails),
-            (0.9, 9.0, Level::Undecided),
-            (4.0, 9.0, Level::Undecided),
-            (0.3, 0.5, Level::Fails),
-        ] {
-            assert_eq!(of_factor(&spread(low, high), 8.0), level, "{low} to {high}");
-            let inverse = spread(low, high).inverse();
-            assert_eq!(of_factor(&inverse, 1.0 / 8.0), level, "1 / {low} to {high}");
-        }
-        let Level::InPart(share) = of_factor(&spread(2.7, 2.963), 8.0) else { panic!() };
-        assert!((share - 0.5).abs() < 1e-3, "{share}");
-        assert_eq!(Level::InPart(share).words(), "holds in part, 50 %");
-    }
-
-    #[test]
-    fn one_run_decides_nothing() {
-        for value in [0.1, 8.0, 100.0] {
-            assert_eq!(of_factor(&Spread::one(value), 8.0), Level::Undecided);
-            assert_eq!(of_band(&Spread::one(value), 0.0, 8.0), Level::Undecided);
-            assert_eq!(of_cost(&Spread::one(value), 8.0), Level::Undecided);
-            assert_eq!(of_fall(&Spread::one(value)), Level::Undecided);
-        }
-    }
-
-    #[test]
-    fn bands_costs_and_falls() {
-        assert_eq!(of_band(&spread(0.9, 1.1), 0.8, 1.2), Level::Holds);
-        assert_eq!(of_band(&spread(1.1, 1.4), 0.8, 1.2), Level::Holds);
-        assert_eq!(of_band(&spread(0.7, 1.5), 0.8, 1.2), Level::Undecided);
-        assert_eq!(of_band(&spread(1.3, 1.4), 0.8, 1.2), Level::Fails);
-        assert_eq!(of_band(&spread(0.0, 0.0), 0.0, 1.2), Level::Holds);
-        assert_eq!(of_limit(&spread(0.1, 1.2), 2.0), Level::Holds);
-        assert_eq!(of_limit(&spread(2.5, 3.0), 2.0), Level::Fails);
-        assert_eq!(of_cost(&spread(240.0, 250.0), 252.0), Level::Holds);
-        assert_eq!(of_cost(&spread(50.0, 60.0), 252.0), Level::Exceeds);
-        assert_eq!(of_cost(&spread(500.0, 600.0), 252.0), Level::Fails);
-        assert_eq!(of_fall(&spread(0.5, 0.8)), Level::Holds);
-        assert_eq!(of_fall(&spread(0.95, 1.2)), Level::Fails);
-        assert_eq!(of_fall(&spread(0.8, 1.2)), Level::Undecided);
-    }
-
-    #[test]
-    fn a_missing_run_keeps_a_claim_from_holding_in_full() {
-        let (yes, no) = (found(Level::Holds), found(Level::Fails));
-        assert_eq!(of(&[yes.clone(), yes.clone()], false), Verdict::Holds);
-        assert_eq!(of(&[yes.clone(), None], false), Verdict::InPart(1, 2));
-        assert_eq!(of(&[yes.clone(), no.clone()], false), Verdict::InPart(1, 2));
-        assert_eq!(of(&[found(Level::Exceeds)], false), Verdict::InPart(0, 1));
-        assert_eq!(of(&[found(Level::Undecided), None], false), Verdict::Undecided);
-        assert_eq!(of(&[no.clone(), None], false), Verdict::DoesNotHold);
-        assert_eq!(of(&[None, None], false), Verdict::NotMeasured);
-        assert_eq!(of(&[], false), Verdict::NotMeasured);
-        assert_eq!(of(&[yes], true), Verdict::SimulatedOnly);
-    }
+/// How many of the expectations of ours hold, and how many there are; none if there are none.
+pub fn expectations(findings: &Findings) -> Option<(usize, usize)> {
+    let own = || findings.iter().filter(|(basis, _)| *basis == Basis::Expected);
+    let holds = |finding: &Finding| finding.level == Level::Holds;
+    let held = own().filter(|(_, finding)| finding.as_ref().is_some_and(holds)).count();
+    let all = own().count();
+    (all > 0).then_some((held, all))
 }
+
+#[cfg(test)]
+mod tests;

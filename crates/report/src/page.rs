@@ -1,14 +1,18 @@
 //! The page: one self-contained HTML file, for light and dark displays; and the same as JSON.
 
-use crate::data::{Data, Outcome, View};
+use crate::data::{Data, Outcome};
 use crate::experiment::{Experiment, Paper, Run};
-use crate::judge::{Basis, Finding, Level, Verdict, verdict};
+use crate::judge::Verdict;
 use crate::plot;
 use crate::scale::{Processors, Rates, Size};
 use crate::svg::{draw, escape};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
+
+mod judged;
+
+use judged::{Judged, found, reason, standing, tally, untested};
 
 /// The head of a report.
 #[derive(Clone, Debug, Serialize)]
@@ -45,12 +49,6 @@ pub struct Page<'a> {
     pub data: &'a Data,
 }
 
-struct Judged<'a> {
-    view: View<'a>,
-    findings: Vec<(Basis, Option<Finding>)>,
-    verdict: Verdict,
-}
-
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--soft:#5d5d66;\
 --rule:#dcdce2;--card:#f7f7f9}\
@@ -84,14 +82,7 @@ a{color:inherit}";
 
 impl<'a> Page<'a> {
     fn judged(&self) -> Vec<Judged<'a>> {
-        let judge = |experiment: &'a Experiment| {
-            let view = View { experiment, data: self.data };
-            let look = |check: &crate::judge::Check| (check.basis(&view), check.look(&view));
-            let findings: Vec<_> = experiment.checks.iter().map(look).collect();
-            let verdict = verdict(&findings, experiment.is_simulated());
-            Judged { view, findings, verdict }
-        };
-        self.experiments.iter().map(judge).collect()
+        self.experiments.iter().map(|experiment| Judged::of(experiment, self.data)).collect()
     }
 
     /// The page as HTML.
@@ -140,7 +131,8 @@ impl<'a> Page<'a> {
              transaction, also a read-only one, counts if it is acknowledged as durable within {} \
              s ({} s where a slow device is the bottleneck) after {} s of warm-up. Every command \
              is run once in each of at most {} rounds, every other round backwards; ratios are \
-             taken within a round. Bars and points are medians, thin bars and ranges in brackets \
+             taken within a round. Bars and points are medians (means \
+             below five rounds), thin bars and ranges in brackets \
              90 % intervals. Runs with recovery crash first, and the recovered state is compared \
              with the state before the crash; if they differ, the figures of the run are not \
              shown. {} rows of 1,000 bytes, {} of TPC-C. Offered loads are shares of this \
@@ -149,11 +141,15 @@ impl<'a> Page<'a> {
              Their bandwidth follows from hardware alone: the bytes per second of the paper's \
              devices for each core and cycle of its processors, times the {} cores of {:.1} GHz \
              here. Curves go from slower devices to faster ones, and the paper's hardware is \
-             marked. A claimed factor <i>holds</i> if the interval meets the claim, a fifth more \
-             or less; it is <i>exceeded</i> if all of the interval is above, which is as \
-             suspicious as too little; <i>in part</i> has the share of the factor's logarithm. One \
-             run, or an interval that is too wide, decides nothing. Simulated figures are \
-             marked.</p>\n",
+             marked.</p>\n\
+             <p>A claim stands for a band: a factor or a value for a fifth more and less, a rise \
+             or a fall for a twentieth at least. It <i>holds</i> if all of the interval lies in \
+             the band, does <i>not hold</i> if all of it lies outside, and is <i>undecided</i> if \
+             the interval has both, or after one run. What is all above <i>exceeds</i> the claim, \
+             which is as suspicious as too little, and says why; what is all below the band and \
+             above 1 holds <i>in part</i>, with the share of the factor's logarithm. Verdicts \
+             count the papers' claims. What we expect and no paper states is counted apart; what \
+             follows from the devices' sizes or from the set-up is not counted.</p>\n",
             match &self.about.commit {
                 Some(commit) => format!("{}, commit {}", escape(program), escape(commit)),
                 None => escape(program),
@@ -194,7 +190,7 @@ impl<'a> Page<'a> {
                 escape(experiment.title),
                 escape(experiment.paper.name()),
                 escape(experiment.source),
-                badge(judged.verdict)
+                standing(judged)
             );
         }
         out + "</table>\n"
@@ -206,7 +202,7 @@ impl<'a> Page<'a> {
             "<section id=\"{}\"><h3>{} {}</h3>\n<p class=\"soft\">{} \u{b7} {}</p>\n<figure>\n",
             experiment.id,
             escape(experiment.title),
-            badge(judged.verdict),
+            standing(judged),
             escape(experiment.source),
             experiment.id
         );
@@ -327,20 +323,19 @@ impl<'a> Page<'a> {
                 let findings: Vec<Value> = judged
                     .findings
                     .iter()
-                    .filter_map(|(basis, finding)| Some((basis, finding.as_ref()?)))
-                    .map(|(basis, found)| {
-                        let level = match basis {
-                            Basis::Tested => found.level.words(),
-                            other => other.words().to_string(),
-                        };
-                        json!({"text": found.text, "level": level})
+                    .zip(&judged.notes)
+                    .filter_map(|((basis, finding), note)| Some((basis, finding.as_ref()?, note)))
+                    .map(|(basis, found, note)| {
+                        let level = basis.level(found.level);
+                        json!({"text": found.text, "level": level, "why_above": note})
                     })
                     .collect();
                 json!({
                     "id": experiment.id, "paper": experiment.paper.name(),
                     "source": experiment.source, "title": experiment.title,
                     "claim": experiment.claim, "how": experiment.how, "differs": experiment.differs,
-                    "verdict": judged.verdict.words(), "simulated": experiment.is_simulated(),
+                    "verdict": judged.claims(), "expectations": judged.expectations(),
+                    "simulated": experiment.is_simulated(),
                     "not_measured":
                         (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),
                     "checks": experiment.checks.len(), "findings": findings, "runs": runs,
@@ -350,99 +345,13 @@ impl<'a> Page<'a> {
         json!({ "about": self.about, "experiments": experiments })
     }
 
+    /// The ids of the experiments, with what is said of the claims and of our expectations.
+    pub fn standings(&self) -> Vec<(&'static str, String)> {
+        self.judged().iter().map(|j| (j.view.experiment.id, j.words().join("; "))).collect()
+    }
+
     /// The ids of the experiments with their verdicts.
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
     }
-}
-
-fn badge(verdict: Verdict) -> String {
-    let class = match verdict {
-        Verdict::Holds => "holds",
-        Verdict::InPart(..) => "part",
-        Verdict::DoesNotHold => "fails",
-        Verdict::SimulatedOnly => "sim",
-        Verdict::NotMeasured | Verdict::NotTested | Verdict::Undecided => "none",
-    };
-    format!("<span class=\"badge {class}\">{}</span>", verdict.words())
-}
-
-/// How many checks hold, of those that test a claim, if there are several.
-fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
-    let tested = || findings.iter().filter(|(basis, _)| *basis == Basis::Tested);
-    let holds = |finding: &Finding| finding.level == Level::Holds;
-    let holding = tested().filter(|(_, finding)| finding.as_ref().is_some_and(holds)).count();
-    let rest = match findings.len() - tested().count() {
-        0 => String::new(),
-        n => format!(", {n} not tested"),
-    };
-    match findings.len() {
-        0 | 1 => String::new(),
-        _ => format!("{holding} of {} checks hold{rest}. ", tested().count()),
-    }
-}
-
-/// Says, before all else, which results rest on the sizes of the devices and are no verdicts.
-fn untested(judged: &[Judged<'_>]) -> String {
-    let list = |basis: Basis| {
-        let count = |judged: &Judged<'_>| {
-            let of = judged.findings.iter().filter(|(of, _)| *of == basis).count();
-            let id = judged.view.experiment.id;
-            (of > 0)
-                .then(|| format!("<a href=\"#{id}\">{id}</a> ({of} of {})", judged.findings.len()))
-        };
-        judged.iter().filter_map(count).collect::<Vec<_>>().join(", ")
-    };
-    let throttle = list(Basis::Throttle);
-    if throttle.is_empty() {
-        return String::new();
-    }
-    format!(
-        "<p><b>Arithmetic of the throttle:</b> in {throttle} checks compare schemes that throttled \
-         devices limit here: <i>n</i> devices give <i>n</i> times one. They show that nothing else \
-         limits these schemes at such rates, and count in no verdict.</p>\n"
-    )
-}
-
-/// Why there are no findings, or not all.
-fn reason(judged: &Judged<'_>) -> String {
-    if let Some(why) = judged.view.experiment.not_measured {
-        return why.to_string();
-    }
-    let runs = &judged.view.experiment.runs;
-    let trouble = runs.iter().find_map(|run| judged.view.trouble(run));
-    trouble.unwrap_or_else(|| "the runs gave no figures".to_string())
-}
-
-fn found(judged: &Judged<'_>) -> String {
-    let mut out = String::from("<ul class=\"found\">");
-    for (basis, finding) in &judged.findings {
-        let Some(finding) = finding else { continue };
-        let (mark, rests) = match (basis, finding.level) {
-            (Basis::Tested, Level::Holds) => ("\u{2713}", String::new()),
-            (Basis::Tested, level) => {
-                let mark = match level {
-                    Level::Fails => "\u{2717}",
-                    Level::Undecided => "?",
-                    Level::Exceeds => "&gt;",
-                    _ => "\u{25d0}",
-                };
-                (mark, format!(": <b>{}</b>", level.words()))
-            }
-            (other, _) => ("=", format!(": <b>{}</b>", other.words())),
-        };
-        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}</li>", escape(&finding.text));
-    }
-    let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
-    if judged.verdict == Verdict::NotMeasured {
-        let _ = write!(out, "<li>Not measured: {}.</li>", escape(&reason(judged)));
-    } else if missing > 0 {
-        let _ = write!(
-            out,
-            "<li>\u{2013}\u{2002}{missing} of {} checks not measured: {}.</li>",
-            judged.findings.len(),
-            escape(&reason(judged))
-        );
-    }
-    out + "</ul>"
 }

@@ -57,6 +57,10 @@ pub fn of(label: &str, at: usize) -> Style {
             (OTHERS[at % OTHERS.len()], markers[at % markers.len()])
         }
     };
+    // A variant of a protocol, named after a comma, has its colour and another marker.
+    let variants = [Marker::Square, Marker::Triangle, Marker::Diamond];
+    let is_variant = known.is_some() && lower.contains(", ");
+    let marker = if is_variant { variants[at % variants.len()] } else { marker };
     // Command records are hollow and dashed, data records are solid.
     let command = lower.contains("command");
     Style { colour, marker, filled: !command, dashed: command }
@@ -79,6 +83,14 @@ mod tests {
         assert_ne!((data.filled, data.dashed), (command.filled, command.dashed));
         assert_ne!(of("Taurus 2016 data", 0).colour, data.colour);
         assert_ne!(of("Serial RAID-0 data", 0).colour, of("Serial data", 0).colour);
+    }
+
+    #[test]
+    fn variants_differ_from_their_protocol_and_from_each_other() {
+        let plain = of("Taurus command", 0);
+        let (one, two) = (of("Taurus command, --simd off", 1), of("Taurus command, fixed", 2));
+        assert_eq!((plain.colour, plain.dashed), (one.colour, one.dashed));
+        assert!(plain.marker != one.marker && one.marker != two.marker);
     }
 
     #[test]

@@ -152,8 +152,8 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     if let Some(page) = &options.docs {
         write_docs(page, &report)?;
     }
-    for (id, verdict) in page.verdicts() {
-        println!("  {id:<26}{}", verdict.words());
+    for (id, standing) in page.standings() {
+        println!("  {id:<26}{standing}");
     }
     println!("  {} and report.json beside it", html.display());
     let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));

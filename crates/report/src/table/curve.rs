@@ -51,12 +51,12 @@ pub(super) fn at_mark(
         Metric::ImageRate => Metric::ImageBandwidth,
         _ => Metric::DeviceRate,
     };
-    let series = series.map(|series| (series, all_devices(table, machine, series)));
-    check.unless_bound(group, moved, 1.0, series.into())
+    let series = series.map(|series| (series, 1.0, all_devices(table, machine, series)));
+    check.unless_bound(group, moved, series.into())
 }
 
-/// Whether claims speak of a series. Of TPC-C, whose population takes longer than its runs, only
-/// these have a curve; the others have a point at the mark, and none in a quick report.
+/// Whether claims speak of a series. Only these have a curve; the others have a point at the mark,
+/// and none in a quick report. TPC-C, whose population takes longer than its runs, has points only.
 pub(super) fn is_needed(table: &Table<'_>, claims: &[Ratio], times: f64, series: &str) -> bool {
     let named = |(of, over, _): &Ratio| *of == series || *over == series;
     table.size.fine && times == 1.0 || claims.iter().any(named)
@@ -72,6 +72,7 @@ pub(super) fn checks(
     let each = |(group, ratios): &Claims| -> Vec<Check> {
         let check = |(of, over, ratio): &Ratio| {
             let check = Check::times_at(group, metric, (of, 1.0), (over, 1.0), *ratio);
+            let check = check.above_by_bytes(group, 1.0, of, over);
             at_mark(table, machine, check, (group, metric), [of, over])
         };
         ratios.iter().map(check).collect()

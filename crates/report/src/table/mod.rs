@@ -9,7 +9,9 @@ mod poplar;
 mod shapes;
 pub mod simulated;
 mod taurus_2016;
+mod taurus_2016_loggers;
 mod taurus_2020;
+mod taurus_2020_memory;
 mod taurus_2020_more;
 mod taurus_2020_vectors;
 
@@ -25,6 +27,7 @@ pub fn all(setup: &Setup) -> Vec<Experiment> {
     let slow = Size { seconds: setup.size.device_seconds, ..setup.size };
     let slow = Table { size: slow, ..Table::of(setup) };
     let mut out = taurus_2020::experiments(&table, &slow);
+    out.extend(taurus_2020_memory::experiments(&table));
     out.extend(taurus_2020_more::experiments(&table));
     out.extend(taurus_2020_vectors::experiments(&table));
     out.extend(taurus_2016::experiments(&table, &slow));
@@ -239,6 +242,11 @@ impl<'a> Table<'a> {
         self.command("voter", 0.1)
     }
 
+    /// Worker threads of a run that does not set them.
+    pub fn workers(&self) -> u32 {
+        self.axes.workers.map_or(self.here.cores, |workers| workers as u32)
+    }
+
     /// All steps of a sweep, or the few that show its shape.
     pub fn steps(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
         if self.size.fine { all.to_vec() } else { few.to_vec() }
@@ -337,9 +345,11 @@ impl Command {
         if self.dirs.is_empty() { self.with(buffer).with(SEGMENT) } else { self }
     }
 
-    /// Adds a crash at the end, and recovery.
+    /// Adds a crash at the end, and recovery: from real devices with a cold page cache, as the
+    /// papers read them. What is in memory, throttled or not, has no cache before it.
     pub fn recovered(self) -> Command {
-        self.with("--recover")
+        let on_disk = self.words.windows(2).any(|two| two[0] == "--log-dir" && two[1] != "LOG");
+        self.with(if on_disk { "--recover --cold" } else { "--recover" })
     }
 
     /// Makes it a run of a figure.

@@ -1,6 +1,7 @@
 //! The Taurus report of 2016: lists of predecessors.
 
 use super::curve::{Claims, checks, panels, throttled};
+use super::taurus_2016_loggers::loggers;
 use super::*;
 use crate::chart::Stack;
 use crate::checks::with_interval;
@@ -19,7 +20,7 @@ const SCHEMES: [Scheme; 7] = [
 ];
 
 pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment> {
-    vec![logging(slow), recovery(slow), loggers(slow), bytes(table)]
+    vec![logging(slow), recovery(table, slow), loggers(slow), bytes(table)]
 }
 
 /// Flushes as in the report: after 5 ms, or when half of the buffer is full. The report's 16 MB are
@@ -27,10 +28,10 @@ pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment
 const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 2MiB";
 
 /// The report runs on TicToc, and so do its figures here.
-const TICTOC: &str = "tictoc";
+pub(super) const TICTOC: &str = "tictoc";
 
 /// The half of TPC-C that the report runs.
-fn tpcc(table: &Table<'_>) -> Command {
+pub(super) fn tpcc(table: &Table<'_>) -> Command {
     table.mixed().under(TICTOC).with(DEEP)
 }
 
@@ -50,15 +51,15 @@ fn of(table: &Table<'_>, group: &str, scheme: Scheme) -> Command {
 
 const GROUPS: [&str; 2] = ["YCSB", "TPC-C"];
 
-/// TPC-C, whose population takes longer than its runs, has two bandwidths, and one in a quick
-/// report.
-fn is_run(table: &Table<'_>, group: &str, times: f64) -> bool {
-    group == "YCSB" || times == 1.0 || table.size.fine && times == 16.0
+/// TPC-C, whose population takes longer than its runs, has one bandwidth.
+fn is_run(group: &str, times: f64) -> bool {
+    group == "YCSB" || times == 1.0
 }
 
-/// A quick report leaves out what the report of 2016 does not have.
-fn is_shown(table: &Table<'_>, scheme: &Scheme) -> bool {
-    table.size.fine
+/// A quick report leaves out what the report of 2016 does not have, and so does a curve except at
+/// the mark.
+fn is_shown(table: &Table<'_>, times: f64, scheme: &Scheme) -> bool {
+    table.size.fine && times == 1.0
         || ![TAURUS_DATA.label, TAURUS_COMMAND.label, NONE.label].contains(&scheme.label)
 }
 
@@ -66,8 +67,8 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
     let mut out = Vec::new();
     for times in table.bandwidths(&[1.0, 16.0], &[1.0]) {
         let device = table.device(&FLASH, times);
-        for group in GROUPS.into_iter().filter(|group| is_run(table, group, times)) {
-            for scheme in SCHEMES.into_iter().filter(|scheme| is_shown(table, scheme)) {
+        for group in GROUPS.into_iter().filter(|group| is_run(group, times)) {
+            for scheme in SCHEMES.into_iter().filter(|scheme| is_shown(table, times, scheme)) {
                 let command = of(table, group, scheme).by(scheme, &device, FLASH.devices, 1);
                 let logged = scheme.label != NONE.label;
                 let command = if logged { command.with(FLUSH).recovered() } else { command };
@@ -78,7 +79,7 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
     out
 }
 
-fn differs(table: &Table<'_>) -> Vec<String> {
+pub(super) fn differs(table: &Table<'_>) -> Vec<String> {
     let mut out = vec![
         format!("YCSB has {} rows", table.size.rows),
         format!("TPC-C has {} warehouses, not 32", table.size.warehouses),
@@ -159,7 +160,28 @@ fn shorter_latency() -> Check {
     .resting_on(Basis::Context)
 }
 
-fn recovery(table: &Table<'_>) -> Experiment {
+/// The group of runs that differ in how they are recovered.
+const WAYS: &str = "YCSB in memory, ways to recover";
+
+/// The first two also in a quick report.
+const RECOVERED: [(&str, Scheme, &str); 4] = [
+    ("Taurus 2016 command, on all threads", TAURUS_2016_COMMAND, "parallel"),
+    ("Taurus 2016 command, in three phases", TAURUS_2016_COMMAND, "phases"),
+    ("Taurus 2016 data, on all threads", TAURUS_2016_DATA, "parallel"),
+    ("Taurus 2016 data, in three phases", TAURUS_2016_DATA, "phases"),
+];
+
+/// In memory, because from slow devices every way takes as long as reading.
+fn ways(table: &Table<'_>) -> Vec<Run> {
+    let run = |(label, scheme, way): (&'static str, Scheme, &str)| {
+        let command = of(table, "YCSB", scheme).by(scheme, "memory", 1, 4);
+        command.recovered().with(&format!("--recovery {way}")).run(WAYS, label, 0.0)
+    };
+    let some = if table.size.fine { &RECOVERED[..] } else { &RECOVERED[..2] };
+    some.iter().copied().map(run).collect()
+}
+
+fn recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     let rate = Metric::ReplayRate;
     let ratios = vec![
         ("Taurus 2016 data", "Serial data", 4.9),
@@ -167,145 +189,54 @@ fn recovery(table: &Table<'_>) -> Experiment {
     ];
     let claims: [Claims; 2] =
         [("YCSB", ratios), ("TPC-C", vec![("Taurus 2016 command", "Serial command", 9.8)])];
+    let mut panels = panels(&claims, rate);
+    panels.push(Panel {
+        group: WAYS,
+        title: format!("(e) {WAYS}"),
+        metric: rate,
+        shape: Shape::Bars { log: false, paper: Vec::new() },
+    });
+    let mut checks = checks(slow, &FLASH, &claims, rate);
+    checks.push(Check::beside(WAYS, rate, RECOVERED[1].0, RECOVERED[0].0));
+    if table.size.fine {
+        checks.push(Check::beside(WAYS, rate, RECOVERED[3].0, RECOVERED[2].0));
+    }
     Experiment {
         id: "2016-recovery",
         paper: Paper::Taurus2016,
         source: "Figure 8, section 6.4, abstract",
         title: "Recovery",
         claim: "Taurus recovers 4.9 (data) and 9.8 times (command) as fast as serial logging.",
-        how: format!("The logs of the figure above. {}", table.scaled(&FLASH)),
-        differs: differs(table),
-        runs: runs(table),
-        panels: panels(&claims, rate),
-        checks: checks(table, &FLASH, &claims, rate),
+        how: format!(
+            "The logs of the figure above. {} Beside them, from memory, recovery on all threads \
+             and in the three phases of the report (`--recovery phases`).",
+            slow.scaled(&FLASH)
+        ),
+        differs: differs(slow),
+        runs: runs(slow).into_iter().chain(ways(table)).collect(),
+        panels,
+        checks,
         not_measured: None,
     }
 }
 
-/// Rows of every series of [`loggers`]: where a scheme logs its population as rows, it is read back
-/// through the devices.
-const LOGGED_ROWS: u64 = 10_000;
-
-/// The schemes of [`loggers`]; the first four are judged by the report's claim.
-const PARALLEL: [Scheme; 8] = [
-    TAURUS_2016_DATA,
-    TAURUS_2016_COMMAND,
-    TAURUS_DATA,
-    TAURUS_COMMAND,
-    SILO_R,
-    PLOVER,
-    POPLAR,
-    GSN,
+/// Vectors in place of the lists of what was read from, by record.
+const COMPRESSED: [(&str, Scheme); 2] = [
+    ("Taurus 2016 data, --compress-lists", TAURUS_2016_DATA),
+    ("Taurus 2016 command, --compress-lists", TAURUS_2016_COMMAND),
 ];
 
-fn logger_runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
-    let device = table.device(&FLASH, 1.0);
-    let base = |scheme: Scheme| {
-        let words = "--theta 0 --accesses 2 --read-and-write --values argument";
-        let command = table.small_ycsb_with(LOGGED_ROWS, words).with(DEEP);
-        // These are not sound under TicToc (crates/hyades/src/opening/pairs.rs).
-        let numbered = [PLOVER.label, POPLAR.label, GSN.label].contains(&scheme.label);
-        let command = command.under(if numbered { "silo" } else { TICTOC });
-        let command = command.small("--buffer 512KiB");
-        // Two workers for each device, because a worker waits while its stream's buffer is full.
-        command.workers(2 * most as u32)
-    };
-    let mut out = Vec::new();
-    for scheme in PARALLEL {
-        for devices in counts {
-            let command = base(scheme).by(scheme, &device, *devices as u32, 1);
-            out.push(command.run("YCSB", scheme.label, *devices));
-        }
-    }
-    for scheme in [SERIAL_DATA, SERIAL_COMMAND] {
-        for devices in [1.0, most] {
-            let command = base(scheme).with(scheme.options).on(&device, devices as u32);
-            out.push(command.run("YCSB", scheme.label, devices));
-        }
-    }
-    out
+fn is_compressed(table: &Table<'_>, group: &str) -> bool {
+    table.size.fine && group == "YCSB"
 }
 
-fn logger_checks(table: &Table<'_>, most: f64) -> Vec<Check> {
-    let rate = Metric::Throughput;
-    let all = most * FLASH.scaled(&table.here, 1.0);
-    let mut out = Vec::new();
-    for (at, scheme) in PARALLEL.iter().enumerate() {
-        let check = Check::rises("YCSB", rate, scheme.label, 1.0, most);
-        out.push(match at {
-            0..4 if table.axes.log_dirs.is_empty() => {
-                check.unless_bound("YCSB", Metric::DeviceRate, most, vec![(scheme.label, all)])
-            }
-            0..4 => check,
-            _ => check.resting_on(Basis::Context),
-        });
-    }
-    for label in [SERIAL_DATA.label, SERIAL_COMMAND.label] {
-        out.push(Check::same_at("YCSB", rate, (label, most), (label, 1.0)));
-    }
-    for (of, over) in
-        [("Taurus 2016 data", "Serial data"), ("Taurus 2016 command", "Serial command")]
-    {
-        let check = Check::same_at("YCSB", rate, (of, 1.0), (over, 1.0));
-        // One device at x = 1, also for a scheme that has four elsewhere.
-        let one = FLASH.scaled(&table.here, 1.0);
-        out.push(if table.axes.log_dirs.is_empty() {
-            check.unless_bound("YCSB", Metric::DeviceRate, 1.0, vec![(of, one), (over, one)])
-        } else {
-            check
-        });
-    }
-    let follows = Check::follows_bytes("YCSB", most, TAURUS_COMMAND.label, TAURUS_DATA.label);
-    out.push(follows.resting_on(Basis::Context));
-    out
-}
-
-fn loggers(table: &Table<'_>) -> Experiment {
-    let counts = table.steps(&[1.0, 2.0, 4.0], &[1.0, 4.0]);
-    let most = counts.last().copied().unwrap_or(4.0);
-    let rows = table.size.rows.min(LOGGED_ROWS);
-    let mut differs = differs(table);
-    differs.extend([
-        format!("{rows} rows in all series, because some read them back through the devices"),
-        "figure 9b, TPC-C, is not repeated".to_string(),
-        "Silo-R, Plover, Poplar and GSN are not in the report and are not judged; the last three \
-         run under Silo, because they are not sound under TicToc"
-            .to_string(),
-    ]);
-    Experiment {
-        id: "2016-loggers",
-        paper: Paper::Taurus2016,
-        source: "Figure 9, section 6.5; Poplar, figures 6 and 9",
-        title: "More devices",
-        claim: "With one logger Taurus is as fast as serial logging or slightly slower. With more \
-                loggers its throughput grows, and that of serial logging does not. Poplar claims \
-                the same of itself and of Silo.",
-        how: format!(
-            "{} A log stream for each device, and two workers for each device of the largest \
-             number. Transactions read and write two rows, and the values are their arguments, so \
-             that commands are as long as data, as in the report.",
-            table.scaled(&FLASH)
-        ),
-        differs,
-        runs: logger_runs(table, &counts, most),
-        panels: vec![
-            Panel {
-                group: "YCSB",
-                title: "(a) Throughput".to_string(),
-                metric: Metric::Throughput,
-                shape: Shape::Lines { x: "devices", log_x: true, log_y: true },
-            },
-            Panel {
-                group: "YCSB",
-                title: "(b) Traffic".to_string(),
-                metric: Metric::DeviceRate,
-                shape: Shape::Lines { x: "devices", log_x: false, log_y: false },
-            },
-        ],
-        checks: logger_checks(table, most),
-        not_measured: None,
-    }
-}
+/// Why records are shorter than the report's.
+const SHORT: &str = "numbers in a record take as many bytes as their values need, and a procedure \
+                     a byte or two";
+/// Why lists are.
+const FEW: &str = "a list leaves out what an anchor in the log covers, so it has only the newest \
+                   predecessors, of which so few workers leave few; each takes as many bytes as \
+                   its distance needs";
 
 fn bytes(table: &Table<'_>) -> Experiment {
     let mut runs = Vec::new();
@@ -317,10 +248,13 @@ fn bytes(table: &Table<'_>) -> Experiment {
         TAURUS_2016_COMMAND,
         TAURUS_COMMAND,
     ];
-    for scheme in schemes.into_iter().filter(|scheme| is_shown(table, scheme)) {
-        for group in GROUPS {
-            let command = of(table, group, scheme).by(scheme, "memory", 1, 4).recovered();
-            runs.push(command.run(group, scheme.label, 0.0));
+    for group in GROUPS {
+        let base = |scheme| of(table, group, scheme).by(scheme, "memory", 1, 4).recovered();
+        for scheme in schemes.into_iter().filter(|scheme| is_shown(table, 1.0, scheme)) {
+            runs.push(base(scheme).run(group, scheme.label, 0.0));
+        }
+        for (label, scheme) in COMPRESSED.into_iter().filter(|_| is_compressed(table, group)) {
+            runs.push(base(scheme).with("--compress-lists").run(group, label, 0.0));
         }
     }
     let size = Metric::BytesPerRecord;
@@ -328,14 +262,18 @@ fn bytes(table: &Table<'_>) -> Experiment {
     let mut checks = Vec::new();
     for (group, [data, command]) in GROUPS.map(|group| (group, table_1(group))) {
         checks.extend([
-            Check::costs(group, size, "Serial data", data[0]),
-            Check::adds(group, size, "Taurus 2016 data", "Serial data", data[1]),
-            Check::costs(group, size, "Serial command", command[0]),
-            Check::adds(group, size, "Taurus 2016 command", "Serial command", command[1]),
+            Check::costs(group, size, "Serial data", data[0]).above_because(SHORT),
+            Check::adds(group, size, "Taurus 2016 data", "Serial data", data[1]).above_because(FEW),
+            Check::costs(group, size, "Serial command", command[0]).above_because(SHORT),
+            Check::adds(group, size, "Taurus 2016 command", "Serial command", command[1])
+                .above_because(FEW),
         ]);
         if shown {
             let ours = ["Taurus data", "Taurus command"];
             checks.extend(ours.map(|label| Check::shown(group, size, label, 0.0)));
+        }
+        if is_compressed(table, group) {
+            checks.extend(COMPRESSED.map(|(label, _)| Check::shown(group, size, label, 0.0)));
         }
     }
     Experiment {
@@ -348,7 +286,8 @@ fn bytes(table: &Table<'_>) -> Experiment {
         how: "TicToc, four streams, log in memory, whole rows on TPC-C. Bytes of frames per \
               replayed record, with checksums and headers. The bytes of dependencies are the \
               difference to serial logging of the same records. The lists are judged, not the \
-              vectors of 2020."
+              vectors of 2020, nor the vectors that a record can have in place of its list \
+              (`--compress-lists`)."
             .to_string(),
         differs: vec![
             "frames have checksums and headers; the report does not say whether its records do"
@@ -391,9 +330,9 @@ fn split(view: &View<'_>, group: &'static str) -> Vec<Stack> {
         out.push(Stack { label: format!("2016 report, {record}"), parts: paper.to_vec() });
         let Some(redo) = bytes(&format!("Serial {record}")) else { continue };
         out.push(Stack { label: format!("Serial {record}"), parts: vec![redo, 0.0] });
-        for scheme in ["Taurus", "Taurus 2016"] {
-            if let Some(all) = bytes(&format!("{scheme} {record}")) {
-                let label = format!("{scheme} {record}");
+        let compressed = format!("Taurus 2016 {record}, --compress-lists");
+        for label in [format!("Taurus {record}"), format!("Taurus 2016 {record}"), compressed] {
+            if let Some(all) = bytes(&label) {
                 out.push(Stack { label, parts: vec![redo, (all - redo).max(0.0)] });
             }
         }

@@ -1,8 +1,9 @@
-//! Taurus 2020, sections 5.2 to 5.4: hard disks, NVMe drives, memory.
+//! Taurus 2020, sections 5.2 and 5.3: hard disks, NVMe drives.
 
 use super::curve::{Claims, Ratio, at_mark, checks, is_needed, panels, throttled};
+use super::taurus_2020_memory::{MEMORY, in_memory};
 use super::*;
-use crate::experiment::{Panel, Paper, Shape};
+use crate::experiment::Paper;
 use crate::judge::Check;
 use crate::scale::{HDD, Machine, NVME};
 
@@ -10,7 +11,7 @@ const RAID_DATA: &str = "Serial RAID-0 data";
 const RAID_COMMAND: &str = "Serial RAID-0 command";
 
 /// The schemes that are compared on devices.
-const SCHEMES: [Scheme; 7] =
+pub(super) const SCHEMES: [Scheme; 7] =
     [NONE, SERIAL_DATA, TAURUS_DATA, SILO_R, PLOVER, SERIAL_COMMAND, TAURUS_COMMAND];
 /// Those that the paper has under two-phase locking, and those it has under Silo.
 const LOCKED: [Scheme; 6] =
@@ -18,19 +19,16 @@ const LOCKED: [Scheme; 6] =
 const OPTIMISTIC: [Scheme; 4] = [NONE, TAURUS_DATA, SILO_R, TAURUS_COMMAND];
 
 pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment> {
-    let mut out = vec![hdd_logging(slow), hdd_recovery(table, slow)];
-    out.extend([nvme_logging(slow), nvme_recovery(slow), memory(table)]);
-    out
+    vec![hdd_logging(slow), hdd_recovery(table, slow), nvme_logging(slow), nvme_recovery(slow)]
 }
 
-/// A workload under a concurrency control. Silo-R is part of its own.
-fn of(table: &Table<'_>, workload: &str, scheme: Scheme, control: &str) -> Command {
+/// A workload under a concurrency control: the same for all schemes that are compared.
+pub(super) fn of(table: &Table<'_>, workload: &str, scheme: Scheme, control: &str) -> Command {
     let command = match workload {
         "YCSB" => table.ycsb(),
         "Payment" => table.payment(),
         _ => table.new_order(),
     };
-    let control = if scheme.label == SILO_R.label { "silo" } else { control };
     let command = command.under(control).with(DEEP);
     // The papers log whole rows. YCSB sets all columns in any case.
     let data = scheme.options.ends_with("data") && workload != "YCSB";
@@ -61,9 +59,7 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, figures: &[Figu
             let base = |scheme| of(table, figure.workload, scheme, figure.control);
             // The logging and the recovery of a group need the same runs.
             let claimed = [&figure.logging[..], &figure.recovery[..]].concat();
-            let needed = |label: &str| {
-                figure.workload == "YCSB" || is_needed(table, &claimed, *times, label)
-            };
+            let needed = |label: &str| is_needed(table, &claimed, *times, label);
             for scheme in figure.schemes.iter().filter(|scheme| needed(scheme.label)) {
                 let command = base(*scheme).by(*scheme, &device, machine.devices, streams_each);
                 let logged = scheme.label != NONE.label;
@@ -117,6 +113,9 @@ fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
             table.here.cores
         ),
     ];
+    if *machine == HDD {
+        out.push("Silo-R has the same locking as the others, in the paper Silo's".to_string());
+    }
     if *machine == NVME {
         out.push("no serial logging on RAID-0; New-Order is not run".to_string());
     }
@@ -135,7 +134,6 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
         logging: Vec::new(),
         recovery: Vec::new(),
     };
-    let (all, few) = ([1.0, 16.0], [1.0]);
     let mut out = vec![
         Figure {
             logging: vec![
@@ -154,7 +152,7 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
         Figure {
             logging: vec![("Taurus command", "Silo-R", 5.2)],
             recovery: vec![("Taurus command", "Serial command", 7.1)],
-            ..figure("Payment", table.bandwidths(&all, &few))
+            ..figure("Payment", vec![1.0])
         },
     ];
     if table.size.fine {
@@ -165,7 +163,7 @@ fn hdd_figures(table: &Table<'_>) -> Vec<Figure> {
                 ("Taurus command", "Serial command", 17.5),
                 ("Taurus command", "Taurus data", 7.7),
             ],
-            ..figure("New-Order", table.bandwidths(&all, &few))
+            ..figure("New-Order", vec![1.0])
         });
     }
     out
@@ -191,8 +189,8 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
                 command logging is 9.2 times as fast as Silo-R and Plover on YCSB and 5.2 times \
                 as fast as Silo-R on Payment.",
         how: format!(
-            "{} Two-phase locking without waiting, Silo-R under Silo. Data records hold whole \
-             rows, as in the paper. To the right of the mark the devices get faster, until the \
+            "{} Two-phase locking without waiting. Data records hold whole rows, as in the paper. \
+             To the right of the mark the devices get faster, until the \
              processors are the bottleneck.",
             table.scaled(&HDD)
         ),
@@ -232,9 +230,9 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
         how: format!(
             "The logs of the figure above, read from the same devices. {} Where the device is not \
              the bottleneck, no scheme can exceed a serial one by more than the number of cores. \
-             So beside the claims are the ratios that are possible here: the limit of each scheme \
-             is the lower of its replay rate from memory, which our processors set, and bandwidth \
-             over bytes per record.",
+             So beside the claims is what is allowed here: the limit of each scheme is the lower \
+             of its replay rate from memory, which our processors set, and bandwidth over bytes \
+             per record.",
             slow.scaled(&HDD)
         ),
         differs: differs(slow, &HDD),
@@ -246,7 +244,7 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
 }
 
 fn nvme_figures(table: &Table<'_>) -> Vec<Figure> {
-    let bandwidths = table.bandwidths(&[0.125, 1.0], &[0.125, 1.0]);
+    let bandwidths = table.bandwidths(&[0.125, 1.0], &[1.0]);
     let mut out = vec![
         Figure {
             group: "YCSB, 2PL",
@@ -271,7 +269,7 @@ fn nvme_figures(table: &Table<'_>) -> Vec<Figure> {
             control: "silo",
             schemes: &OPTIMISTIC,
             raid: false,
-            bandwidths: bandwidths.clone(),
+            bandwidths,
             logging: vec![("Taurus command", "Silo-R", 2.8)],
             recovery: vec![("Taurus command", "Silo-R", 9.7)],
         },
@@ -283,7 +281,7 @@ fn nvme_figures(table: &Table<'_>) -> Vec<Figure> {
             control: "no-wait",
             schemes: &LOCKED,
             raid: false,
-            bandwidths,
+            bandwidths: vec![1.0],
             logging: Vec::new(),
             recovery: vec![("Taurus command", "Serial command", 75.6)],
         });
@@ -337,64 +335,6 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
         runs: runs(table, &NVME, 2, &figures),
         panels: panels(&claims(&figures, |figure| &figure.recovery), rate),
         checks: checks(table, &NVME, &claims(&figures, |figure| &figure.recovery), rate),
-        not_measured: None,
-    }
-}
-
-/// The group of runs with the log in memory, which has no panel.
-const MEMORY: &str = "YCSB in memory";
-
-fn in_memory(table: &Table<'_>, workload: &str, group: &'static str, scheme: Scheme) -> Run {
-    let command = of(table, workload, scheme, "no-wait").by(scheme, "memory", 1, 4);
-    let logged = scheme.label != NONE.label;
-    let command = if logged { command.recovered() } else { command };
-    command.run(group, scheme.label, 0.0)
-}
-
-fn memory(table: &Table<'_>) -> Experiment {
-    let groups: &[&'static str] =
-        if table.size.fine { &["YCSB", "Payment", "New-Order"] } else { &["YCSB"] };
-    let mut runs = Vec::new();
-    for group in groups {
-        for scheme in SCHEMES {
-            runs.push(in_memory(table, group, group, scheme));
-        }
-    }
-    let mut letters = 'a'..;
-    let mut bars = |group: &'static str, metric| {
-        let letter = letters.next().expect("letters do not run out");
-        let what = if metric == Metric::ReplayRate { ", recovery" } else { "" };
-        let shape = Shape::Bars { log: false, paper: Vec::new() };
-        Panel { group, title: format!("({letter}) {group}{what}"), metric, shape }
-    };
-    let rates = [Metric::Throughput, Metric::ReplayRate];
-    let panels = groups.iter().flat_map(|group| rates.map(|metric| bars(group, metric))).collect();
-    let equal = |group: &&'static str| {
-        Check::same(group, Metric::Throughput, "Taurus command", "Taurus data")
-    };
-    let mut checks: Vec<Check> = groups.iter().map(equal).collect();
-    checks.push(Check::same("YCSB", Metric::Throughput, "Taurus data", "Silo-R"));
-    checks.push(Check::same("YCSB", Metric::ReplayRate, "Taurus data", "Silo-R"));
-    Experiment {
-        id: "2020-memory",
-        paper: Paper::Taurus2020,
-        source: "Figure 11, section 5.4",
-        title: "Enough bandwidth: the log in memory",
-        claim: "On a RAM disk the advantage of command logging is greatly reduced. All parallel \
-                schemes scale in recovery, and Silo-R is slightly ahead of Taurus data logging, \
-                because it resolves no dependencies.",
-        how: "The log in shared memory, four streams, two-phase locking without waiting, Silo-R \
-              under Silo. Only processor costs remain."
-            .to_string(),
-        differs: vec![
-            "a reduced advantage is read as none: equal within a fifth".to_string(),
-            format!("{} cores, not 56 workers: what scales cannot be seen", table.here.cores),
-            format!("YCSB has {} rows, not 10 GB", table.size.rows),
-            "no serial logging on RAID-0".to_string(),
-        ],
-        runs,
-        panels,
-        checks,
         not_measured: None,
     }
 }

@@ -5,11 +5,14 @@ use super::*;
 use crate::chart::{Line, Stack};
 use crate::checks::{share, with_interval};
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{Basis, Check, Finding, of_limit};
+use crate::judge::{Basis, Check, Finding, TOLERANCE, of_band, of_fall, of_limit};
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![breakdown(table), streams(table), anchors(table)]
 }
+
+/// Both schemes of the name, as they stand in the series.
+const TAURI: [&str; 2] = ["Taurus", "Taurus 2016"];
 
 /// Runs that differ in one thing.
 fn breakdown_runs(table: &Table<'_>) -> Vec<Run> {
@@ -30,12 +33,16 @@ fn breakdown_runs(table: &Table<'_>) -> Vec<Run> {
             .by(scheme, "memory", 1, streams)
             .run("YCSB", label, 0.0)
     };
-    for (record, serial, taurus) in
-        [("data", SERIAL_DATA, TAURUS_DATA), ("command", SERIAL_COMMAND, TAURUS_COMMAND)]
-    {
+    for (record, serial, parallel) in [
+        ("data", SERIAL_DATA, [TAURUS_DATA, TAURUS_2016_DATA]),
+        ("command", SERIAL_COMMAND, [TAURUS_COMMAND, TAURUS_2016_COMMAND]),
+    ] {
         runs.push(logged(serial, 1, &format!("serial {record}")));
-        runs.push(logged(taurus, 1, &format!("taurus {record} 1")));
-        runs.push(logged(taurus, 4, &format!("taurus {record} 4")));
+        let shown = if table.size.fine { 2 } else { 1 };
+        for (scheme, name) in parallel.into_iter().zip(TAURI).take(shown) {
+            runs.push(logged(scheme, 1, &format!("{name} {record} 1")));
+            runs.push(logged(scheme, 4, &format!("{name} {record} 4")));
+        }
     }
     for (scheme, label) in
         [(SILO_R, "silo-r"), (POPLAR, "poplar"), (PLOVER, "plover"), (GSN, "gsn")]
@@ -50,7 +57,7 @@ fn breakdown(table: &Table<'_>) -> Experiment {
     Experiment {
         id: "2020-breakdown",
         paper: Paper::Taurus2020,
-        source: "Figure 15, section 5.6; Poplar, figure 8",
+        source: "Figure 15, section 5.6; Taurus 2016, figure 7; Poplar, figure 8",
         title: "Where the time goes",
         claim: "Tuple tracking and the log buffer take most of the cost of logging; vectors take \
                 0.6 to 2.1 %. Allocating a sequence number is the smallest part under every \
@@ -60,8 +67,9 @@ fn breakdown(table: &Table<'_>) -> Experiment {
               and read: the cost of two more reads. Lock and install: two writes minus two reads. \
               Driver and begin: the rest without a log. Record and buffer: serial logging minus \
               no logging, acknowledgement included. Tracking: what a scheme with one stream, or \
-              with its sequence numbers, adds to serial logging. Vectors: four streams minus one. \
-              A negative part is drawn as zero; runs differ by some percent, and so do the parts."
+              with its sequence numbers, adds to serial logging. Vectors, or lists (2016): four \
+              streams minus one. A negative part is drawn as zero; runs differ by some percent, and \
+              so do the parts."
             .to_string(),
         differs: vec![
             "one worker, not 56: no time for locks and for shared counters".to_string(),
@@ -85,14 +93,14 @@ fn breakdown(table: &Table<'_>) -> Experiment {
                     "lock and install",
                     "record and buffer",
                     "tracking",
-                    "vectors to 4 streams",
+                    "vectors or lists to 4 streams",
                 ],
                 y: "worker time / transaction (\u{b5}s)",
             },
         }],
         checks: vec![
             Check::new(|view| {
-                let (of, over) = (("taurus command 4", 0.0), ("taurus command 1", 0.0));
+                let (of, over) = (("Taurus command 4", 0.0), ("Taurus command 1", 0.0));
                 let share = share(&view.ratio("YCSB", Metric::WorkerTime, of, over)?);
                 Some(Finding {
                     text: format!(
@@ -129,12 +137,11 @@ fn parts(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     for record in ["data", "command"] {
         let serial = time(&format!("serial {record}"));
         stack(&format!("Serial {record}"), serial.map(|serial| [serial - base, 0.0, 0.0]));
-        let taurus = || {
-            let (one, four) =
-                (time(&format!("taurus {record} 1"))?, time(&format!("taurus {record} 4"))?);
-            Some([serial? - base, one - serial?, four - one])
-        };
-        stack(&format!("Taurus {record}"), taurus());
+        for name in TAURI {
+            let on = |streams: u32| time(&format!("{name} {record} {streams}"));
+            let more = || Some([serial? - base, on(1)? - serial?, on(4)? - on(1)?]);
+            stack(&format!("{name} {record}"), more());
+        }
     }
     let serial = time("serial data");
     for (series, label) in
@@ -163,20 +170,87 @@ fn added(of: &'static str, over: &'static str, last: f64) -> Check {
     .resting_on(Basis::Context)
 }
 
-fn streams(table: &Table<'_>) -> Experiment {
-    let steps = table.steps(&[1.0, 2.0, 4.0, 16.0], &[1.0, 4.0, 16.0]);
-    let schemes = [TAURUS_DATA, TAURUS_COMMAND, SERIAL_DATA, SERIAL_COMMAND];
+/// Runs whose vectors are folded without vector instructions, by record.
+const PORTABLE: [(&str, Scheme); 2] =
+    [("Taurus data, --simd off", TAURUS_DATA), ("Taurus command, --simd off", TAURUS_COMMAND)];
+/// A worker that always writes the same stream, as in the paper.
+const FIXED: &str = "Taurus command, --stream-choice fixed";
+/// Vectors of more lanes than this are folded with vector instructions.
+const WIDE: f64 = 8.0;
+
+fn stream_runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
     let mut runs = Vec::new();
-    for streams in &steps {
-        for scheme in schemes {
+    for streams in steps {
+        let base = |scheme: Scheme| {
             // A worker for each stream, so that all streams are written between two anchors.
             let command = table.ycsb_with("--theta 0.6 --accesses 2 --in-flight 1024");
             let command = command.under("no-wait").workers(*streams as u32).with(PROCESSOR);
-            let command = command.by(scheme, "memory", 1, *streams as u32);
-            runs.push(command.run("YCSB", scheme.label, *streams));
+            // Segments are allocated ahead, 64 of the default size would fill the memory.
+            command.with("--segment 4MiB").by(scheme, "memory", 1, *streams as u32)
+        };
+        for scheme in [TAURUS_DATA, TAURUS_COMMAND, SERIAL_DATA, SERIAL_COMMAND] {
+            runs.push(base(scheme).run("YCSB", scheme.label, *streams));
+        }
+        if table.size.fine || *streams > WIDE {
+            let fixed = base(TAURUS_COMMAND).with("--stream-choice fixed");
+            runs.push(fixed.run("YCSB", FIXED, *streams));
+        }
+        for (label, scheme) in PORTABLE.into_iter().filter(|_| *streams > WIDE) {
+            runs.push(base(scheme).with("--simd off").run("YCSB", label, *streams));
         }
     }
+    runs
+}
+
+/// The share that vector instructions save of what Taurus adds to serial logging.
+fn saved(of: &'static str, without: &'static str, serial: &'static str, x: f64) -> Check {
+    Check::new(move |view| {
+        let series = [(of, x), (without, x), (serial, x)];
+        let saved =
+            view.by_rounds("YCSB", Metric::WorkerTime, series, |[with, without, base]| {
+                100.0 * (without - with) / (without - base)
+            })?;
+        Some(Finding {
+            text: format!(
+                "With {x} streams vector instructions save {} % of all that {of} adds to {serial} \
+                 (paper: up to 89.5 % of what vectors add)",
+                with_interval(&saved)
+            ),
+            level: of_band(&saved, 89.5 / TOLERANCE, 100.0),
+        })
+    })
+}
+
+/// Without vector instructions, what Taurus adds grows with the number of streams.
+fn grows(few: f64, many: f64) -> Check {
+    let ((without, _), on, over) = (PORTABLE[1], TAURUS_COMMAND.label, SERIAL_COMMAND.label);
+    Check::new(move |view| {
+        // So few lanes are folded without vector instructions in any case.
+        let series = [(without, many), (over, many), (on, few), (over, few)];
+        let growth =
+            view.by_rounds("YCSB", Metric::WorkerTime, series, |[a, b, c, d]| (a - b) / (c - d))?;
+        Some(Finding {
+            text: format!(
+                "Without vector instructions all that {on} adds with {many} streams is {} times \
+                 that with {few} (paper: grows)",
+                with_interval(&growth)
+            ),
+            level: of_fall(&growth.inverse()),
+        })
+    })
+}
+
+fn streams(table: &Table<'_>) -> Experiment {
+    let steps = table.steps(&[1.0, 2.0, 4.0, 16.0, 32.0, 64.0], &[1.0, 4.0, 16.0]);
     let last = steps.last().copied().unwrap_or(16.0);
+    let mut checks = vec![
+        added(TAURUS_DATA.label, SERIAL_DATA.label, last),
+        added(TAURUS_COMMAND.label, SERIAL_COMMAND.label, last),
+        grows(4.0, last),
+    ];
+    for ((without, scheme), serial) in PORTABLE.into_iter().zip([SERIAL_DATA, SERIAL_COMMAND]) {
+        checks.push(saved(scheme.label, without, serial.label, last));
+    }
     Experiment {
         id: "2020-streams",
         paper: Paper::Taurus2020,
@@ -186,18 +260,19 @@ fn streams(table: &Table<'_>) -> Experiment {
                 them the overhead grows with the number of log files.",
         how: "As many workers as streams, so that all lanes of the vectors are in use; log in \
               memory. The workers' processor time per transaction with Taurus minus that with \
-              serial logging of the same records by as many workers. `cargo bench -p hyades \
-              --bench vectors` (docs/performance.md) counts the instructions of vectors alone."
+              serial logging of the same records by as many workers. Vectors of more than eight \
+              lanes are folded with vector instructions, or without (`--simd off`). A worker moves \
+              to the stream with the least to do, or stays on its own (`--stream-choice fixed`). \
+              `cargo bench -p hyades --bench vectors` (docs/performance.md) counts the \
+              instructions of vectors alone."
             .to_string(),
         differs: vec![
-            "vector instructions cannot be switched off in a run, so their gain is not judged"
-                .to_string(),
             "the difference holds everything that Taurus adds, the table of rows included, not \
-             only vectors"
+             only vectors: a share of it is lower than the same share of vectors"
                 .to_string(),
-            format!("up to 16 workers share {} cores; the paper has 64", table.here.cores),
+            format!("up to {last} workers share {} cores; the paper has 64", table.here.cores),
         ],
-        runs,
+        runs: stream_runs(table, &steps),
         panels: vec![
             Panel {
                 group: "YCSB",
@@ -217,10 +292,7 @@ fn streams(table: &Table<'_>) -> Experiment {
                 shape: Shape::Lines { x: "log streams, and workers", log_x: true, log_y: false },
             },
         ],
-        checks: vec![
-            added(TAURUS_DATA.label, SERIAL_DATA.label, last),
-            added(TAURUS_COMMAND.label, SERIAL_COMMAND.label, last),
-        ],
+        checks,
         not_measured: None,
     }
 }
@@ -237,7 +309,14 @@ fn above_serial(view: &View<'_>, group: &'static str) -> Vec<Line> {
             })
             .collect(),
     };
-    vec![line("Taurus data", "Serial data"), line("Taurus command", "Serial command")]
+    let [(data, _), (command, _)] = PORTABLE;
+    vec![
+        line(TAURUS_DATA.label, SERIAL_DATA.label),
+        line(data, SERIAL_DATA.label),
+        line(TAURUS_COMMAND.label, SERIAL_COMMAND.label),
+        line(command, SERIAL_COMMAND.label),
+        line(FIXED, SERIAL_COMMAND.label),
+    ]
 }
 
 /// Streams of the two series.

@@ -1,0 +1,190 @@
+//! What the page and the JSON say of an experiment's findings.
+
+use crate::data::{Data, View};
+use crate::experiment::Experiment;
+use crate::judge::{Basis, Check, Finding, Level, Verdict, expectations, verdict};
+use crate::svg::escape;
+use std::fmt::Write;
+
+/// An experiment with its findings.
+pub(super) struct Judged<'a> {
+    pub view: View<'a>,
+    pub findings: Vec<(Basis, Option<Finding>)>,
+    /// Why a result exceeds its claim, for each finding.
+    pub notes: Vec<Option<String>>,
+    pub verdict: Verdict,
+}
+
+impl<'a> Judged<'a> {
+    /// Judges the data of an experiment.
+    pub fn of(experiment: &'a Experiment, data: &'a Data) -> Judged<'a> {
+        let view = View { experiment, data };
+        let look = |check: &Check| {
+            let finding = check.look(&view);
+            (check.basis(&view, finding.as_ref()), finding)
+        };
+        let findings: Vec<_> = experiment.checks.iter().map(look).collect();
+        let note = |(check, (basis, finding)): (&Check, &(Basis, Option<Finding>))| {
+            check.note(&view, *basis, finding.as_ref()?)
+        };
+        let notes = experiment.checks.iter().zip(&findings).map(note).collect();
+        let verdict = verdict(&findings, experiment.is_simulated());
+        Judged { view, findings, notes, verdict }
+    }
+
+    /// The verdict over the claims, and how many of them are undecided.
+    pub fn claims(&self) -> String {
+        let is_open = |(basis, finding): &&(Basis, Option<Finding>)| {
+            let level = finding.as_ref().map(|found| found.level);
+            *basis == Basis::Tested && level == Some(Level::Undecided)
+        };
+        match (self.verdict, self.findings.iter().filter(is_open).count()) {
+            (Verdict::InPart(..), open @ 1..) => {
+                format!("{}, {open} undecided", self.verdict.words())
+            }
+            (verdict, _) => verdict.words(),
+        }
+    }
+
+    /// How many of our own expectations hold; none if there are none.
+    pub fn expectations(&self) -> Option<String> {
+        let (held, all) = expectations(&self.findings)?;
+        Some(format!("{held} of {all} hold"))
+    }
+
+    /// What is said of the claims, and of our expectations if there are any.
+    pub fn words(&self) -> Vec<String> {
+        let own = self.expectations().map(|own| format!("own expectations: {own}"));
+        [format!("claims: {}", self.claims())].into_iter().chain(own).collect()
+    }
+}
+
+/// The verdict over the paper's claims, and beside it how many expectations of ours hold.
+pub(super) fn standing(judged: &Judged<'_>) -> String {
+    let verdict = judged.verdict;
+    let class = match verdict {
+        Verdict::Holds => "holds",
+        Verdict::InPart(..) => "part",
+        Verdict::DoesNotHold => "fails",
+        Verdict::SimulatedOnly => "sim",
+        Verdict::NotMeasured | Verdict::NotTested | Verdict::Undecided => "none",
+    };
+    let badge = |class, text: &str| format!("<span class=\"badge {class}\">{text}</span>");
+    let classes = [class, "none"].into_iter();
+    let badges = judged.words().into_iter().zip(classes).map(|(text, class)| badge(class, &text));
+    badges.collect::<Vec<_>>().join(" ")
+}
+
+/// How many checks hold, of those that test a claim, if there are several.
+pub(super) fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
+    let tested = || findings.iter().filter(|(basis, _)| *basis == Basis::Tested);
+    let holds = |finding: &Finding| finding.level == Level::Holds;
+    let holding = tested().filter(|(_, finding)| finding.as_ref().is_some_and(holds)).count();
+    let own = match expectations(findings) {
+        None => String::new(),
+        Some((held, all)) => format!("; own expectations: {held} of {all}"),
+    };
+    let rest = match findings.iter().filter(|(basis, _)| !basis.is_judged()).count() {
+        0 => String::new(),
+        n => format!("; {n} not counted"),
+    };
+    match findings.len() {
+        0 | 1 => String::new(),
+        _ => format!("Paper's claims: {holding} of {} hold{own}{rest}. ", tested().count()),
+    }
+}
+
+/// Says, before all else, which results rest on the sizes of the devices and are no verdicts.
+pub(super) fn untested(judged: &[Judged<'_>]) -> String {
+    let list = |basis: Basis| {
+        let count = |judged: &Judged<'_>| {
+            let of = judged.findings.iter().filter(|(of, _)| *of == basis).count();
+            let id = judged.view.experiment.id;
+            (of > 0)
+                .then(|| format!("<a href=\"#{id}\">{id}</a> ({of} of {})", judged.findings.len()))
+        };
+        judged.iter().filter_map(count).collect::<Vec<_>>().join(", ")
+    };
+    let throttle = list(Basis::Throttle);
+    if throttle.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p><b>Arithmetic of the throttle:</b> in {throttle} checks compare schemes that throttled \
+         devices limit here: <i>n</i> devices give <i>n</i> times one. They show that nothing else \
+         limits these schemes at such rates, and count in no verdict.</p>\n"
+    )
+}
+
+/// Why there are no findings, or not all.
+pub(super) fn reason(judged: &Judged<'_>) -> String {
+    if let Some(why) = judged.view.experiment.not_measured {
+        return why.to_string();
+    }
+    let runs = &judged.view.experiment.runs;
+    let trouble = runs.iter().find_map(|run| judged.view.trouble(run));
+    trouble.unwrap_or_else(|| "the runs gave no figures".to_string())
+}
+
+pub(super) fn found(judged: &Judged<'_>) -> String {
+    let mut out = String::from("<ul class=\"found\">");
+    for ((basis, finding), note) in judged.findings.iter().zip(&judged.notes) {
+        let Some(finding) = finding else { continue };
+        let mark = match finding.level {
+            _ if !basis.is_judged() => "=",
+            Level::Holds => "\u{2713}",
+            Level::Fails => "\u{2717}",
+            Level::Undecided => "?",
+            Level::Exceeds => "&gt;",
+            Level::InPart(_) => "\u{25d0}",
+        };
+        let rests = match (basis, finding.level) {
+            (Basis::Tested, Level::Holds) => String::new(),
+            (basis, level) => format!(": <b>{}</b>", basis.level(level)),
+        };
+        let why = match note {
+            Some(why) => format!("<br>Why above: {}.", escape(why)),
+            None => String::new(),
+        };
+        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", escape(&finding.text));
+    }
+    let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
+    if judged.verdict == Verdict::NotMeasured {
+        let _ = write!(out, "<li>Not measured: {}.</li>", escape(&reason(judged)));
+    } else if missing > 0 {
+        let _ = write!(
+            out,
+            "<li>\u{2013}\u{2002}{missing} of {} checks not measured: {}.</li>",
+            judged.findings.len(),
+            escape(&reason(judged))
+        );
+    }
+    out + "</ul>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_undecided_is_counted_beside_what_holds() {
+        let experiment = Experiment::example(Vec::new());
+        let data = Data::default();
+        let of = |levels: &[(Basis, Level)]| {
+            let mut judged = Judged::of(&experiment, &data);
+            let found = |level| Some(Finding { text: String::new(), level });
+            judged.findings = levels.iter().map(|(basis, level)| (*basis, found(*level))).collect();
+            judged.verdict = verdict(&judged.findings, false);
+            judged.words().join("; ")
+        };
+        let (tested, own) = (Basis::Tested, Basis::Expected);
+        let (holds, open) = (Level::Holds, Level::Undecided);
+        assert_eq!(of(&[(tested, holds), (tested, Level::Fails)]), "claims: 1 of 2 hold");
+        assert_eq!(
+            of(&[(tested, holds), (tested, open), (own, holds), (own, open)]),
+            "claims: 1 of 2 hold, 1 undecided; own expectations: 1 of 2 hold"
+        );
+        assert_eq!(of(&[(tested, open)]), "claims: undecided");
+        assert_eq!(of(&[(own, holds)]), "claims: not tested; own expectations: 1 of 1 hold");
+    }
+}

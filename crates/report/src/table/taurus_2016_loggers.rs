@@ -1,0 +1,164 @@
+//! The Taurus report of 2016, section 6.5: more loggers, each with a device of its own.
+
+use super::taurus_2016::{TICTOC, differs, tpcc};
+use super::*;
+use crate::experiment::{Panel, Paper, Shape};
+use crate::judge::{Basis, Check};
+use crate::scale::FLASH;
+
+/// Rows of every series of YCSB: where a scheme logs its population as rows, it is read back
+/// through the devices.
+const LOGGED_ROWS: u64 = 10_000;
+
+/// The schemes of the report's figure, and ours of 2020 beside them, under TicToc.
+const PARALLEL: [Scheme; 4] = [TAURUS_2016_DATA, TAURUS_2016_COMMAND, TAURUS_DATA, TAURUS_COMMAND];
+/// Those of Poplar's figures, and Taurus beside them. Three of them are not sound under TicToc
+/// (crates/hyades/src/opening/pairs.rs), so that all of the group run under Silo.
+const NUMBERED: [Scheme; 6] = [SILO_R, POPLAR, TAURUS_2016_DATA, TAURUS_DATA, PLOVER, GSN];
+/// The same figure for TPC-C.
+const MIXED: [Scheme; 2] = [TAURUS_2016_DATA, TAURUS_2016_COMMAND];
+
+const YCSB: &str = "YCSB";
+const UNDER_SILO: &str = "YCSB under Silo";
+const TPCC: &str = "TPC-C";
+
+/// A quick report has only those of which there is a claim.
+fn numbered(table: &Table<'_>) -> &'static [Scheme] {
+    if table.size.fine { &NUMBERED } else { &NUMBERED[..2] }
+}
+
+fn runs(table: &Table<'_>, counts: &[f64], most: f64) -> Vec<Run> {
+    let device = table.device(&FLASH, 1.0);
+    // Two workers for each device, because a worker waits while its stream's buffer is full.
+    let shared = |command: Command| command.small("--buffer 512KiB").workers(2 * most as u32);
+    let ycsb = |control| {
+        let words = "--theta 0 --accesses 2 --read-and-write --values argument";
+        shared(table.small_ycsb_with(LOGGED_ROWS, words).with(DEEP).under(control))
+    };
+    let mixed = |scheme: Scheme| {
+        let command = tpcc(table);
+        let whole = scheme.options.ends_with("data");
+        shared(if whole { command.with("--whole-rows") } else { command })
+    };
+    let run = |group, command: Command, scheme: Scheme, devices: f64| {
+        command.by(scheme, &device, devices as u32, 1).run(group, scheme.label, devices)
+    };
+    let mut out = Vec::new();
+    for devices in counts.iter().copied() {
+        out.extend(PARALLEL.map(|scheme| run(YCSB, ycsb(TICTOC), scheme, devices)));
+        let numbered = numbered(table).iter();
+        // Between the fewest and the most, only those of which there is a claim.
+        let some = if [1.0, most].contains(&devices) { NUMBERED.len() } else { 2 };
+        let numbered = numbered.take(some);
+        out.extend(numbered.map(|scheme| run(UNDER_SILO, ycsb("silo"), *scheme, devices)));
+    }
+    if table.size.fine {
+        for devices in [1.0, most] {
+            out.extend(MIXED.map(|scheme| run(TPCC, mixed(scheme), scheme, devices)));
+        }
+    }
+    for scheme in [SERIAL_DATA, SERIAL_COMMAND] {
+        if table.size.fine {
+            out.push(run(TPCC, mixed(scheme), scheme, 1.0));
+        }
+        for devices in [1.0, most] {
+            // `by` would give it the one device that a serial log writes to.
+            let command = ycsb(TICTOC).with(scheme.options).on(&device, devices as u32);
+            out.push(command.run(YCSB, scheme.label, devices));
+        }
+    }
+    out
+}
+
+fn checks(table: &Table<'_>, most: f64) -> Vec<Check> {
+    let rate = Metric::Throughput;
+    let one = FLASH.scaled(&table.here, 1.0);
+    let throttled = |check: Check, group, series| match table.axes.log_dirs.is_empty() {
+        true => check.unless_bound(group, Metric::DeviceRate, series),
+        false => check,
+    };
+    let grows = |group, scheme: &Scheme| {
+        let of = scheme.label;
+        let check = Check::rises(group, rate, of, 1.0, most);
+        throttled(check, group, vec![(of, 1.0, one), (of, most, most * one)])
+    };
+    let mut out: Vec<Check> = PARALLEL.iter().map(|scheme| grows(YCSB, scheme)).collect();
+    // Poplar claims it of itself and of Silo.
+    out.extend(numbered(table).iter().map(|scheme| match [SILO_R.label, POPLAR.label] {
+        claimed if claimed.contains(&scheme.label) => grows(UNDER_SILO, scheme),
+        _ => Check::rises(UNDER_SILO, rate, scheme.label, 1.0, most).resting_on(Basis::Context),
+    }));
+    for label in [SERIAL_DATA.label, SERIAL_COMMAND.label] {
+        // Its one stream is on one device, however many there are.
+        let same = Check::same_at(YCSB, rate, (label, most), (label, 1.0));
+        out.push(same.resting_on(Basis::Construction));
+    }
+    let groups: &[&'static str] = if table.size.fine { &[YCSB, TPCC] } else { &[YCSB] };
+    for group in groups.iter().copied() {
+        for (of, over) in
+            [("Taurus 2016 data", "Serial data"), ("Taurus 2016 command", "Serial command")]
+        {
+            let check = Check::same_at(group, rate, (of, 1.0), (over, 1.0));
+            out.push(throttled(check, group, vec![(of, 1.0, one), (over, 1.0, one)]));
+        }
+        if group == TPCC {
+            out.extend(MIXED.iter().map(|scheme| grows(TPCC, scheme)));
+        }
+    }
+    let follows = Check::follows_bytes(YCSB, most, TAURUS_COMMAND.label, TAURUS_DATA.label);
+    out.push(follows.resting_on(Basis::Context));
+    out
+}
+
+fn panels(table: &Table<'_>) -> Vec<Panel> {
+    let groups: &[&'static str] =
+        if table.size.fine { &[YCSB, UNDER_SILO, TPCC] } else { &[YCSB, UNDER_SILO] };
+    let mut letters = 'a'..;
+    let mut panel = |group: &'static str, what: &str, metric, log| {
+        let letter = letters.next().expect("letters do not run out");
+        let shape = Shape::Lines { x: "devices", log_x: log, log_y: log };
+        Panel { group, title: format!("({letter}) {group}{what}"), metric, shape }
+    };
+    let mut out = Vec::new();
+    for group in groups {
+        out.push(panel(group, "", Metric::Throughput, true));
+        out.push(panel(group, ", traffic", Metric::DeviceRate, false));
+    }
+    out
+}
+
+pub(super) fn loggers(table: &Table<'_>) -> Experiment {
+    let counts = table.steps(&[1.0, 2.0, 4.0], &[1.0, 4.0]);
+    let most = counts.last().copied().unwrap_or(4.0);
+    let rows = table.size.rows.min(LOGGED_ROWS);
+    let mut differs = differs(table);
+    differs.extend([
+        format!(
+            "{rows} rows in all series of YCSB, because some read them back through the devices"
+        ),
+        "Plover, Poplar and GSN are not sound under TicToc: they are compared under Silo, with \
+         Taurus and Silo-R"
+            .to_string(),
+    ]);
+    Experiment {
+        id: "2016-loggers",
+        paper: Paper::Taurus2016,
+        source: "Figure 9, section 6.5; Poplar, figures 6 and 9",
+        title: "More devices",
+        claim: "With one logger Taurus is as fast as serial logging or slightly slower. With more \
+                loggers its throughput grows, and that of serial logging does not. Poplar claims \
+                the same of itself and of Silo.",
+        how: format!(
+            "{} A log stream for each device, and two workers for each device of the largest \
+             number. Transactions of YCSB read and write two rows, and the values are their \
+             arguments, so that commands are as long as data, as in the report. All series of a \
+             panel have the same concurrency control.",
+            table.scaled(&FLASH)
+        ),
+        differs,
+        runs: runs(table, &counts, most),
+        panels: panels(table),
+        checks: checks(table, most),
+        not_measured: None,
+    }
+}

@@ -1,0 +1,189 @@
+//! Taurus 2020, section 5.4: the log in memory; the same by workers and by threads of recovery; the
+//! papers' ways to recover.
+
+use super::taurus_2020::{SCHEMES, of};
+use super::*;
+use crate::checks::with_interval;
+use crate::experiment::{Panel, Paper, Shape};
+use crate::judge::{Check, Finding, of_band};
+
+pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
+    vec![memory(table), workers(table)]
+}
+
+/// The group of runs with the log in memory, where it has no panel.
+pub(super) const MEMORY: &str = "YCSB in memory";
+
+pub(super) fn in_memory(
+    table: &Table<'_>,
+    workload: &str,
+    group: &'static str,
+    scheme: Scheme,
+) -> Run {
+    let command = of(table, workload, scheme, "no-wait").by(scheme, "memory", 1, 4);
+    let logged = scheme.label != NONE.label;
+    let command = if logged { command.recovered() } else { command };
+    command.run(group, scheme.label, 0.0)
+}
+
+/// The group of runs that differ in how they are recovered.
+const WAYS: &str = "YCSB, ways to recover";
+
+/// Ways to recover, of command records and of data records. The last of each is only run where
+/// there is time.
+const RECOVERED: [(&str, Scheme, &str); 5] = [
+    ("Taurus command, on all threads", TAURUS_COMMAND, "parallel"),
+    ("Taurus command, with pools", TAURUS_COMMAND, "pools"),
+    ("Taurus command, on one thread", TAURUS_COMMAND, "serial"),
+    ("Taurus data, on all threads", TAURUS_DATA, "parallel"),
+    ("Taurus data, with pools", TAURUS_DATA, "pools"),
+];
+
+fn ways(table: &Table<'_>) -> Vec<Run> {
+    let some = if table.size.fine { &RECOVERED[..] } else { &RECOVERED[..2] };
+    let run = |(label, scheme, way): &(&'static str, Scheme, &str)| {
+        let command = of(table, "YCSB", *scheme, "no-wait").by(*scheme, "memory", 1, 4);
+        command.recovered().with(&format!("--recovery {way}")).run(WAYS, *label, 0.0)
+    };
+    some.iter().map(run).collect()
+}
+
+fn bars(letter: char, group: &'static str, what: &str, metric: Metric) -> Panel {
+    let shape = Shape::Bars { log: false, paper: Vec::new() };
+    Panel { group, title: format!("({letter}) {group}{what}"), metric, shape }
+}
+
+fn memory(table: &Table<'_>) -> Experiment {
+    let groups: &[&'static str] =
+        if table.size.fine { &["YCSB", "Payment", "New-Order"] } else { &["YCSB"] };
+    let (rate, replay) = (Metric::Throughput, Metric::ReplayRate);
+    let (mut runs, mut panels, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut letters = 'a'..;
+    let mut letter = || letters.next().expect("letters do not run out");
+    for group in groups {
+        // The paper has no claim of Plover's TPC-C here.
+        let shown = |scheme: &Scheme| *group == "YCSB" || scheme.label != PLOVER.label;
+        let schemes = SCHEMES.into_iter().filter(shown);
+        runs.extend(schemes.map(|scheme| in_memory(table, group, group, scheme)));
+        panels.push(bars(letter(), group, "", rate));
+        panels.push(bars(letter(), group, ", recovery", replay));
+        checks.push(Check::same(group, rate, "Taurus command", "Taurus data"));
+    }
+    runs.extend(ways(table));
+    panels.push(bars(letter(), WAYS, "", replay));
+    checks.push(Check::same("YCSB", rate, "Taurus data", "Silo-R"));
+    checks.push(Check::same("YCSB", replay, "Taurus data", "Silo-R"));
+    checks.push(Check::beside(WAYS, replay, RECOVERED[1].0, RECOVERED[0].0));
+    if table.size.fine {
+        checks.push(Check::beside(WAYS, replay, RECOVERED[0].0, RECOVERED[2].0));
+        checks.push(Check::beside(WAYS, replay, RECOVERED[4].0, RECOVERED[3].0));
+    }
+    Experiment {
+        id: "2020-memory",
+        paper: Paper::Taurus2020,
+        source: "Figure 11, section 5.4; the pools of section 3.3",
+        title: "Enough bandwidth: the log in memory",
+        claim: "On a RAM disk the advantage of command logging is greatly reduced. All parallel \
+                schemes scale in recovery, and Silo-R is slightly ahead of Taurus data logging, \
+                because it resolves no dependencies.",
+        how: "The log in shared memory, four streams, two-phase locking without waiting. Only \
+              processor costs remain. The last panel has the ways to recover: on all threads as \
+              the engine does, with the paper's pools, and on one thread."
+            .to_string(),
+        differs: vec![
+            "a reduced advantage is read as none: equal within a fifth".to_string(),
+            format!("{} cores, not 56 workers; 2020-workers has the scale", table.here.cores),
+            format!("YCSB has {} rows, not 10 GB", table.size.rows),
+            "Silo-R has the same locking as the others, in the paper Silo's".to_string(),
+            "no serial logging on RAID-0, because memory is one device".to_string(),
+        ],
+        runs,
+        panels,
+        checks,
+        not_measured: None,
+    }
+}
+
+/// Numbers of workers, or threads: powers of two up to the number of cores, and that. At least two,
+/// so that there is something to compare.
+fn counts(table: &Table<'_>) -> Vec<f64> {
+    let most = table.workers().max(2);
+    let powers = (0..).map(|power| 1 << power).take_while(|count| *count < most);
+    powers.chain([most]).map(f64::from).collect()
+}
+
+/// The rate with `most` workers or threads is at least four fifths of as many times that of one.
+fn scales(metric: Metric, of: &'static str, most: f64) -> Check {
+    let least = 0.8 * most;
+    Check::new(move |view| {
+        let ratio = view.ratio("YCSB", metric, (of, most), (of, 1.0))?;
+        Some(Finding {
+            text: format!(
+                "YCSB, {}: {of} with {most} threads is {} times one (expected: at least {least})",
+                metric.label(),
+                with_interval(&ratio)
+            ),
+            level: of_band(&ratio, least, f64::INFINITY),
+        })
+    })
+}
+
+fn workers(table: &Table<'_>) -> Experiment {
+    let counts = counts(table);
+    let most = counts.last().copied().unwrap_or(2.0);
+    let few = [TAURUS_DATA, TAURUS_COMMAND];
+    let schemes = if table.size.fine { &SCHEMES[..] } else { &few[..] };
+    let mut runs = Vec::new();
+    for scheme in schemes {
+        for count in &counts {
+            let command = of(table, "YCSB", *scheme, "no-wait");
+            let command = command.fixed("--workers", &count.to_string());
+            let command = command.by(*scheme, "memory", 1, 4);
+            let threads = format!("--recovery-threads {count}");
+            let logged = scheme.label != NONE.label;
+            let command = if logged { command.recovered().with(&threads) } else { command };
+            runs.push(command.run("YCSB", scheme.label, *count));
+        }
+    }
+    let lines = |title: &str, metric, x| Panel {
+        group: "YCSB",
+        title: title.to_string(),
+        metric,
+        shape: Shape::Lines { x, log_x: false, log_y: false },
+    };
+    let (rate, replay) = (Metric::Throughput, Metric::ReplayRate);
+    let mut checks = Vec::new();
+    for scheme in [TAURUS_DATA, TAURUS_COMMAND] {
+        checks.push(Check::rises("YCSB", rate, scheme.label, 1.0, most));
+        checks.push(Check::rises("YCSB", replay, scheme.label, 1.0, most));
+        checks.push(scales(rate, scheme.label, most));
+        checks.push(scales(replay, scheme.label, most));
+    }
+    Experiment {
+        id: "2020-workers",
+        paper: Paper::Taurus2020,
+        source: "Figures 5 to 11, their horizontal axes",
+        title: "Workers, and threads of recovery",
+        claim: "Where the devices have enough bandwidth, the throughput of the parallel schemes \
+                grows with the number of workers, and the speed of their recovery with the number \
+                of its threads.",
+        how: format!(
+            "The log in shared memory, four streams, two-phase locking without waiting: 1 to \
+             {most} workers, and as many threads of recovery. More than there are cores here is \
+             only simulated. Expected of {most}: at least four fifths of {most} times the rate of \
+             one; flushers have threads of their own."
+        ),
+        differs: vec![
+            format!("up to {most} workers, not 80"),
+            format!("YCSB has {} rows, not 10 GB", table.size.rows),
+            "the log in memory, not on drives".to_string(),
+        ],
+        runs,
+        panels: vec![
+            lines("(a) Logging", rate, "workers"),
+            lines("(b) Recovery", replay, "threads of recovery"),
+        ],
+        checks,
+        not_measured: None,
+    }
+}
