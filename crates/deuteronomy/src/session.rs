@@ -5,8 +5,9 @@ use crate::data_component::{Row, ScanOrder};
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
-use crate::transaction_component::transaction::{Looked, Work};
+use crate::transaction_component::transaction::Looked;
 use crate::transaction_component::version_table::hash;
+use crate::transaction_component::work::Work;
 use hyades_wal::Writer;
 use std::future::poll_fn;
 use std::ops::{Bound, ControlFlow};
@@ -121,6 +122,16 @@ impl Session {
         Ok(Transaction { session: Mutex::new(self) })
     }
 
+    /// What an operation works with.
+    pub(crate) fn parts(&mut self) -> (&TransactionComponent, &mut Work) {
+        (&self.component, &mut self.work)
+    }
+
+    /// The timestamp of what runs.
+    pub(crate) fn timestamp(&self) -> u64 {
+        self.work.ts()
+    }
+
     /// W1 to W6.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         self.component.put(&mut self.work, key, value)?;
@@ -199,6 +210,12 @@ impl<'s> Transaction<'s> {
         self.session.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The same, unless another operation has ended the transaction.
+    fn step_of_active(&self) -> Result<MutexGuard<'_, &'s mut Session>, Error> {
+        let session = self.step();
+        session.work.failed().map_or(Ok(session), |abort| Err(abort.into()))
+    }
+
     /// The value of a key; None if there is none.
     ///
     /// # Errors
@@ -270,9 +287,14 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub async fn insert_async(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        match self.get_async(key).await? {
-            None => self.step().put(key, Some(value)),
-            Some(_) => Err(Error::Exists),
+        if self.get_async(key).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        // Under one lock: another operation of the transaction may have written the key since.
+        let mut session = self.step_of_active()?;
+        match session.work.written(key) {
+            Some(Some(_)) => Err(Error::Exists),
+            Some(None) | None => session.put(key, Some(value)),
         }
     }
 
@@ -281,8 +303,11 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`update`](Self::update).
     pub async fn update_async(&self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
-        let old = self.get_async(key).await?.ok_or(Error::NotFound)?;
-        self.step().put(key, Some(value))?;
+        let found = self.get_async(key).await?;
+        // As in an insert.
+        let mut session = self.step_of_active()?;
+        let old = session.work.written(key).cloned().unwrap_or(found).ok_or(Error::NotFound)?;
+        session.put(key, Some(value))?;
         Ok(old)
     }
 

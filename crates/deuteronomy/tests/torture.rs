@@ -75,7 +75,8 @@ struct Parts {
 impl LivingStore for Parts {
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
         let second = Faulty::new(self.data[1].clone());
-        if self.fails {
+        // In this life only.
+        if std::mem::take(&mut self.fails) {
             *second.checkpoint.lock().unwrap() = Some(Fault::Fails);
         }
         let parts: Vec<Arc<dyn DataComponent>> = vec![self.data[0].clone(), second];
