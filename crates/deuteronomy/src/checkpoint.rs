@@ -10,8 +10,8 @@ use hyades_wal::{Checkpoint, Covered, Log, Lsn};
 const PART_TO_MOVE: u64 = 4;
 
 impl TransactionComponent {
-    /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component, or
-    /// a part of it, does not outlive the process.
+    /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component,
+    /// or a part of it, does not outlive the process.
     pub fn checkpoint(&self) -> Result<u64, Error> {
         self.checkpoint_from(0)
     }

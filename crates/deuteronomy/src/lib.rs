@@ -82,8 +82,8 @@
 //!   second chance when memory is full.
 //! - *Epochs and garbage rings*: without latch-free reads nothing is reclaimed under a reader.
 //!   Versions are counted references.
-//! - *A pool of proxy threads that grows*: there is one thread; sessions apply, too, where memory is
-//!   nearly exhausted. A data component that takes batches on several threads would gain.
+//! - *A pool of proxy threads that grows*: there is one thread; sessions apply, too, where memory
+//!   is nearly exhausted. A data component that takes batches on several threads would gain.
 //! - *Limits that adjust themselves* between the table and the data component's cache: both are
 //!   settings, and the better split depends on the load.
 //! - *Youngest first* where memory is exhausted: the transaction that asks for room is aborted, and

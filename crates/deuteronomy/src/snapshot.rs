@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// transaction was active may be missing, except for what its own session has written. As for
 /// transactions, what it has read may be told to others once its ticket is acknowledged.
 ///
-/// What it reads is kept for it as for a transaction that stays open: until the budget of memory is
-/// exhausted, or more than [`lag_bytes`](crate::Options::lag_bytes) waits. Then an operation returns
-/// [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld).
+/// What it reads is kept for it as for a transaction that stays open: until the budget of memory
+/// is exhausted, or more than [`lag_bytes`](crate::Options::lag_bytes) waits. Then an operation
+/// returns [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld).
 ///
 /// ```
 /// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};

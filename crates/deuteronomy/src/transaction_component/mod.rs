@@ -29,8 +29,8 @@ use transaction_table::TransactionTable;
 use version_table::{Sweep, VersionTable};
 use work::Work;
 
-/// The most buckets that a transaction sweeps for each time that it asks for room in a version table
-/// that is nearly full.
+/// The most buckets that a transaction sweeps for each time that it asks for room in a version
+/// table that is nearly full.
 const SWEEP_SOFT: usize = 16;
 /// How often a session asks for that before it sweeps, for all these times at once: to find the
 /// oldest active transaction, the announcements of all sessions are looked at. Fewer, if that would

@@ -4,10 +4,10 @@
 //! and not yet announced is missed, and what it needs is removed (`docs/protocols.md`, D9).
 //!
 //! A snapshot draws no timestamp: it reads as of just below the *horizon*, below which every
-//! transaction has ended. It is announced as a transaction at the horizon would be, so what it reads
-//! is kept. Invariant: no oldest timestamp that a thread goes by is above the horizon of a snapshot
-//! that has been announced before that thread looked for one; the horizon is at or above all that
-//! threads went by before.
+//! transaction has ended. It is announced as a transaction at the horizon would be, so what it
+//! reads is kept. Invariant: no oldest timestamp that a thread goes by is above the horizon of a
+//! snapshot that has been announced before that thread looked for one; the horizon is at or above
+//! all that threads went by before.
 
 use super::place::Place;
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded, checker_fence};
@@ -221,8 +221,8 @@ mod loom_tests {
         });
     }
 
-    /// A thread that goes by an oldest timestamp leaves what a snapshot reads, whichever came first;
-    /// and what is below a snapshot's horizon has ended.
+    /// A thread that goes by an oldest timestamp leaves what a snapshot reads, whichever came
+    /// first; and what is below a snapshot's horizon has ended.
     #[test]
     fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
         let mut model = loom::model::Builder::new();

@@ -77,8 +77,8 @@ impl TransactionComponent {
     /// has written.
     ///
     /// # Errors
-    /// [`Abort::Shed`]; the log has stopped; [`Abort::Unfinished`], if an older transaction than the
-    /// session's last one takes longer to end than the options allow.
+    /// [`Abort::Shed`]; the log has stopped; [`Abort::Unfinished`], if an older transaction than
+    /// the session's last one takes longer to end than the options allow.
     pub fn begin_snapshot(&self, work: &mut Work) -> Result<(), Error> {
         if work.is_active() {
             // Its `Transaction` was leaked.
