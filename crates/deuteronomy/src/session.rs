@@ -290,7 +290,12 @@ impl<'s> Transaction<'s> {
         if self.get_async(key).await?.is_some() {
             return Err(Error::Exists);
         }
-        // Under one lock: another operation of the transaction may have written the key since.
+        self.insert_absent(key, value)
+    }
+
+    /// Inserts a key that was found absent, under one lock: another operation of the transaction
+    /// may have written it since.
+    fn insert_absent(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let mut session = self.step_of_active()?;
         match session.work.written(key) {
             Some(Some(_)) => Err(Error::Exists),
@@ -304,7 +309,16 @@ impl<'s> Transaction<'s> {
     /// As [`update`](Self::update).
     pub async fn update_async(&self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
         let found = self.get_async(key).await?;
-        // As in an insert.
+        self.update_found(key, value, found)
+    }
+
+    /// Updates a key whose value was found, or what another operation has written since.
+    fn update_found(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        found: Option<Arc<[u8]>>,
+    ) -> Result<Arc<[u8]>, Error> {
         let mut session = self.step_of_active()?;
         let old = session.work.written(key).cloned().unwrap_or(found).ok_or(Error::NotFound)?;
         session.put(key, Some(value))?;
@@ -482,23 +496,5 @@ impl Drop for Transaction<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::{Database, LogOptions, MemoryData, Options};
-    use hyades_platform::device::MemoryDevice;
-    use std::sync::Arc;
-
-    #[test]
-    fn only_transactions_that_write_look_for_a_stream() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = LogOptions::new(vec![dir.path().to_owned()], 2);
-        log.device = MemoryDevice::shared();
-        let database = Database::open(Options::new(log), Arc::new(MemoryData::new())).unwrap();
-        let mut session = database.session().unwrap();
-        for _ in 0..10 {
-            session.execute(|tx| tx.get(b"a")).unwrap();
-        }
-        assert_eq!(session.records, 0);
-        session.execute(|tx| tx.put(b"a", b"1")).unwrap();
-        assert_eq!(session.records, 1);
-    }
-}
+#[path = "session_tests.rs"]
+mod tests;

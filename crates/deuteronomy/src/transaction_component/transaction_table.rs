@@ -220,7 +220,7 @@ mod loom_tests {
             };
             let next = {
                 let world = world.clone();
-                thread::spawn(move || drop(world.use_again(2)))
+                thread::spawn(move || world.use_again(2))
             };
             let mut vector = [0; 2];
             match world.table.join(1, &mut vector) {
