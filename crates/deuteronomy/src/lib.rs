@@ -58,13 +58,13 @@
 //!
 //! [`memory_bytes`](Options::memory_bytes) bounds the versions, and what scans need beside them.
 //! Beyond it there are:
-//! - the buckets of the version table, which grow with what is in it: at most a fifth of that;
+//! - the buckets of the version table, which grow with what was in it: at most two fifths of that;
 //! - what a data component caches, its own setting;
 //! - at an opening, the values that are applied again: half of `memory_bytes`, and what the buffers
 //!   of the log hold. But all values of the log at once where the data component has had no
 //!   checkpoint yet, or does not outlive the process; and each transaction in parts that has
 //!   committed is put together as a whole;
-//! - also then, 8 bytes for each transaction that has left parts and no record.
+//! - also then, the timestamp of each transaction that has left parts and no record.
 //!
 //! # What is not there yet
 //!
@@ -74,7 +74,7 @@
 //!   has no scan of the log, and no *side buffer* for operations whose commit was not seen.
 //! - *The log's buffers as version cache* (with positions of values, and a log that keeps, releases
 //!   and follows its buffers): values are on the heap, in one allocation each, and in the log as
-//!   well. It would save the copy; a version would then depend on how long a buffer is kept.
+//!   well. Without the copy a version would depend on how long a buffer is kept.
 //! - *A latch-free version table*: each bucket has a latch, held for a few hundred nanoseconds. All
 //!   steps of an operation are atomic by that, which the proofs rest on. Until processors with many
 //!   cores show that latches cost more than that saves, there is none.
@@ -88,7 +88,7 @@
 //!   settings, and the better split depends on the load.
 //! - *Youngest first* where memory is exhausted: the transaction that asks for room is aborted, and
 //!   runs again. Younger ones are not known to it without a list of all that run.
-//! - *Huge pages* for tables and buffers: they are ordinary allocations.
+//! - *Huge pages* for tables and buffers: what they would save has not been measured.
 //! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
 //!   components; the Cassandra protocol: see [`DataComponent`] for what one has to do.
 //! - *Backups and point-in-time recovery*.
