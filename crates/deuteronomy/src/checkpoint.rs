@@ -10,8 +10,8 @@ use hyades_wal::{Checkpoint, Covered, Log, Lsn};
 const PART_TO_MOVE: u64 = 4;
 
 impl TransactionComponent {
-    /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component
-    /// does not outlive the process, which only forgets what it has deleted.
+    /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component,
+    /// or a part of it, does not outlive the process.
     pub fn checkpoint(&self) -> Result<u64, Error> {
         self.checkpoint_from(0)
     }
@@ -20,13 +20,17 @@ impl TransactionComponent {
     /// good part of that would not be afterwards: an active transaction may hold the resume point
     /// back.
     pub fn checkpoint_if_due(&self) -> Result<(), Error> {
-        let mut durable = vec![0; self.log.streams()];
-        self.log.frontier().load_into(&mut durable);
-        let redo_bytes = self.options.redo_bytes;
-        if self.behind_resume_point(&durable) > redo_bytes {
-            self.checkpoint_from((redo_bytes / PART_TO_MOVE).max(1))?;
+        if self.is_checkpoint_due() {
+            self.checkpoint_from((self.options.redo_bytes / PART_TO_MOVE).max(1))?;
         }
         Ok(())
+    }
+
+    /// Whether more of the log than the options allow would be applied again.
+    pub fn is_checkpoint_due(&self) -> bool {
+        let mut durable = vec![0; self.log.streams()];
+        self.log.frontier().load_into(&mut durable);
+        self.behind_resume_point(&durable) > self.options.redo_bytes
     }
 
     /// The bytes between the last resume point and these positions.
@@ -37,7 +41,9 @@ impl TransactionComponent {
     }
 
     /// Takes a checkpoint if the resume point moves by this many bytes. A data component that does
-    /// not outlive the process is given the whole log at each opening: it forgets, and that is all.
+    /// not outlive the process, or a part of which does not, is given the whole log at the next
+    /// opening. So that is kept; but the parts that do make what they have stable, or it would be
+    /// in their caches for ever.
     fn checkpoint_from(&self, least_bytes: u64) -> Result<u64, Error> {
         let is_durable = self.data.limits().is_durable;
         if let Some(poisoned) = self.log.poisoned() {
@@ -48,11 +54,9 @@ impl TransactionComponent {
             if self.behind_resume_point(&point.positions) < least_bytes {
                 return Ok(0);
             }
+            self.data.checkpoint(&point)?;
             let truncated = match is_durable {
-                true => {
-                    self.data.checkpoint(&point)?;
-                    truncate(&self.log, &point.positions)?
-                }
+                true => truncate(&self.log, &point.positions)?,
                 false => 0,
             };
             // Last: until the log is truncated, recovery may begin at the point before.

@@ -49,7 +49,8 @@ pub enum ScanOrder {
 pub struct ResumePoint {
     /// The log.
     pub uuid: [u8; 16],
-    /// The incarnation of the positions. All operations of earlier ones are held.
+    /// The incarnation of the positions. All operations of earlier ones are held. 0, before the
+    /// first, in an [initial](Self::initial) one.
     pub incarnation: u32,
     /// No transaction up to now has a higher timestamp. At most 2^61.
     pub highest_ts: u64,
@@ -65,7 +66,7 @@ pub struct Limits {
     /// The longest value in bytes.
     pub value_bytes: usize,
     /// Whether what a [checkpoint](DataComponent::checkpoint) makes stable outlives the process.
-    /// Otherwise no checkpoints are taken, and the log is kept whole.
+    /// Otherwise the log is kept whole, and the resume point has to be kept as long as the data.
     pub is_durable: bool,
 }
 
@@ -102,12 +103,16 @@ pub trait DataComponent: Send + Sync {
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error>;
 
     /// Makes all that was applied before the call stable, and the resume point with it, atomically.
+    /// Before the first operation is applied, a database that is opened over it makes an
+    /// [initial](ResumePoint::initial) one stable, which names its log: without that, it could be
+    /// opened later with another one.
     ///
     /// # Errors
     /// The data could not be made stable. Then the last resume point holds, or this one.
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error>;
 
-    /// The resume point of the last checkpoint; None before the first.
+    /// The resume point of the last checkpoint; None before the first. One that holds keys and has
+    /// none is refused.
     ///
     /// # Errors
     /// It could not be read.
@@ -125,7 +130,27 @@ pub trait DataComponent: Send + Sync {
     fn limits(&self) -> Limits;
 }
 
+/// Whether the data component has anything of any key, deleted ones included.
+pub(crate) fn holds_a_key(data: &dyn DataComponent) -> Result<bool, Error> {
+    let mut holds_one = false;
+    data.scan((Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, &mut |_| {
+        holds_one = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(holds_one)
+}
+
 impl ResumePoint {
+    /// That of a data component that belongs to a log, and needs all of it.
+    pub fn initial(uuid: [u8; 16]) -> Self {
+        Self { uuid, incarnation: 0, highest_ts: 0, positions: vec![0] }
+    }
+
+    /// Whether all of the log is needed.
+    pub fn is_initial(&self) -> bool {
+        self.incarnation == 0
+    }
+
     /// The encoding of `docs/format.md`.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(28 + 8 * self.positions.len());

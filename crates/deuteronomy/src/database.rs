@@ -32,7 +32,9 @@ impl Database {
     /// use, damaged, or was not written by a transaction component; the data component failed.
     pub fn open(options: Options, data: Arc<dyn DataComponent>) -> Result<Self, Error> {
         options.check()?;
-        let (log, first_ts, recovered) = restart(options.log.clone(), &*data)?;
+        // The versions that are to take it come later.
+        let redo_memory = options.memory_bytes / 2;
+        let (log, first_ts, recovered) = restart(options.log.clone(), &*data, redo_memory)?;
         let component = Arc::new(TransactionComponent::new(log, first_ts, data, options));
         let database = Self { component, proxy: Mutex::default(), recovered };
         if !database.component.options.log.stepped {

@@ -4,7 +4,8 @@ use crate::data_component::Operation;
 use crate::error::Error;
 use crate::transaction_component::record::{self, ReadRecord};
 use hyades_wal::{Chunk, Frame, FrameKind, Lsn, StreamReader, read_anchor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The protocol of the incarnations of a log of a transaction component (`docs/format.md`, 13).
 pub const PROTOCOL: &str = "deuteronomy";
@@ -32,6 +33,30 @@ struct PartsRead {
     operations: Vec<u8>,
 }
 
+/// The timestamps of transactions that have left parts and no record: they were aborted, or had not
+/// ended. Found by a look at all frames, each stream in its order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PartsWithoutRecord(BTreeSet<u64>);
+
+impl PartsWithoutRecord {
+    /// Takes the next frame of a stream. One that cannot be read is left to a [`RecordReader`].
+    pub fn note(&mut self, frame: &Frame<'_>) {
+        match frame.kind {
+            FrameKind::Part => {
+                if let Ok((ts, _)) = record::read_part(frame.payload) {
+                    self.0.insert(ts);
+                }
+            }
+            FrameKind::Record => {
+                if let Some(ts) = record::read_parted_ts(frame.payload) {
+                    self.0.remove(&ts);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Reads the records of one stream of one incarnation, in order.
 #[derive(Debug)]
 pub struct RecordReader {
@@ -43,8 +68,9 @@ pub struct RecordReader {
     /// Where the first frame begins that was read.
     begin: Option<Lsn>,
     /// By timestamp, the parts of transactions that have no record among the frames read so far. Of
-    /// those that were aborted they stay until the end.
+    /// those that were aborted they stay until the end, unless they are left out.
     parts: BTreeMap<u64, PartsRead>,
+    left_out: Arc<PartsWithoutRecord>,
     /// Those of the transaction that was read last.
     own: PartsRead,
     /// The highest timestamp of a record or a part that was read.
@@ -62,9 +88,15 @@ impl RecordReader {
             vector,
             begin: None,
             parts: BTreeMap::new(),
+            left_out: Arc::default(),
             own: PartsRead::default(),
             highest_ts: 0,
         }
+    }
+
+    /// Does not keep the parts of these transactions, which have no record.
+    pub(crate) fn leave_out(&mut self, without_record: Arc<PartsWithoutRecord>) {
+        self.left_out = without_record;
     }
 
     /// Begins a chunk. To be called before its frames are read.
@@ -130,7 +162,8 @@ impl RecordReader {
         self.highest_ts
     }
 
-    /// How many transactions have parts among the frames that were read, and no record.
+    /// How many transactions have parts among the frames that were read, and no record; without
+    /// those that are left out.
     pub fn unfinished(&self) -> usize {
         self.parts.len()
     }
@@ -139,6 +172,9 @@ impl RecordReader {
         let read = record::read_part(frame.payload);
         let (ts, operations) = read.map_err(|why| self.wrong(frame, why))?;
         self.highest_ts = self.highest_ts.max(ts);
+        if self.left_out.0.contains(&ts) {
+            return Ok(());
+        }
         let parts = self
             .parts
             .entry(ts)

@@ -54,10 +54,44 @@
 //! - A scan copies the references of up to 1,024 keys of the index at a time. The first write of a
 //!   key that is not in memory waits for scans that do so.
 //!
+//! # Memory
+//!
+//! [`memory_bytes`](Options::memory_bytes) bounds the versions, and what scans need beside them.
+//! Beyond it there are:
+//! - the buckets of the version table, which grow with what was in it: at most two fifths of that;
+//! - what a data component caches, its own setting;
+//! - at an opening, the values that are applied again: half of `memory_bytes`, and what the buffers
+//!   of the log hold. But all values of the log at once where the data component has had no
+//!   checkpoint yet, or does not outlive the process; and each transaction in parts that has
+//!   committed is put together as a whole;
+//! - also then, the timestamp of each transaction that has left parts and no record.
+//!
 //! # What is not there yet
 //!
-//! Data components at the other end of a connection. Values are kept on the heap, not in the
-//! buffers of the log.
+//! Of the paper's mechanisms, and of those that go beyond it, these are missing, each for a reason:
+//! - *Data components at the other end of a connection*, with a proxy there: the log would have to
+//!   be sent, and outcomes with it. The proxy here is told by sessions what has committed. So it
+//!   has no scan of the log, and no *side buffer* for operations whose commit was not seen.
+//! - *The log's buffers as version cache* (with positions of values, and a log that keeps, releases
+//!   and follows its buffers): values are on the heap, in one allocation each, and in the log as
+//!   well. Without the copy a version would depend on how long a buffer is kept.
+//! - *A latch-free version table*: each bucket has a latch, held for a few hundred nanoseconds. All
+//!   steps of an operation are atomic by that, which the proofs rest on. Until processors with many
+//!   cores show that latches cost more than that saves, there is none.
+//! - *A read cache of its own*: what was fetched is a version in the table like others, with a
+//!   second chance when memory is full.
+//! - *Epochs and garbage rings*: without latch-free reads nothing is reclaimed under a reader.
+//!   Versions are counted references.
+//! - *A pool of proxy threads that grows*: there is one thread; sessions apply, too, where memory
+//!   is nearly exhausted. A data component that takes batches on several threads would gain.
+//! - *Limits that adjust themselves* between the table and the data component's cache: both are
+//!   settings, and the better split depends on the load.
+//! - *Youngest first* where memory is exhausted: the transaction that asks for room is aborted, and
+//!   runs again. Younger ones are not known to it without a list of all that run.
+//! - *Huge pages* for tables and buffers: what they would save has not been measured.
+//! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
+//!   components; the Cassandra protocol: see [`DataComponent`] for what one has to do.
+//! - *Backups and point-in-time recovery*.
 //!
 //! # The steps
 //!
@@ -74,10 +108,13 @@ mod data;
 mod data_component;
 mod database;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inspect;
 mod proxy;
 mod recovery;
 mod session;
+mod snapshot;
 mod ticket;
 #[cfg(feature = "torture")]
 pub mod torture;
@@ -98,4 +135,5 @@ pub use hyades_wal::LogOptions;
 pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 pub use recovery::Recovered;
 pub use session::{Session, Transaction};
+pub use snapshot::Snapshot;
 pub use ticket::Ticket;

@@ -12,10 +12,13 @@
 //!   the scans for good, and stops the log before another thread sees them: no resume point is
 //!   taken behind a record that was lost on its way.
 
+mod applied;
+
 use crate::data_component::{DataComponent, Operation, ResumePoint};
 use crate::error::Error;
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version_table::Version;
+use applied::AppliedBehind;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use hyades_wal::{Log, Lsn, Needs, admits};
@@ -47,6 +50,8 @@ pub(crate) struct Handed {
 #[derive(Default)]
 struct Inbox {
     records: Vec<Handed>,
+    /// A checkpoint may be due though no record has come.
+    checkpoint_due: bool,
     /// No more will come, and the thread of the proxy is to end.
     closed: bool,
 }
@@ -60,9 +65,9 @@ struct Scans {
     /// By stream, a position. Each transaction that has its first part below has handed its record
     /// over.
     held: Vec<Lsn>,
-    /// By stream, the timestamps of records that are applied, by position, where the resume point
-    /// may be below them: redo applies these again.
-    applied: Vec<BTreeMap<Lsn, u64>>,
+    /// By stream, the records that are applied where the resume point may be below them: redo
+    /// applies these again.
+    applied: Vec<AppliedBehind>,
     /// By stream, how many of the records that wait have parts.
     parted: Vec<usize>,
     /// The bytes of the records that wait.
@@ -96,7 +101,7 @@ impl Proxy {
         log.frontier().load_into(&mut starts);
         let waiting = starts.iter().map(|_| BTreeMap::new()).collect();
         let (held, parted) = (starts.clone(), vec![0; starts.len()]);
-        let applied = starts.iter().map(|_| BTreeMap::new()).collect();
+        let applied = starts.iter().map(|_| AppliedBehind::default()).collect();
         let (bytes, failed, handed_over) = (0, false, starts);
         let scans = Scans { waiting, handed_over, held, applied, parted, bytes, failed };
         Self { inbox: Mutex::default(), arrived: Condvar::new(), scans: Mutex::new(scans) }
@@ -110,6 +115,13 @@ impl Proxy {
         if inbox.records.len() == 1 {
             self.arrived.notify_one();
         }
+    }
+
+    /// A checkpoint is due, and what held it back has ended without a record. Only records wake the
+    /// proxy otherwise, and the log would grow with parts of transactions that abort.
+    pub fn checkpoint_is_due(&self) {
+        locked(&self.inbox).checkpoint_due = true;
+        self.arrived.notify_one();
     }
 
     /// Ends the thread of the proxy.
@@ -148,8 +160,8 @@ impl Proxy {
         result
     }
 
-    /// Waits until there may be something to apply; false if the proxy is closed, or has failed. A
-    /// proxy for which nothing waits sleeps until a record arrives.
+    /// Waits until there may be something to apply, or a checkpoint is due; false if the proxy is
+    /// closed, or has failed. A proxy for which nothing waits sleeps until then.
     pub fn wait(&self, log: &Log) -> bool {
         let Ok(scans) = self.scans(log) else { return false };
         let is_empty = scans.waiting.iter().all(BTreeMap::is_empty);
@@ -159,7 +171,8 @@ impl Proxy {
         drop(scans);
         // After a wake the scans have to be looked at again: another thread may have taken the
         // record in. So there is no loop here, but in the caller.
-        if !is_empty && !inbox.closed {
+        if std::mem::take(&mut inbox.checkpoint_due) {
+        } else if !is_empty && !inbox.closed {
             let waited = self.arrived.wait_timeout(inbox, PAUSE);
             inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
         } else if inbox.records.is_empty() && !inbox.closed {
@@ -249,7 +262,7 @@ impl Proxy {
             scans.forget_applied(&point.positions);
             let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
             // What redo would apply: what waits, and what is applied behind the resume point.
-            let applied = scans.applied.iter().flat_map(BTreeMap::values).copied();
+            let applied = scans.applied.iter().filter_map(AppliedBehind::lowest);
             let lowest = waiting.map(|record| record.ts).chain(applied).min().unwrap_or(u64::MAX);
             let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
                 true => u64::MAX,
@@ -273,7 +286,7 @@ impl Scans {
     fn note_applied(&mut self, ready: &[Handed]) {
         for Handed { stream, place, ts, .. } in ready {
             if self.held[*stream] < place.1 || self.parted[*stream] > 0 {
-                self.applied[*stream].insert(place.1, *ts);
+                self.applied[*stream].note(place.1, *ts);
             }
         }
         for record in ready.iter().filter(|record| record.has_parts()) {
@@ -281,7 +294,7 @@ impl Scans {
         }
         for stream in 0..self.applied.len() {
             if self.parted[stream] == 0 {
-                self.applied[stream] = self.applied[stream].split_off(&(self.held[stream] + 1));
+                self.applied[stream].forget_up_to(self.held[stream]);
             }
         }
     }
@@ -289,7 +302,7 @@ impl Scans {
     /// Redo will not apply what is at or below these positions.
     fn forget_applied(&mut self, positions: &[Lsn]) {
         for (applied, position) in self.applied.iter_mut().zip(positions) {
-            *applied = applied.split_off(&(position + 1));
+            applied.forget_up_to(*position);
         }
     }
 
@@ -380,7 +393,7 @@ mod tests {
         let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
         options.device = MemoryDevice::shared();
         options.stepped = true;
-        let (log, ..) = restart(options, &MemoryData::new()).unwrap();
+        let (log, ..) = restart(options, &MemoryData::new(), 1 << 20).unwrap();
         let proxy = Proxy::new(&log);
         let (done, is_done) = channel();
         std::thread::scope(|scope| {

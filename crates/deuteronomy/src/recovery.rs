@@ -4,21 +4,31 @@
 //! verdict; then again, for what is live by those ends. Q3 the log begins a new incarnation, which
 //! makes the recovered tail durable. Q4 redo. Q3 before Q4: the data component may write what it is
 //! given, and fed from a tail that only the page cache holds it could keep a part of a transaction
-//! that the next crash takes back. A crash anywhere leaves a state from which this begins again.
+//! that the next crash takes back. Only records that are proven to be durable, with all that they
+//! depend on, may be applied before Q3, so that redo fits into memory. A crash anywhere leaves a
+//! state from which this begins again.
+//!
+//! Invariant: a data component that holds a key has a resume point, and so names its log. At its
+//! first opening it gets an initial one after Q3, when the log is there and durable, and before the
+//! first operation: a crash in between leaves a log, and a data component that holds nothing and
+//! belongs to none, which the next opening binds. In the other order it could belong to a log that
+//! was never made.
 
-use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint, ScanOrder};
+use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint, holds_a_key};
 use crate::error::Error;
-use crate::inspect::{LoggedTransaction, PROTOCOL, RecordReader};
+use crate::inspect::{LoggedTransaction, PROTOCOL, PartsWithoutRecord, RecordReader};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{
     BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Manifest, Recovering,
     VERSIONS, Verdict, admits,
 };
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 /// The most operations applied at once.
 const BATCH: usize = 4096;
+/// The bytes that an operation to be applied again takes beside its key and value, about.
+const ENTRY_BYTES: usize = 100;
 
 /// What a restart has found and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,40 +38,70 @@ pub struct Recovered {
     pub transactions: u64,
     /// Transactions that are not part of the recovered state, since they depend on what is lost.
     pub dead: u64,
-    /// The keys whose newest operation was applied again.
+    /// The keys whose newest operation was applied again. Where these do not fit into memory at
+    /// once, a key may count more than once.
     pub keys: u64,
 }
 
-/// The newest live operation on each key behind the resume point.
-#[derive(Default)]
-struct Redo {
-    newest: BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
+/// Operations to be applied again, the newest on each key.
+#[derive(Debug, Default)]
+struct Newest {
+    by_key: BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
+    bytes: usize,
+}
+
+/// The redo of a data component.
+struct Redo<'d> {
+    data: &'d dyn DataComponent,
+    /// With more bytes than this, what may be applied before Q3 is; None if the data component may
+    /// not belong to the log yet, so that it is given nothing before it does.
+    early_above: Option<usize>,
+    /// Of records that no crash takes back, with all that they depend on.
+    proven: Newest,
+    /// Of other live records: at most what the buffers of the log hold.
+    unproven: Newest,
     highest_ts: u64,
     counts: Recovered,
 }
 
 /// Recovers the data component from the log, and begins a new incarnation. Returns the log and the
-/// first timestamp.
+/// first timestamp. What is to be applied again takes about `memory_bytes` at a time, once the data
+/// component has had a checkpoint; before that, all of it at once.
 pub(crate) fn restart(
     options: LogOptions,
     data: &dyn DataComponent,
+    memory_bytes: usize,
 ) -> Result<(Log, u64, Recovered), Error> {
     let point = data.resume_point()?;
     let recovering = hyades_wal::open(options)?;
-    let verdict = read_to_the_ends(&recovering)?;
+    let (verdict, without_record) = read_to_the_ends(&recovering)?;
     check(recovering.manifest(), recovering.is_fresh(), &verdict, point.as_ref())?;
-    // One that was filled and never checkpointed has no resume point to tell it by. Its timestamps
-    // would be those of transactions to come.
-    if recovering.is_fresh() && holds_a_key(data)? {
+    // Its timestamps could be those of other transactions: of this log, or of ones to come.
+    if point.is_none() && holds_a_key(data)? {
         return Err(Error::Invalid(
-            "the data component holds keys, and the log is new: open the log with which it was \
-             filled"
-                .to_string(),
+            match recovering.is_fresh() {
+                true => {
+                    "the data component holds keys, and the log is new: open the log with which \
+                     it was filled"
+                }
+                false => {
+                    "the data component holds keys, and does not say of which log: open an empty \
+                     one, which is filled from this log"
+                }
+            }
+            .to_string(),
         ));
     }
-    let highest_ts = point.as_ref().map_or(0, |point| point.highest_ts);
-    let mut redo = Redo { highest_ts, ..Redo::default() };
-    redo.collect(&recovering, &verdict, point.as_ref())?;
+    let mut redo = Redo {
+        data,
+        // An initial one of several data components may be that of some of them only.
+        early_above: point.as_ref().filter(|point| !point.is_initial()).map(|_| memory_bytes),
+        proven: Newest::default(),
+        unproven: Newest::default(),
+        highest_ts: point.as_ref().map_or(0, |point| point.highest_ts),
+        counts: Recovered::default(),
+    };
+    redo.collect(&recovering, &verdict, point.as_ref(), &Arc::new(without_record))?;
     let settings = [(VERSIONS.to_string(), BY_TIMESTAMP.to_string())];
     let settings = IncarnationSettings {
         data_only: true,
@@ -70,31 +110,30 @@ pub(crate) fn restart(
         ..IncarnationSettings::default()
     };
     if mutation::is(Mutation::RedoUnprovenTail) {
-        redo.apply(data)?;
+        redo.apply_all()?;
     }
     let log = recovering.start(settings, &verdict, 0)?;
-    redo.apply(data)?;
+    if point.is_none_or(|point| point.is_initial()) {
+        data.checkpoint(&ResumePoint {
+            highest_ts: redo.highest_ts,
+            ..ResumePoint::initial(log.manifest().uuid())
+        })?;
+    }
+    redo.apply_all()?;
     Ok((log, redo.highest_ts + 1, redo.counts))
 }
 
-/// Whether the data component has anything of any key.
-fn holds_a_key(data: &dyn DataComponent) -> Result<bool, Error> {
-    let mut holds_one = false;
-    data.scan((Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, &mut |_| {
-        holds_one = true;
-        ControlFlow::Break(())
-    })?;
-    Ok(holds_one)
-}
-
-/// Q2: reads each stream to the end of its valid prefix.
-fn read_to_the_ends(recovering: &Recovering) -> Result<Verdict, Error> {
-    let mut ends = Vec::new();
+/// Q2: reads each stream to the end of its valid prefix. Returns also which transactions have left
+/// parts and no record.
+fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRecord), Error> {
+    let (mut ends, mut without_record) = (Vec::new(), PartsWithoutRecord::default());
     for mut reader in recovering.readers() {
-        while reader.next_chunk()?.is_some() {}
+        while let Some(chunk) = reader.next_chunk()? {
+            chunk.frames().for_each(|frame| without_record.note(&frame));
+        }
         ends.push(reader.end());
     }
-    Ok(recovering.verdict(&ends)?)
+    Ok((recovering.verdict(&ends)?, without_record))
 }
 
 /// Whether this log and this data component belong together, and hold everything between them.
@@ -157,12 +196,45 @@ fn check(
     }
 }
 
-impl Redo {
+impl Newest {
+    /// Takes an operation, unless there is a newer one on its key.
+    fn take(&mut self, operation: Operation<'_>) {
+        let Operation { key, ts, value } = operation;
+        let len = |value: Option<&[u8]>| value.map_or(0, <[u8]>::len);
+        let new = || (ts, value.map(<[u8]>::to_vec));
+        match self.by_key.get_mut(key) {
+            Some(newest) if newest.0 >= ts && !mutation::is(Mutation::RedoByArrival) => return,
+            Some(newest) => {
+                self.bytes -= len(newest.1.as_deref());
+                *newest = new();
+            }
+            None => {
+                self.bytes += ENTRY_BYTES + key.len();
+                self.by_key.insert(key.to_vec(), new());
+            }
+        }
+        self.bytes += len(value);
+    }
+
+    /// Q4: applies what was taken, and is empty then. Returns how many operations these were.
+    fn apply(&mut self, data: &dyn DataComponent) -> Result<u64, Error> {
+        let newest = std::mem::take(self).by_key;
+        let batch: Vec<_> = newest
+            .iter()
+            .map(|(key, (ts, value))| Operation { key, ts: *ts, value: value.as_deref() })
+            .collect();
+        batch.chunks(BATCH).try_for_each(|batch| data.apply(batch))?;
+        Ok(batch.len() as u64)
+    }
+}
+
+impl Redo<'_> {
     fn collect(
         &mut self,
         recovering: &Recovering,
         verdict: &Verdict,
         point: Option<&ResumePoint>,
+        without_record: &Arc<PartsWithoutRecord>,
     ) -> Result<(), Error> {
         for mut reader in recovering.readers() {
             let (incarnation, lane) = (reader.incarnation, reader.dimension);
@@ -171,9 +243,11 @@ impl Redo {
                 Some(point) if incarnation == point.incarnation => point.positions[lane],
                 _ => 0,
             };
-            let ends = verdict.end(incarnation).expect("the verdict is on every incarnation");
+            let end = verdict.ends().iter().find(|end| end.incarnation == incarnation);
+            let end = end.expect("the verdict is on every incarnation");
             reader.skip_to(covered);
             let mut records = RecordReader::new(&reader);
+            records.leave_out(Arc::clone(without_record));
             while let Some(chunk) = reader.next_chunk()? {
                 records.enter(&chunk);
                 for frame in chunk.frames() {
@@ -181,7 +255,8 @@ impl Redo {
                         continue;
                     }
                     if let Some(transaction) = records.read(&frame)? {
-                        self.take(transaction, ends);
+                        let is_proven = frame.end <= end.proven()[lane];
+                        self.take(transaction, &end.ends, is_proven.then_some(end.proven()))?;
                     }
                 }
             }
@@ -191,34 +266,87 @@ impl Redo {
         Ok(())
     }
 
-    /// Takes the operations of a record, if it is part of the recovered state.
-    fn take(&mut self, transaction: LoggedTransaction<'_>, ends: &[u64]) {
+    /// Takes the operations of a record, if it is part of the recovered state. `proven` are the
+    /// positions up to which the streams are proven to be durable, if the record is below.
+    fn take(
+        &mut self,
+        transaction: LoggedTransaction<'_>,
+        ends: &[u64],
+        proven: Option<&[u64]>,
+    ) -> Result<(), Error> {
         let LoggedTransaction { vector, operations, .. } = transaction;
-        let is_live = admits(|lane| ends[lane.index()], Lane::each(vector));
-        if !is_live && !mutation::is(Mutation::RedoDeadRecords) {
+        let is_within = |ends: &[u64]| admits(|lane| ends[lane.index()], Lane::each(vector));
+        if !is_within(ends) && !mutation::is(Mutation::RedoDeadRecords) {
             self.counts.dead += 1;
-            return;
+            return Ok(());
         }
         // One that has only read may have a record, too.
         self.counts.transactions += u64::from(!operations.is_empty());
-        for Operation { key, ts, value } in operations {
-            let new = || (ts, value.map(<[u8]>::to_vec));
-            match self.newest.get_mut(key) {
-                Some(newest) if newest.0 >= ts && !mutation::is(Mutation::RedoByArrival) => {}
-                Some(newest) => *newest = new(),
-                None => drop(self.newest.insert(key.to_vec(), new())),
-            }
+        let newest = match proven.is_some_and(is_within) {
+            true => &mut self.proven,
+            false => &mut self.unproven,
+        };
+        operations.into_iter().for_each(|operation| newest.take(operation));
+        if self.early_above.is_some_and(|above| self.proven.bytes > above) {
+            self.counts.keys += self.proven.apply(self.data)?;
         }
+        Ok(())
     }
 
     /// Q4: applies the newest operation on each key.
-    fn apply(&mut self, data: &dyn DataComponent) -> Result<(), Error> {
-        let newest = self.newest.iter();
-        let batch: Vec<_> = newest
-            .map(|(key, (ts, value))| Operation { key, ts: *ts, value: value.as_deref() })
-            .collect();
-        batch.chunks(BATCH).try_for_each(|batch| data.apply(batch))?;
-        self.counts.keys = batch.len() as u64;
+    fn apply_all(&mut self) -> Result<(), Error> {
+        self.counts.keys += self.proven.apply(self.data)?;
+        self.counts.keys += self.unproven.apply(self.data)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Database, MemoryData, Options, UpdateLogging};
+    use hyades_platform::device::MemoryDevice;
+
+    #[test]
+    fn parts_of_what_has_no_record_are_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = LogOptions::new(vec![dir.path().to_owned()], 2);
+        log.device = MemoryDevice::shared();
+        let mut options = Options::new(log.clone());
+        options.update_logging = UpdateLogging::AtOnce;
+        let database = Database::open(options, Arc::new(MemoryData::new())).unwrap();
+        let mut session = database.session().unwrap();
+        for aborts in [true, false, true] {
+            let mut tx = session.begin().unwrap();
+            tx.put(b"a", b"1").unwrap();
+            match aborts {
+                true => drop(tx.abort()),
+                false => tx.commit().unwrap().wait().unwrap(),
+            }
+        }
+        database.log().flush().unwrap();
+        drop((session, database));
+        let recovering = hyades_wal::open(log).unwrap();
+        let (_, without_record) = read_to_the_ends(&recovering).unwrap();
+        let without_record = Arc::new(without_record);
+        for leaves_out in [true, false] {
+            let (mut unfinished, mut transactions, mut highest_ts) = (0, 0, 0);
+            for mut reader in recovering.readers() {
+                let mut records = RecordReader::new(&reader);
+                if leaves_out {
+                    records.leave_out(Arc::clone(&without_record));
+                }
+                while let Some(chunk) = reader.next_chunk().unwrap() {
+                    records.enter(&chunk);
+                    for frame in chunk.frames() {
+                        transactions += usize::from(records.read(&frame).unwrap().is_some());
+                    }
+                }
+                unfinished += records.unfinished();
+                highest_ts = highest_ts.max(records.highest_ts());
+            }
+            let left = if leaves_out { 0 } else { 2 };
+            assert_eq!((unfinished, transactions, highest_ts), (left, 1, 3));
+        }
     }
 }

@@ -5,8 +5,9 @@ use crate::data_component::{Row, ScanOrder};
 use crate::error::{Abort, Error};
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
-use crate::transaction_component::transaction::{Looked, Work};
+use crate::transaction_component::transaction::Looked;
 use crate::transaction_component::version_table::hash;
+use crate::transaction_component::work::Work;
 use hyades_wal::Writer;
 use std::future::poll_fn;
 use std::ops::{Bound, ControlFlow};
@@ -121,6 +122,16 @@ impl Session {
         Ok(Transaction { session: Mutex::new(self) })
     }
 
+    /// What an operation works with.
+    pub(crate) fn parts(&mut self) -> (&TransactionComponent, &mut Work) {
+        (&self.component, &mut self.work)
+    }
+
+    /// The timestamp of what runs.
+    pub(crate) fn timestamp(&self) -> u64 {
+        self.work.ts()
+    }
+
     /// W1 to W6.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         self.component.put(&mut self.work, key, value)?;
@@ -199,6 +210,12 @@ impl<'s> Transaction<'s> {
         self.session.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The same, unless another operation has ended the transaction.
+    fn step_of_active(&self) -> Result<MutexGuard<'_, &'s mut Session>, Error> {
+        let session = self.step();
+        session.work.failed().map_or(Ok(session), |abort| Err(abort.into()))
+    }
+
     /// The value of a key; None if there is none.
     ///
     /// # Errors
@@ -270,9 +287,19 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub async fn insert_async(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        match self.get_async(key).await? {
-            None => self.step().put(key, Some(value)),
-            Some(_) => Err(Error::Exists),
+        if self.get_async(key).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        self.insert_absent(key, value)
+    }
+
+    /// Inserts a key that was found absent, under one lock: another operation of the transaction
+    /// may have written it since.
+    fn insert_absent(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let mut session = self.step_of_active()?;
+        match session.work.written(key) {
+            Some(Some(_)) => Err(Error::Exists),
+            Some(None) | None => session.put(key, Some(value)),
         }
     }
 
@@ -281,8 +308,20 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`update`](Self::update).
     pub async fn update_async(&self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
-        let old = self.get_async(key).await?.ok_or(Error::NotFound)?;
-        self.step().put(key, Some(value))?;
+        let found = self.get_async(key).await?;
+        self.update_found(key, value, found)
+    }
+
+    /// Updates a key whose value was found, or what another operation has written since.
+    fn update_found(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        found: Option<Arc<[u8]>>,
+    ) -> Result<Arc<[u8]>, Error> {
+        let mut session = self.step_of_active()?;
+        let old = session.work.written(key).cloned().unwrap_or(found).ok_or(Error::NotFound)?;
+        session.put(key, Some(value))?;
         Ok(old)
     }
 
@@ -457,23 +496,5 @@ impl Drop for Transaction<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::{Database, LogOptions, MemoryData, Options};
-    use hyades_platform::device::MemoryDevice;
-    use std::sync::Arc;
-
-    #[test]
-    fn only_transactions_that_write_look_for_a_stream() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = LogOptions::new(vec![dir.path().to_owned()], 2);
-        log.device = MemoryDevice::shared();
-        let database = Database::open(Options::new(log), Arc::new(MemoryData::new())).unwrap();
-        let mut session = database.session().unwrap();
-        for _ in 0..10 {
-            session.execute(|tx| tx.get(b"a")).unwrap();
-        }
-        assert_eq!(session.records, 0);
-        session.execute(|tx| tx.put(b"a", b"1")).unwrap();
-        assert_eq!(session.records, 1);
-    }
-}
+#[path = "session_tests.rs"]
+mod tests;

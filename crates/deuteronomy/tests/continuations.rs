@@ -335,3 +335,35 @@ fn a_waker_that_panics_or_drops_the_database_ends_no_other_read() {
     is_done.recv_timeout(Duration::from_secs(60)).unwrap();
     assert_eq!(block_on(read).unwrap().as_deref(), Some(&b"k001"[..]));
 }
+
+/// Two tasks of a transaction on two threads: what the one has written, the other finds.
+#[test]
+fn of_two_inserts_of_a_key_one_finds_it_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
+    log.device = MemoryDevice::shared();
+    let database = Database::open(Options::new(log), Arc::new(MemoryData::new())).unwrap();
+    let keys: Vec<[u8; 4]> = (0..3000u32).map(u32::to_be_bytes).collect();
+    // They are in memory then: no task waits for the data component, and both go at once.
+    let mut session = database.session().unwrap();
+    session.execute(|tx| keys.iter().try_for_each(|key| tx.get(key).map(drop))).unwrap();
+    for _ in 0..10 {
+        let tx = session.begin().unwrap();
+        let insert_all = || {
+            let insert = |key: &[u8; 4]| match block_on(tx.insert_async(key, b"1")) {
+                Ok(()) => true,
+                Err(Error::Exists) => false,
+                Err(error) => panic!("{error}"),
+            };
+            keys.iter().map(insert).collect::<Vec<_>>()
+        };
+        let (one, two) = std::thread::scope(|scope| {
+            let two = scope.spawn(insert_all);
+            (insert_all(), two.join().unwrap())
+        });
+        for (one, two) in one.iter().zip(two) {
+            assert!(*one != two, "both: {one}");
+        }
+        drop(tx.abort());
+    }
+}

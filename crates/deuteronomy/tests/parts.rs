@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const BUFFER: usize = 1 << 16;
 const BOTH: [UpdateLogging; 2] = [UpdateLogging::AtCommit, UpdateLogging::AtOnce];
@@ -239,4 +240,64 @@ fn readers_do_not_count_as_redone() {
     let database = Database::open(options, Arc::new(MemoryData::new())).unwrap();
     let recovered = database.recovered();
     assert_eq!((recovered.transactions, recovered.keys), (1, 1), "{recovered:?}");
+}
+
+/// Waits until the data component has a resume point of a checkpoint, with nothing else going on.
+fn gets_a_checkpoint(data: &MemoryData) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while data.resume_point().unwrap().is_none_or(|point| point.is_initial()) {
+        assert!(Instant::now() < until, "no checkpoint is taken");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What is committed is applied at once, whether or not an older transaction is active.
+fn open_with_little_redo(dir: &Path, streams: usize, data: &Arc<MemoryData>) -> Database {
+    let mut log = LogOptions::new(vec![dir.to_owned()], streams);
+    log.device = MemoryDevice::shared();
+    log.buffer_bytes = BUFFER;
+    log.segment_bytes = 1 << 18;
+    let mut options = Options::new(log);
+    options.update_logging = UpdateLogging::AtOnce;
+    options.redo_bytes = 4000;
+    options.lag_bytes = 0;
+    Database::open(options, Arc::clone(data) as Arc<dyn DataComponent>).unwrap()
+}
+
+#[test]
+fn the_log_of_transactions_that_abort_is_truncated() {
+    let (dir, data) = (tempfile::tempdir().unwrap(), Arc::new(MemoryData::outliving()));
+    let database = open_with_little_redo(dir.path(), 2, &data);
+    let mut session = database.session().unwrap();
+    for _ in 0..1000 {
+        let mut tx = session.begin().unwrap();
+        tx.put(b"a", &[1; 500]).unwrap();
+        drop(tx.abort());
+    }
+    gets_a_checkpoint(&data);
+    let covered = database.log().manifest().checkpoint.expect("the log is truncated").streams;
+    assert!(covered.iter().any(|stream| stream.from > 0), "{covered:?}");
+}
+
+#[test]
+fn a_checkpoint_that_a_transaction_has_held_back_is_taken_when_that_aborts() {
+    let (dir, data) = (tempfile::tempdir().unwrap(), Arc::new(MemoryData::outliving()));
+    let database = open_with_little_redo(dir.path(), 1, &data);
+    let mut sessions = [database.session().unwrap(), database.session().unwrap()];
+    let [one, two] = &mut sessions;
+    let mut long = one.begin().unwrap();
+    long.put(b"long", b"1").unwrap();
+    for key in 0..100u32 {
+        two.execute(|tx| tx.put(&key.to_be_bytes(), &[1; 500])).unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while data.items() < 100 {
+        assert!(Instant::now() < until, "it is not applied");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The proxy has nothing to do any more.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(data.resume_point().unwrap().unwrap().is_initial(), "redo would miss a part");
+    drop(long.abort());
+    gets_a_checkpoint(&data);
 }

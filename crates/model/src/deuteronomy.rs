@@ -9,6 +9,7 @@
 //! Left out: weak memory, the log, and trimming. The code takes a latch for most of these steps
 //! together; the model shows which order they need where they are apart.
 
+mod applying;
 mod leaving;
 mod parts;
 pub mod ranges;
@@ -441,6 +442,7 @@ pub fn cases() -> Vec<Case> {
     ];
     all.extend(streams::cases());
     all.extend(leaving::cases());
+    all.extend(applying::cases());
     all.extend(parts::cases());
     all
 }

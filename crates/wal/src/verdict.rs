@@ -52,6 +52,14 @@ pub struct IncarnationEnd {
     pub marks: Vec<u64>,
 }
 
+impl IncarnationEnd {
+    /// By stream, the position up to which something durable states that it was durable: no crash
+    /// takes that back. At or below the end.
+    pub fn proven(&self) -> &[Lsn] {
+        &self.proven
+    }
+}
+
 impl Verdict {
     /// The end vectors, in the order of incarnations.
     pub fn ends(&self) -> &[IncarnationEnd] {

@@ -58,8 +58,12 @@ impl MemoryData {
     }
 
     /// What a crash leaves: what the last checkpoint made stable, and each operation applied since
-    /// for which `is_kept` says so, since a data component may write when it likes.
+    /// for which `is_kept` says so, since a data component may write when it likes. Nothing of one
+    /// that is not [outliving](Self::outliving).
     pub fn after_crash(&self, mut is_kept: impl FnMut() -> bool) -> Self {
+        if !self.is_durable {
+            return Self::new();
+        }
         let memory = self.lock();
         let mut items = memory.stable.clone();
         for (key, item) in &memory.items {
@@ -152,7 +156,9 @@ impl DataComponent for MemoryData {
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         let memory = &mut *self.lock();
-        memory.stable.clone_from(&memory.items);
+        if self.is_durable {
+            memory.stable.clone_from(&memory.items);
+        }
         memory.point = Some(point.clone());
         Ok(())
     }

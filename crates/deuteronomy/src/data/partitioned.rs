@@ -8,9 +8,12 @@
 //! - The resume point is one that each component has reached: redo from there gives each what it
 //!   lacks, and the others what they have, which changes nothing. So a crash between the
 //!   checkpoints of two components loses nothing.
+//! - Each component takes part in each checkpoint, whether or not the others outlive the process.
+//!   But if one does not, the log is kept whole, and those that do forget nothing: they are given
+//!   all of it again.
 
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, holds_a_key,
 };
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
@@ -192,17 +195,39 @@ impl DataComponent for PartitionedData {
     }
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
-        self.parts.iter().try_for_each(|part| part.checkpoint(point))
+        for part in &self.parts {
+            // One that has a point already keeps it: an initial one would only ask for more redo.
+            if !point.is_initial() || part.resume_point()?.is_none() {
+                part.checkpoint(point)?;
+            }
+        }
+        Ok(())
     }
 
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
         let points = self.parts.iter().map(|part| part.resume_point());
-        let points: Option<Vec<ResumePoint>> = points.collect::<Result<_, _>>()?;
-        // One without a point needs all of the log.
-        let Some(points) = points else { return Ok(None) };
-        let mut points = points.into_iter();
-        let first = points.next().expect("there is a part");
-        points.try_fold(first, lower).map(Some)
+        let points: Vec<Option<ResumePoint>> = points.collect::<Result<_, _>>()?;
+        let Some(uuid) = points.iter().flatten().map(|point| point.uuid).next() else {
+            return Ok(None);
+        };
+        let mut lowest: Option<ResumePoint> = None;
+        for (at, point) in points.into_iter().enumerate() {
+            // One without a point is new, belongs to the log of the others, and needs all of it.
+            if point.is_none() && holds_a_key(&*self.parts[at])? {
+                return Err(Error::Invalid(format!(
+                    "data component {} of {} holds keys, and does not say of which log: give an \
+                     empty one in its place, which is filled from the log",
+                    at + 1,
+                    self.parts.len()
+                )));
+            }
+            let point = point.unwrap_or_else(|| ResumePoint::initial(uuid));
+            lowest = Some(match lowest {
+                Some(lowest) => lower(lowest, point)?,
+                None => point,
+            });
+        }
+        Ok(lowest)
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {

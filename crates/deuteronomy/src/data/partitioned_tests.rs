@@ -61,7 +61,8 @@ fn the_resume_point_is_one_that_all_have_reached() {
     parts[1].checkpoint(&point(3, &[1, 1], 8)).unwrap();
     assert_eq!(data.resume_point().unwrap(), Some(point(2, &[10, 20], 9)));
     let fresh = [parts[0].clone(), Arc::new(MemoryData::outliving())];
-    assert_eq!(together(&fresh, &[b"d"]).unwrap().resume_point().unwrap(), None);
+    let all_of_the_log = ResumePoint { highest_ts: 9, ..ResumePoint::initial([1; 16]) };
+    assert_eq!(together(&fresh, &[b"d"]).unwrap().resume_point().unwrap(), Some(all_of_the_log));
     assert!(data.limits().is_durable);
     let one_is_not = [parts[0].clone(), Arc::new(MemoryData::new())];
     assert!(!together(&one_is_not, &[b"d"]).unwrap().limits().is_durable);
@@ -88,4 +89,20 @@ fn what_would_lose_keys_is_refused() {
     assert!(refused(&parts, &[b"d", b"m"]).contains("different logs"));
     parts[1].checkpoint(&point(1, &[1, 1], 1)).unwrap();
     assert!(refused(&parts, &[b"d", b"m"]).contains("different streams"));
+    let without_point = Arc::new(MemoryData::outliving());
+    without_point.apply(&[Operation { key: b"d", ts: 1, value: Some(b"1") }]).unwrap();
+    let refusal = refused(&[parts[0].clone(), without_point], &[b"d"]);
+    assert!(refusal.contains("2 of 2 holds keys, and does not say of which log"), "{refusal}");
+}
+
+#[test]
+fn an_initial_point_is_for_those_that_have_none() {
+    let (parts, data) = three();
+    parts[1].checkpoint(&point(4, &[7], 5)).unwrap();
+    data.checkpoint(&ResumePoint::initial([1; 16])).unwrap();
+    let points: Vec<_> = parts.iter().map(|part| part.resume_point().unwrap().unwrap()).collect();
+    let initial = ResumePoint::initial([1; 16]);
+    assert_eq!(points, [initial.clone(), point(4, &[7], 5), initial]);
+    data.checkpoint(&point(4, &[9], 6)).unwrap();
+    assert_eq!(data.resume_point().unwrap(), Some(point(4, &[9], 6)));
 }

@@ -12,12 +12,14 @@ use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 use crate::error::Error;
+use hyades_platform::device::FileDevice;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
     TableDefinition, WriteTransaction,
 };
+use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const DELETED: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("deleted");
@@ -47,14 +49,37 @@ fn read_item(item: &[u8]) -> Result<(u64, Option<&[u8]>), Error> {
 impl RedbData {
     /// Opens the database in this file, or creates it. Its cache takes up to `cache_bytes`.
     ///
+    /// A new one is made under a name that ends in `.new`, and gets its own when it is whole: redb
+    /// does not open a file any more in which it was interrupted when it made it.
+    ///
     /// # Errors
     /// The file cannot be used, is damaged or open elsewhere.
     pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, Error> {
+        let device = FileDevice::shared();
+        if !device.exists(path).map_err(redb::Error::Io).map_err(failed)? {
+            Self::make(path).map_err(failed)?;
+        }
         let database = Builder::new().set_cache_size(cache_bytes).create(path).map_err(failed)?;
         Self::prepare(database)
     }
 
-    /// As [`open`](Self::open), in storage of the caller's.
+    /// Makes an empty database in a file of this name, which is there afterwards or is not.
+    fn make(path: &Path) -> Result<(), redb::Error> {
+        let device = FileDevice::shared();
+        let mut new = OsString::from(path);
+        new.push(".new");
+        let new = PathBuf::from(new);
+        // What an interrupted one has left.
+        if device.exists(&new)? {
+            device.remove(&new)?;
+        }
+        drop(Builder::new().create(&new)?);
+        device.rename(&new, path)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        Ok(device.sync_dir(dir.unwrap_or(Path::new(".")))?)
+    }
+
+    /// As [`open`](Self::open), in storage of the caller's, which is empty or has a whole database.
     ///
     /// # Errors
     /// The storage cannot be used or is damaged.
@@ -209,6 +234,22 @@ mod tests {
     use super::*;
     use redb::ReadableTableMetadata;
     use redb::backends::InMemoryBackend;
+
+    /// As a process leaves it that dies while redb makes its file.
+    #[test]
+    fn a_file_that_is_not_whole_is_no_obstacle() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.redb");
+        let new = dir.path().join("data.redb.new");
+        std::fs::write(&new, [0; 5000]).unwrap();
+        let data = RedbData::open(&path, 1 << 20).unwrap();
+        assert!(!new.exists());
+        data.checkpoint(&ResumePoint::initial([1; 16])).unwrap();
+        assert!(RedbData::open(&path, 1 << 20).is_err(), "it is open");
+        drop(data);
+        let data = RedbData::open(&path, 1 << 20).unwrap();
+        assert!(data.resume_point().unwrap().is_some());
+    }
 
     #[test]
     fn all_deleted_keys_below_are_forgotten_at_once() {

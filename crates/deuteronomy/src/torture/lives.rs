@@ -4,6 +4,7 @@
 use super::history::{
     ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };
+use super::reading::OpenSnapshot;
 use super::stores::LivingStore;
 use crate::{
     Database, Error, LogOptions, Options, ReaderRecords, ScanOrder, Session, Transaction,
@@ -33,6 +34,8 @@ pub struct LifeCounts {
     pub committed: usize,
     /// Scans.
     pub scans: usize,
+    /// Snapshots that have ended.
+    pub snapshots: usize,
     /// Acknowledged transactions.
     pub acknowledged: usize,
     /// Errors of transactions, by their text.
@@ -62,6 +65,7 @@ impl LifeCounts {
         self.acknowledged += acknowledged;
         aborted.into_iter().for_each(|(why, n)| *self.aborted.entry(why).or_default() += n);
         self.lives += lives;
+        self.snapshots += other.snapshots;
         self.failed_openings += other.failed_openings;
         self.unreadable += other.unreadable;
         self.checkpoints += other.checkpoints;
@@ -276,6 +280,7 @@ fn work_round(
 ) {
     let mut fresh = sessions.iter_mut();
     let mut lanes: [Option<OpenInLife<'_>>; LANES] = Default::default();
+    let mut reading: Option<OpenSnapshot<'_>> = None;
     while *left > 0 && database.log().poisoned().is_none() {
         *left -= 1;
         match rng.u8(0..100) {
@@ -290,6 +295,18 @@ fn work_round(
                 }
             }
             15..18 => history.executed.iter_mut().for_each(ExecutedInLife::look),
+            18..26 => {
+                let went_on = match reading.take() {
+                    Some(open) => open.go_on(&mut history.executed, &KEYS, rng).inspect(|open| {
+                        met.snapshots += usize::from(open.is_none());
+                    }),
+                    None => fresh.next().map(OpenSnapshot::begin).transpose(),
+                };
+                match went_on {
+                    Ok(open) => reading = open,
+                    Err(error) => note(met, &error),
+                }
+            }
             _ => {
                 let lane = &mut lanes[rng.usize(0..LANES)];
                 match lane.take() {

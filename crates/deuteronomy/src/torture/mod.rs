@@ -9,6 +9,7 @@
 mod fjall;
 mod history;
 mod lives;
+mod reading;
 #[cfg(feature = "redb")]
 mod redb;
 mod run;

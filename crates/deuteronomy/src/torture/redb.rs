@@ -1,9 +1,10 @@
-//! A redb database in a file that loses what was not synced.
+//! A redb database in a file that fails, and that loses what was not synced.
 
 use super::stores::LivingStore;
 use crate::{DataComponent, Error, RedbData};
 use redb::StorageBackend;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The bytes that a medium writes at once.
@@ -17,11 +18,41 @@ struct StoreFile {
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
+/// What is done with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+    Sync,
+}
+
+/// Which accesses fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailingAccess {
+    /// All that follow, of any kind: the process is about to die.
+    All,
+    /// Writes, of which the first half may have been done, and longer files.
+    Writes,
+    /// Syncs. What they should have made stable is lost at a power cut, or is not.
+    Syncs,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StoreFault {
+    which: FailingAccess,
+    /// How many writes and syncs, or of these the ones that fail, are done before.
+    after: u64,
+    /// Otherwise once.
+    for_ever: bool,
+}
+
 /// The storage of one process; a later process has another on the same file.
 #[derive(Debug)]
 struct StoreOfProcess {
     file: Arc<Mutex<StoreFile>>,
     alive: Arc<Mutex<bool>>,
+    fault: Mutex<Option<StoreFault>>,
+    failed: Arc<AtomicUsize>,
 }
 
 impl StoreOfProcess {
@@ -31,6 +62,43 @@ impl StoreOfProcess {
             false => Err(io::Error::other("the process is dead")),
         }
     }
+
+    /// Whether this access fails.
+    fn fails(&self, access: Access) -> bool {
+        let armed = &mut *self.fault.lock().expect("no holder panics");
+        let Some(fault) = armed else { return false };
+        let is_meant = match fault.which {
+            FailingAccess::All => access != Access::Read || fault.after == 0,
+            FailingAccess::Writes => access == Access::Write,
+            FailingAccess::Syncs => access == Access::Sync,
+        };
+        if !is_meant {
+            return false;
+        }
+        if let Some(left) = fault.after.checked_sub(1) {
+            fault.after = left;
+            return false;
+        }
+        if !fault.for_ever {
+            *armed = None;
+        }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn meet(&self, access: Access) -> Result<(), io::Error> {
+        match self.fails(access) {
+            true => Err(io::Error::other("the simulated file fails")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl StoreFile {
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        self.seen[offset as usize..][..data.len()].copy_from_slice(data);
+        self.unsynced.push((offset as usize, data.to_vec()));
+    }
 }
 
 impl StorageBackend for StoreOfProcess {
@@ -39,10 +107,12 @@ impl StorageBackend for StoreOfProcess {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        self.meet(Access::Read)?;
         self.with(|file| out.copy_from_slice(&file.seen[offset as usize..][..out.len()]))
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.meet(Access::Write)?;
         self.with(|file| {
             file.seen.resize(len as usize, 0);
             // A longer file is as good as one that was synced: it is read by its header.
@@ -53,6 +123,7 @@ impl StorageBackend for StoreOfProcess {
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
+        self.meet(Access::Sync)?;
         self.with(|file| {
             file.stable.clone_from(&file.seen);
             file.unsynced.clear();
@@ -60,18 +131,33 @@ impl StorageBackend for StoreOfProcess {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.with(|file| {
-            file.seen[offset as usize..][..data.len()].copy_from_slice(data);
-            file.unsynced.push((offset as usize, data.to_vec()));
-        })
+        if let Err(failed) = self.meet(Access::Write) {
+            self.with(|file| file.write(offset, &data[..data.len() / 2]))?;
+            return Err(failed);
+        }
+        self.with(|file| file.write(offset, data))
     }
 }
 
-/// A redb database that loses power.
+/// A redb database whose file fails and that loses power, also in the middle of its own commits.
 #[derive(Debug, Default)]
 pub struct RedbStore {
     file: Arc<Mutex<StoreFile>>,
     alive: Arc<Mutex<bool>>,
+    /// That of the next process.
+    fault: Option<StoreFault>,
+    /// Whether the database was ever opened. Before, the file has another name, and what is in it
+    /// counts for nothing: see [`RedbData::open`].
+    is_made: bool,
+    /// How many accesses have failed.
+    failed: Arc<AtomicUsize>,
+}
+
+impl RedbStore {
+    /// How many reads, writes and syncs of redb have failed.
+    pub fn failed(&self) -> usize {
+        self.failed.load(Ordering::Relaxed)
+    }
 }
 
 impl LivingStore for RedbStore {
@@ -79,8 +165,32 @@ impl LivingStore for RedbStore {
         // What is left of the last process can do nothing.
         *self.alive.lock().expect("no holder panics") = false;
         self.alive = Arc::new(Mutex::new(true));
-        let storage = StoreOfProcess { file: self.file.clone(), alive: self.alive.clone() };
-        Ok(Arc::new(RedbData::open_in(storage, 1 << 20)?))
+        if !self.is_made {
+            *self.file.lock().expect("no holder panics") = StoreFile::default();
+        }
+        let (file, alive) = (self.file.clone(), self.alive.clone());
+        let fault = Mutex::new(self.fault.take());
+        let storage = StoreOfProcess { file, alive, fault, failed: self.failed.clone() };
+        let data = RedbData::open_in(storage, 1 << 20)?;
+        self.is_made = true;
+        Ok(Arc::new(data))
+    }
+
+    fn arm(&mut self, rng: &mut fastrand::Rng) -> bool {
+        let for_ever = rng.bool();
+        self.fault = match rng.u8(0..8) {
+            // In the opening, and in any commit after it.
+            0 => Some((FailingAccess::All, rng.u64(0..12))),
+            1 => Some((FailingAccess::All, rng.u64(0..100))),
+            2 => Some((FailingAccess::Writes, rng.u64(0..100))),
+            3 => Some((FailingAccess::Syncs, rng.u64(0..12))),
+            _ => None,
+        }
+        .map(|(which, after)| {
+            let for_ever = for_ever || which == FailingAccess::All;
+            StoreFault { which, after, for_ever }
+        });
+        self.fault.is_some()
     }
 
     fn crash(&mut self, rng: &mut fastrand::Rng, power: bool) {

@@ -1,5 +1,6 @@
 //! The transaction component: all that is known of transactions.
 
+mod buckets;
 pub(crate) mod continuations;
 mod fetches;
 pub(crate) mod place;
@@ -10,6 +11,7 @@ pub(crate) mod timestamp;
 pub(crate) mod transaction;
 pub(crate) mod transaction_table;
 pub(crate) mod version_table;
+pub(crate) mod work;
 
 use crate::config::Options;
 use crate::data_component::DataComponent;
@@ -25,9 +27,15 @@ use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
 use transaction_table::TransactionTable;
 use version_table::{Sweep, VersionTable};
+use work::Work;
 
-/// The most buckets that a transaction sweeps when the version table is nearly full.
+/// The most buckets that a transaction sweeps for each time that it asks for room in a version
+/// table that is nearly full.
 const SWEEP_SOFT: usize = 16;
+/// How often a session asks for that before it sweeps, for all these times at once: to find the
+/// oldest active transaction, the announcements of all sessions are looked at. Fewer, if that would
+/// be more than the whole table.
+const ASKED_AT_ONCE: u32 = 16;
 /// How often a transaction sweeps the table before it is shed: what is unread, then what no active
 /// transaction needs, at last what some may need.
 const ROUNDS_HARD: [Sweep; 8] = {
@@ -35,8 +43,6 @@ const ROUNDS_HARD: [Sweep; 8] = {
     (rounds[0], rounds[6], rounds[7]) = (Sweep::Unread, Sweep::PastActive, Sweep::PastActive);
     rounds
 };
-/// The bytes of the budget for which there is a bucket.
-const BYTES_PER_BUCKET: usize = 256;
 /// What is noted of scans may take the budget divided by this.
 const NOTES_SHARE: usize = 8;
 
@@ -59,14 +65,13 @@ pub(crate) struct TransactionComponent {
 
 impl TransactionComponent {
     pub fn new(log: Log, first_ts: u64, data: Arc<dyn DataComponent>, options: Options) -> Self {
-        let buckets = (options.memory_bytes / BYTES_PER_BUCKET).next_power_of_two() / 2;
         let ranges = options.ranges.then(|| Ranges::new(options.memory_bytes / NOTES_SHARE));
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         Self {
             timestamps: Timestamps::new(first_ts, options.sessions),
             transactions: TransactionTable::new(options.transactions, starts.len()),
-            versions: VersionTable::new(buckets.clamp(16, 1 << 24), ranges),
+            versions: VersionTable::new(ranges),
             fetches: Fetches::new(),
             readers: Readers::default(),
             proxy: Proxy::new(&log),
@@ -88,21 +93,31 @@ impl TransactionComponent {
     ///
     /// # Errors
     /// It could not be: [`Abort::Shed`].
-    pub fn make_room(&self) -> Result<(), Error> {
-        if self.versions.bytes() <= self.options.memory_bytes / 4 * 3 {
+    pub fn make_room(&self, work: &mut Work) -> Result<(), Error> {
+        let (bytes, budget) = (self.versions.bytes(), self.options.memory_bytes);
+        if bytes <= budget / 4 * 3 {
             return Ok(());
         }
+        // However much the sessions put into the table between two sweeps, the upper limit holds:
+        // close to it each one collects.
+        let asked = work.ask_for_room();
+        let at_once = ASKED_AT_ONCE.min((self.versions.buckets() / SWEEP_SOFT) as u32);
+        if bytes <= budget / 8 * 7 && asked < at_once {
+            return Ok(());
+        }
+        work.has_room();
         let began = clock::monotonic_ns();
-        let collected = self.collect();
+        let collected = self.collect(SWEEP_SOFT * asked as usize);
         self.collecting_ns.fetch_add(clock::monotonic_ns() - began, Ordering::Relaxed);
         collected
     }
 
-    /// Drops versions, as many as it takes.
-    fn collect(&self) -> Result<(), Error> {
+    /// Drops versions, as many as it takes. Of those that need not go yet, up to some in this many
+    /// buckets.
+    fn collect(&self, sweep_soft: usize) -> Result<(), Error> {
         let budget = self.options.memory_bytes;
         let (soft, hard) = (budget / 4 * 3, budget / 8 * 7);
-        self.versions.sweep(SWEEP_SOFT, soft, self.timestamps.oldest_active(), Sweep::Unread);
+        self.versions.sweep(sweep_soft, soft, self.timestamps.oldest_active(), Sweep::Unread);
         for what in ROUNDS_HARD {
             if self.versions.bytes() <= budget {
                 return Ok(());

@@ -7,7 +7,7 @@
 
 use super::TransactionComponent;
 use super::ranges::{Ranges, is_empty};
-use super::transaction::Work;
+use super::work::Work;
 use crate::data_component::{KeyRange, Row, ScanOrder};
 use crate::error::{Abort, Error};
 use hyades_platform::mutation::{self, Mutation};
@@ -79,7 +79,9 @@ impl TransactionComponent {
         self.make_room_for(work)?;
         // The own announcement keeps the note: its timestamp is not below the oldest active one.
         let note = || ranges.note(range, work.ts(), self.timestamps.oldest_active());
-        let mut noted = (!mutation::is(Mutation::NoteAfterScan)).then(note);
+        // No writer is old enough to put something into what a snapshot has scanned.
+        let is_noted = !work.is_snapshot;
+        let mut noted = (is_noted && !mutation::is(Mutation::NoteAfterScan)).then(note);
         let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
         loop {
             let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
@@ -91,7 +93,7 @@ impl TransactionComponent {
                     (self.read_piece(work, piece.candidates, order, each)?, piece.rest_behind)
                 }
             };
-            if mutation::is(Mutation::NoteAfterScan) {
+            if is_noted && mutation::is(Mutation::NoteAfterScan) {
                 noted = Some(ranges.note(range, work.ts(), self.timestamps.oldest_active()));
             }
             if let (Some(end), Some(number)) = (&ended, noted) {

@@ -2,9 +2,15 @@
 //!
 //! An announcement is made *before* what it announces is drawn. Otherwise a session that has drawn
 //! and not yet announced is missed, and what it needs is removed (`docs/protocols.md`, D9).
+//!
+//! A snapshot draws no timestamp: it reads as of just below the *horizon*, below which every
+//! transaction has ended. It is announced as a transaction at the horizon would be, so what it
+//! reads is kept. Invariant: no oldest timestamp that a thread goes by is above the horizon of a
+//! snapshot that has been announced before that thread looked for one; the horizon is at or above
+//! all that threads went by before.
 
 use super::place::Place;
-use hyades_platform::sync::{AtomicU64, Ordering, Padded};
+use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded, checker_fence};
 use hyades_wal::Lsn;
 use std::sync::{Mutex, MutexGuard};
 
@@ -29,6 +35,12 @@ struct Announcement {
 pub(crate) struct Timestamps {
     /// The next timestamp.
     clock: Padded<AtomicU64>,
+    /// The highest oldest timestamp that a thread has found: all below have ended. Raised before it
+    /// is used, read by snapshots after they have announced themselves (SeqCst: the one or the
+    /// other finds the other).
+    horizon: AtomicU64,
+    /// How many snapshots there are, or are about to be. Raised before they are announced.
+    snapshots: AtomicUsize,
     announced: Box<[Padded<Announcement>]>,
     free: Mutex<Vec<usize>>,
 }
@@ -42,6 +54,8 @@ impl Timestamps {
         };
         Self {
             clock: Padded(AtomicU64::new(first)),
+            horizon: AtomicU64::new(first),
+            snapshots: AtomicUsize::new(0),
             announced: (0..sessions).map(idle).collect(),
             free: Mutex::new((0..sessions).rev().collect()),
         }
@@ -83,11 +97,42 @@ impl Timestamps {
         self.announced[at].ts.store(IDLE, Ordering::SeqCst);
     }
 
-    /// O1, O2: a timestamp below which no transaction is active, or will be. The clock is read
-    /// first: a transaction that draws below it has announced itself before.
+    /// Announces a snapshot, and returns the horizon: it reads what is below.
+    pub fn announce_snapshot(&self, at: usize) -> u64 {
+        self.snapshots.fetch_add(1, Ordering::SeqCst);
+        let announced = &self.announced[at].ts;
+        // Below everything, until the horizon is known: it may rise meanwhile.
+        announced.store(0, Ordering::SeqCst);
+        checker_fence();
+        let horizon = self.horizon.load(Ordering::SeqCst);
+        announced.store(horizon, Ordering::SeqCst);
+        horizon
+    }
+
+    /// Withdraws the announcement of a snapshot.
+    pub fn end_snapshot(&self, at: usize) {
+        self.end(at);
+        let before = self.snapshots.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a snapshot ends that did not begin");
+    }
+
+    /// The lowest of a timestamp and those announced.
+    fn lowest_announced(&self, upper: u64) -> u64 {
+        self.announced.iter().fold(upper, |lowest, a| lowest.min(a.ts.load(Ordering::SeqCst)))
+    }
+
+    /// O1, O2: a timestamp below which no transaction is active, or will be, and which is at or
+    /// below the horizon of every snapshot. The clock is read first: a transaction that draws below
+    /// it has announced itself before. O3 raises the horizon; then O4 looks for snapshots that may
+    /// have missed that.
     pub fn oldest_active(&self) -> u64 {
-        let upper = self.clock.load(Ordering::SeqCst);
-        self.announced.iter().fold(upper, |oldest, a| oldest.min(a.ts.load(Ordering::SeqCst)))
+        let oldest = self.lowest_announced(self.clock.load(Ordering::SeqCst));
+        self.horizon.fetch_max(oldest, Ordering::SeqCst);
+        checker_fence();
+        match self.snapshots.load(Ordering::SeqCst) {
+            0 => oldest,
+            _ => self.lowest_announced(oldest),
+        }
     }
 
     /// The timestamp to be drawn next.
@@ -143,7 +188,112 @@ impl Timestamps {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use hyades_platform::sync::AtomicBool;
+    use loom::sync::{Arc, Mutex as LoomMutex};
+    use loom::thread;
+
+    /// O1, O2: below the oldest timestamp that is found every transaction has ended, and what it
+    /// has done is seen.
+    #[test]
+    fn none_below_the_oldest_is_active() {
+        loom::model(|| {
+            let timestamps = Arc::new(Timestamps::new(0, 2));
+            let ended = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+            let run = || {
+                let (timestamps, ended) = (timestamps.clone(), ended.clone());
+                thread::spawn(move || {
+                    let at = timestamps.enter().unwrap();
+                    timestamps.announce(at);
+                    let ts = timestamps.draw(at);
+                    ended[ts as usize].store(true, Ordering::Relaxed);
+                    timestamps.end(at);
+                })
+            };
+            let threads = [run(), run()];
+            for ts in 0..timestamps.oldest_active() {
+                assert!(ended[ts as usize].load(Ordering::Relaxed), "{ts} is active");
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(timestamps.oldest_active(), 2);
+        });
+    }
+
+    /// A thread that goes by an oldest timestamp leaves what a snapshot reads, whichever came
+    /// first; and what is below a snapshot's horizon has ended.
+    #[test]
+    fn no_thread_goes_by_a_timestamp_above_the_horizon_of_a_snapshot() {
+        let mut model = loom::model::Builder::new();
+        // All schedules would take minutes.
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let timestamps = Arc::new(Timestamps::new(0, 2));
+            let ended = Arc::new(AtomicBool::new(false));
+            let writer = {
+                let (timestamps, ended) = (timestamps.clone(), ended.clone());
+                thread::spawn(move || {
+                    let at = timestamps.enter().unwrap();
+                    timestamps.announce(at);
+                    timestamps.draw(at);
+                    ended.store(true, Ordering::Relaxed);
+                    timestamps.end(at);
+                })
+            };
+            let reader = {
+                let (timestamps, ended) = (timestamps.clone(), ended.clone());
+                thread::spawn(move || {
+                    let at = timestamps.enter().unwrap();
+                    let horizon = timestamps.announce_snapshot(at);
+                    assert!(horizon == 0 || ended.load(Ordering::Relaxed), "0 is active");
+                    // It stays open.
+                    horizon
+                })
+            };
+            let oldest = timestamps.oldest_active();
+            writer.join().unwrap();
+            let horizon = reader.join().unwrap();
+            assert!(oldest <= horizon, "{oldest}, and it reads as of {horizon}");
+            assert!(timestamps.oldest_active() <= horizon);
+        });
+    }
+
+    /// Each record below what counts as complete was handed over.
+    #[test]
+    fn what_is_complete_was_handed_over() {
+        let mut model = loom::model::Builder::new();
+        // All schedules would take minutes.
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let timestamps = Arc::new(Timestamps::new(0, 2));
+            // The stream: positions are given out, and durable at once.
+            let reserved = Arc::new(AtomicU64::new(0));
+            let inbox = Arc::new(LoomMutex::new(Vec::new()));
+            let write = || {
+                let (timestamps, reserved) = (timestamps.clone(), reserved.clone());
+                let inbox = inbox.clone();
+                thread::spawn(move || {
+                    let at = timestamps.enter().unwrap();
+                    timestamps.announce_reserving(at, 0, reserved.load(Ordering::Acquire));
+                    let place = reserved.fetch_add(1, Ordering::AcqRel);
+                    inbox.lock().unwrap().push(place);
+                    timestamps.end_reserving(at);
+                })
+            };
+            let threads = [write(), write()];
+            let mut complete = [reserved.load(Ordering::Acquire)];
+            timestamps.lower_to_handed_over(&mut complete);
+            let handed_over = inbox.lock().unwrap().clone();
+            for place in 0..complete[0] {
+                assert!(handed_over.contains(&place), "{place} of {handed_over:?}");
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -160,6 +310,23 @@ mod tests {
         assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (6, 6));
         timestamps.end(a);
         assert_eq!(timestamps.oldest_active(), 7);
+    }
+
+    #[test]
+    fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
+        let timestamps = Timestamps::new(5, 3);
+        let [a, b, c] = [(); 3].map(|()| timestamps.enter().unwrap());
+        timestamps.announce(a);
+        assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (5, 5));
+        assert_eq!(timestamps.announce_snapshot(b), 5);
+        timestamps.end(a);
+        assert_eq!(timestamps.oldest_active(), 5);
+        assert_eq!(timestamps.announce_snapshot(c), 5, "it shares what the other one keeps");
+        timestamps.end_snapshot(b);
+        timestamps.end_snapshot(c);
+        assert_eq!(timestamps.oldest_active(), 6);
+        assert_eq!(timestamps.announce_snapshot(b), 6);
+        timestamps.end_snapshot(b);
     }
 
     #[test]

@@ -4,13 +4,13 @@ use super::TransactionComponent;
 use super::place::Place;
 use super::record::{self, Parts};
 use super::version_table::{Seen, Value, Version, hash};
+use super::work::{PendingWrite, Work};
 use crate::config::ReaderRecords;
 use crate::error::{Abort, Error};
 use crate::proxy::Handed;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lane, Needs, Writer};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,76 +23,6 @@ pub(crate) enum Looked {
     Active(u64),
     /// The version to read is in the data component. The number is for the fetch.
     Missing(u64),
-}
-
-/// What the transaction will write.
-#[derive(Debug)]
-struct PendingWrite {
-    hash: u64,
-    version: Arc<Version>,
-    value: Value,
-}
-
-/// The state of a session's transaction.
-#[derive(Debug)]
-pub(crate) struct Work {
-    /// The session's place among the announcements.
-    at: usize,
-    /// The timestamp; 0 if no transaction is active.
-    ts: u64,
-    /// V: by stream, up to where the transaction depends on it.
-    vector: Vec<u64>,
-    /// By key.
-    writes: BTreeMap<Arc<[u8]>, PendingWrite>,
-    /// The bytes of the keys and values in `writes`.
-    write_bytes: usize,
-    /// Why it has to abort, if it has.
-    failed: Option<Abort>,
-    /// The parts that it has logged, and their stream.
-    parts: Option<(usize, Parts)>,
-    /// The record or a part, while it is put together.
-    record: Vec<u8>,
-}
-
-impl Work {
-    pub fn new(at: usize, streams: usize) -> Self {
-        let (writes, record) = (BTreeMap::new(), Vec::new());
-        let vector = vec![0; streams];
-        Self { at, ts: 0, vector, writes, write_bytes: 0, failed: None, parts: None, record }
-    }
-
-    pub fn is_active(&self) -> bool {
-        self.ts != 0
-    }
-
-    pub fn ts(&self) -> u64 {
-        self.ts
-    }
-
-    /// Whether the transaction has written the key.
-    pub fn has_written(&self, key: &[u8]) -> bool {
-        self.writes.contains_key(key)
-    }
-
-    /// The stream of its frames, if it has logged parts.
-    pub fn stream(&self) -> Option<usize> {
-        self.parts.map(|(stream, _)| stream)
-    }
-
-    pub fn failed(&self) -> Option<Abort> {
-        self.failed
-    }
-
-    pub fn fail(&mut self, abort: Abort) -> Error {
-        self.failed = Some(abort);
-        abort.into()
-    }
-
-    /// The transaction has to abort if an earlier act of it failed.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        debug_assert!(self.is_active(), "no transaction is active");
-        self.failed.map_or(Ok(()), |abort| Err(abort.into()))
-    }
 }
 
 /// At most how many bytes the operation takes in a frame.
@@ -115,15 +45,12 @@ impl TransactionComponent {
         if let Some(poisoned) = self.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
-        self.make_room()?;
-        debug_assert!(work.parts.is_none(), "parts of an earlier transaction");
-        work.failed = None;
-        work.write_bytes = 0;
-        work.vector.fill(0);
+        self.make_room(work)?;
+        self.clear(work);
         self.timestamps.announce(work.at);
         for draws in 1.. {
             let ts = self.timestamps.draw(work.at);
-            if self.transactions.claim(ts, self.log.frontier()) {
+            if self.transactions.claim(ts, |lane| self.log.frontier().at(lane)) {
                 work.ts = ts;
                 break;
             }
@@ -137,6 +64,46 @@ impl TransactionComponent {
             }
         }
         Ok(())
+    }
+
+    fn clear(&self, work: &mut Work) {
+        debug_assert!(work.parts.is_none(), "parts of an earlier transaction");
+        work.failed = None;
+        work.write_bytes = 0;
+        work.vector.fill(0);
+    }
+
+    /// Begins a snapshot: it reads as of just below the horizon, but never before what its session
+    /// has written.
+    ///
+    /// # Errors
+    /// [`Abort::Shed`]; the log has stopped; [`Abort::Unfinished`], if an older transaction than
+    /// the session's last one takes longer to end than the options allow.
+    pub fn begin_snapshot(&self, work: &mut Work) -> Result<(), Error> {
+        if work.is_active() {
+            // Its `Transaction` was leaked.
+            drop(self.abort(work));
+        }
+        if let Some(poisoned) = self.log.poisoned() {
+            return Err(hyades_wal::Error::from(poisoned).into());
+        }
+        self.make_room(work)?;
+        self.clear(work);
+        let mut until = None;
+        loop {
+            // It raises the horizon.
+            self.timestamps.oldest_active();
+            let horizon = self.timestamps.announce_snapshot(work.at);
+            if work.last_written < horizon {
+                (work.ts, work.is_snapshot) = (horizon - 1, true);
+                return Ok(());
+            }
+            self.timestamps.end_snapshot(work.at);
+            if !self.may_wait(&mut until) {
+                return Err(Abort::Unfinished.into());
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// R1 to R6: the value of a key.
@@ -165,7 +132,11 @@ impl TransactionComponent {
         if let Some(write) = work.writes.get(key) {
             return Ok(Looked::Found(write.value.clone()));
         }
-        match self.versions.read(key, hash, work.ts, &self.transactions) {
+        let seen = match work.is_snapshot {
+            false => self.versions.read(key, hash, work.ts, &self.transactions),
+            true => self.versions.read_below_horizon(key, hash, work.ts, &self.transactions),
+        };
+        match seen {
             Seen::Version(version) => {
                 // One from the data component is durable, and maybe of an earlier incarnation.
                 if version.is_fetched() || !self.transactions.join(version.ts, &mut work.vector) {
@@ -187,7 +158,7 @@ impl TransactionComponent {
     /// Keeps the version table within its budget while a transaction runs, which is aborted if it
     /// could not be.
     pub(super) fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
-        match self.make_room() {
+        match self.make_room(work) {
             Err(Error::Aborted(abort)) => Err(work.fail(abort)),
             made => made,
         }
@@ -258,6 +229,7 @@ impl TransactionComponent {
     /// W1 to W5: writes a key; None deletes it.
     pub fn put(&self, work: &mut Work, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         work.check()?;
+        debug_assert!(!work.is_snapshot, "a snapshot writes");
         let (limits, value_len) = (self.data.limits(), value.map_or(0, <[u8]>::len));
         if key.len() > limits.key_bytes {
             return Err(Error::KeyTooLong(key.len(), limits.key_bytes));
@@ -300,6 +272,8 @@ impl TransactionComponent {
     /// Whether the transaction logs a record when it commits.
     pub fn has_record(&self, work: &Work) -> bool {
         let of_reader = || match self.options.reader_records {
+            // A snapshot has no timestamp of its own.
+            _ if work.is_snapshot => false,
             ReaderRecords::Never => false,
             ReaderRecords::IfNeeded => !self.needs(work, None).is_empty(),
             ReaderRecords::Always => true,
@@ -425,6 +399,7 @@ impl TransactionComponent {
             bytes: len.max(work.write_bytes),
         });
         self.timestamps.end_reserving(work.at);
+        work.last_written = work.ts;
         self.end(work);
         // C7
         needs.push((Lane::position(stream), place.1));
@@ -482,9 +457,16 @@ impl TransactionComponent {
 
     fn end_without_record(&self, work: &mut Work) -> Needs {
         debug_assert!(work.writes.is_empty(), "a version would stay");
-        let needs = self.needs(work, None);
-        self.transactions.free(work.ts);
+        let (needs, has_parts) = (self.needs(work, None), work.parts.is_some());
+        if !work.is_snapshot {
+            self.transactions.free(work.ts);
+        }
         self.end(work);
+        // Of all that makes the log longer, or has held the resume point back, only this leaves no
+        // record that wakes the proxy.
+        if has_parts && self.is_checkpoint_due() {
+            self.proxy.checkpoint_is_due();
+        }
         needs
     }
 
@@ -493,7 +475,10 @@ impl TransactionComponent {
         if work.parts.take().is_some() {
             self.timestamps.end_holding(work.at);
         }
-        self.timestamps.end(work.at);
+        match std::mem::take(&mut work.is_snapshot) {
+            true => self.timestamps.end_snapshot(work.at),
+            false => self.timestamps.end(work.at),
+        }
     }
 }
 

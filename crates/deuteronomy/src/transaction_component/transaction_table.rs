@@ -8,7 +8,7 @@
 use super::place::Place;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering};
-use hyades_wal::{Frontier, Lane, admits};
+use hyades_wal::{Lane, Lsn, admits};
 
 /// The states of an entry, in the lowest bits of its word.
 const FREE: u64 = 0;
@@ -67,7 +67,8 @@ impl TransactionTable {
     }
 
     /// B4: takes the entry of a timestamp. False if it is in use: then the timestamp is of no use.
-    pub fn claim(&self, ts: u64, frontier: &Frontier) -> bool {
+    /// `durable` says up to where a stream is.
+    pub fn claim(&self, ts: u64, durable: impl Fn(Lane) -> Lsn) -> bool {
         let index = self.index(ts);
         let entry = &self.entries[index];
         let word = entry.word.load(Ordering::Acquire);
@@ -79,7 +80,7 @@ impl TransactionTable {
                 let needs = self.dependencies(index).iter().map(|d| d.load(Ordering::Acquire));
                 let needs = Lane::first(self.streams).zip(needs).chain(own);
                 // If another transaction takes the entry meanwhile, the exchange below fails.
-                admits(|lane| frontier.at(lane), needs)
+                admits(durable, needs)
             }
             _ => false,
         };
@@ -164,5 +165,93 @@ impl TransactionTable {
             vector[stream] = vector[stream].max(end);
         }
         true
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// What transaction 1 depends on: its own record in stream 0, and what it has read in stream 1.
+    const FIRST: [u64; 2] = [5, 3];
+
+    struct World {
+        table: TransactionTable,
+        durable: [AtomicU64; 2],
+    }
+
+    impl World {
+        /// One entry, which all transactions have to share. Transaction 1 has committed.
+        fn new() -> Arc<Self> {
+            let (table, durable) = (TransactionTable::new(1, 2), [(); 2].map(|()| 0.into()));
+            assert!(table.claim(1, |_| 0));
+            table.commit(1, Place::new(0, FIRST[0]), &[0, FIRST[1]]);
+            Arc::new(World { table, durable })
+        }
+
+        fn durable(&self, stream: usize) -> u64 {
+            self.durable[stream].load(Ordering::Acquire)
+        }
+
+        /// Takes the entry for a later transaction, if it may, which commits.
+        fn use_again(&self, ts: u64) -> bool {
+            let is_claimed = self.table.claim(ts, |lane| self.durable(lane.index()));
+            if is_claimed {
+                self.table.commit(ts, Place::new(1, 90 + ts), &[70 + ts, 0]);
+            }
+            is_claimed
+        }
+    }
+
+    /// A reader finds what transaction 1 depends on, whole and unmixed, or the entry is used again:
+    /// then all of that is durable, and known to the reader to be.
+    #[test]
+    fn an_entry_that_is_used_again_says_nothing_false_of_its_last_transaction() {
+        loom::model(|| {
+            let world = World::new();
+            let flusher = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    world.durable[0].store(FIRST[0], Ordering::Release);
+                    world.durable[1].store(FIRST[1], Ordering::Release);
+                })
+            };
+            let next = {
+                let world = world.clone();
+                thread::spawn(move || world.use_again(2))
+            };
+            let mut vector = [0; 2];
+            match world.table.join(1, &mut vector) {
+                true => assert_eq!(vector, FIRST),
+                false => {
+                    let durable = [world.durable(0), world.durable(1)];
+                    assert_eq!(durable, FIRST, "a dependency is lost");
+                }
+            }
+            assert_eq!(world.table.standing(1), Standing::Committed);
+            flusher.join().unwrap();
+            next.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn one_of_two_transactions_gets_an_entry() {
+        loom::model(|| {
+            let world = World::new();
+            (0..2).for_each(|at| world.durable[at].store(9, Ordering::Release));
+            let other = {
+                let world = world.clone();
+                thread::spawn(move || world.table.claim(2, |lane| world.durable(lane.index())))
+            };
+            let own = world.table.claim(3, |lane| world.durable(lane.index()));
+            let other = other.join().unwrap();
+            assert!(own != other, "{own}, {other}");
+            let (active, not) = if own { (3, 2) } else { (2, 3) };
+            assert!(world.table.is_active(active) && !world.table.is_active(not));
+            world.table.free(active);
+            assert!(world.table.claim(4, |_| 0), "an aborted one leaves nothing to wait for");
+        });
     }
 }

@@ -5,6 +5,7 @@ use crate::config::Options;
 use crate::data::MemoryData;
 use crate::data_component::ScanOrder::Ascending;
 use crate::recovery::restart;
+use crate::transaction_component::ASKED_AT_ONCE;
 use crate::transaction_component::version_table::Sweep;
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::LogOptions;
@@ -27,7 +28,7 @@ fn component(change: impl FnOnce(&mut Options)) -> (tempfile::TempDir, Transacti
     change(&mut options);
     options.check().unwrap();
     let data = Arc::new(MemoryData::new());
-    let (log, first_ts, _) = restart(options.log.clone(), &*data).unwrap();
+    let (log, first_ts, _) = restart(options.log.clone(), &*data, 1 << 20).unwrap();
     (dir, TransactionComponent::new(log, first_ts, data, options))
 }
 
@@ -222,4 +223,49 @@ fn the_index_of_keys_counts() {
     };
     let (with, without) = (bytes_after(true), bytes_after(false));
     assert!(with < without, "{with} keys with an index, {without} without");
+}
+
+#[test]
+fn buckets_follow_what_is_in_the_table_and_not_the_budget() {
+    let (_dir, component) = component(|options| options.memory_bytes = 1 << 40);
+    let (mut writer, mut one) = (component.log.writer().unwrap(), work(&component));
+    assert_eq!(component.versions.buckets(), 16);
+    for key in 0..2000u32 {
+        component.begin(&mut one).unwrap();
+        component.put(&mut one, &key.to_be_bytes(), Some(&[1; 50])).unwrap();
+        drop(component.commit(&mut one, &mut writer, 0).unwrap());
+        while component.log.step(0) {}
+        component.run_proxy().unwrap();
+    }
+    let (buckets, bytes) = (component.versions.buckets(), component.versions.bytes());
+    assert!((1200..2 * 2000).contains(&buckets), "{buckets} buckets for {bytes} bytes");
+    sweep_all(&component);
+    assert_eq!(component.versions.bytes(), 0, "each bucket is swept");
+}
+
+/// A session with little to write does not look at all others each time.
+#[test]
+fn a_nearly_full_table_is_swept_for_several_requests_at_once() {
+    let (_dir, component) = component(|options| options.memory_bytes = 64 << 10);
+    let (mut writer, mut one) = (component.log.writer().unwrap(), work(&component));
+    let put = |one: &mut Work, writer: &mut Writer, key: u32| {
+        component.begin(one).unwrap();
+        component.put(one, &key.to_be_bytes(), Some(&[1; 100])).unwrap();
+        drop(component.commit(one, writer, 0).unwrap());
+        while component.log.step(0) {}
+        component.run_proxy().unwrap();
+    };
+    let (mut key, mut asked) = (0, 0);
+    while component.versions.bytes() <= component.options.memory_bytes / 4 * 3 {
+        put(&mut one, &mut writer, key);
+        key += 1;
+    }
+    for _ in 0..3 * ASKED_AT_ONCE {
+        let before = one.ask_for_room();
+        put(&mut one, &mut writer, key);
+        key += 1;
+        assert!(component.versions.bytes() <= component.options.memory_bytes / 8 * 7 + 400);
+        asked += u32::from(one.ask_for_room() > before);
+    }
+    assert!(asked > 0, "it was swept each time");
 }

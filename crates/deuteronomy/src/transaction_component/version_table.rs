@@ -17,12 +17,13 @@
 //! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
 //! last one (a clock with a second chance; a key that was read only once has none).
 
+use super::buckets::{Buckets, Split};
 use super::ranges::{self, Ranges};
 use super::transaction_table::{Standing, TransactionTable};
 use crate::error::Abort;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use hyades_platform::sync::{AtomicBool, AtomicUsize, MutexGuard, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A value; None for a deleted key.
 pub(crate) type Value = Option<Arc<[u8]>>;
@@ -31,6 +32,11 @@ pub(crate) type Value = Option<Arc<[u8]>>;
 const RECORD_BYTES: usize = 96;
 /// The bytes that a version takes without its value, about.
 const VERSION_BYTES: usize = 80;
+/// The bytes in the table for which there is a bucket. A bucket takes 48 beside them.
+const BYTES_PER_BUCKET: usize = 256;
+/// The most buckets that are split by one that puts something into the table. More than one put
+/// needs, so that the buckets keep up.
+const MOST_SPLIT: usize = 4;
 
 /// A version of a key.
 #[derive(Debug)]
@@ -142,7 +148,7 @@ pub(crate) enum Seen {
 /// The versions of all keys.
 #[derive(Debug)]
 pub(crate) struct VersionTable {
-    buckets: Box<[Mutex<Bucket>]>,
+    buckets: Buckets<Bucket>,
     /// If there are scans.
     pub ranges: Option<Ranges>,
     /// About how many bytes records, keys and versions take, and values that are to be written;
@@ -166,12 +172,20 @@ impl Bucket {
     }
 }
 
+impl Split for Bucket {
+    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
+        let records = self.records.extract_if(.., |record| moves(hash(&record.key))).collect();
+        // What an absent record stands for was said for the keys of both; and what was dropped
+        // before the number of a fetch was noted is counted in both.
+        Self { records, floor: self.floor, drops: self.drops }
+    }
+}
+
 impl VersionTable {
-    /// A table of this many buckets, a power of two.
-    pub fn new(buckets: usize, ranges: Option<Ranges>) -> Self {
-        debug_assert!(buckets.is_power_of_two(), "{buckets} buckets");
+    /// An empty table.
+    pub fn new(ranges: Option<Ranges>) -> Self {
         Self {
-            buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            buckets: Buckets::new(),
             ranges,
             bytes: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
@@ -179,13 +193,17 @@ impl VersionTable {
     }
 
     fn bucket(&self, hash: u64) -> MutexGuard<'_, Bucket> {
-        let at = (hash >> 32) as usize & (self.buckets.len() - 1);
-        self.buckets[at].lock().unwrap_or_else(|e| e.into_inner())
+        self.buckets.lock(hash)
+    }
+
+    /// Splits buckets, if what is in the table needs more. No latch is held.
+    fn grow(&self) {
+        self.buckets.grow(self.bytes.load(Ordering::Relaxed) / BYTES_PER_BUCKET, MOST_SPLIT);
     }
 
     /// The number of buckets.
     pub fn buckets(&self) -> usize {
-        self.buckets.len()
+        self.buckets.count()
     }
 
     /// About how many bytes records, keys and versions take, values that are to be written, and
@@ -239,16 +257,46 @@ impl VersionTable {
 
     /// R1 to R5: what a transaction with this timestamp reads. Its own version it finds itself.
     pub fn read(&self, key: &[u8], hash: u64, ts: u64, transactions: &TransactionTable) -> Seen {
+        self.read_as(Some(ts), key, hash, ts, transactions)
+    }
+
+    /// What a snapshot reads. It leaves no note, for no writer at or below its timestamp is active,
+    /// or will be.
+    pub fn read_below_horizon(
+        &self,
+        key: &[u8],
+        hash: u64,
+        ts: u64,
+        transactions: &TransactionTable,
+    ) -> Seen {
+        let seen = self.read_as(None, key, hash, ts, transactions);
+        debug_assert!(!matches!(seen, Seen::Active(_)), "a version below the horizon is pending");
+        seen
+    }
+
+    fn read_as(
+        &self,
+        reader: Option<u64>,
+        key: &[u8],
+        hash: u64,
+        ts: u64,
+        transactions: &TransactionTable,
+    ) -> Seen {
         let bucket = &mut *self.bucket(hash);
         let number = bucket.drops;
         let record = self.find_or_make(bucket, key);
         // R3: every read counts, whichever version it reads (D2).
         let is_newest = record.versions.last().is_none_or(|newest| newest.ts <= ts);
-        if is_newest || !mutation::is(Mutation::NoteNewestReadsOnly) {
-            record.last_read = record.last_read.max(ts);
+        if let Some(reader) = reader
+            && (is_newest || !mutation::is(Mutation::NoteNewestReadsOnly))
+        {
+            record.last_read = record.last_read.max(reader);
         }
         for version in record.versions.iter().rev().filter(|version| version.ts <= ts) {
-            debug_assert!(version.ts != ts || version.is_fetched, "a transaction reads its own");
+            debug_assert!(
+                Some(version.ts) != reader || version.is_fetched,
+                "a transaction reads its own"
+            );
             // To read past an active one would be wrong: it may commit below this read (D0).
             return match version.standing(transactions) {
                 Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
@@ -285,6 +333,7 @@ impl VersionTable {
         record.versions.push(version.clone());
         self.add(version.bytes());
         drop(bucket);
+        self.grow();
         // M2, W5 for scans.
         if self.ranges.as_ref().is_some_and(|ranges| ranges.is_scanned_by_younger(key, version.ts))
         {
@@ -312,6 +361,7 @@ impl VersionTable {
     /// before its transaction is not late: what is newer stays. The number is for those to come
     /// that do not.
     pub fn insert_fetched(&self, key: &[u8], hash: u64, number: u64, ts: u64, value: Value) {
+        self.grow();
         let bucket = &mut *self.bucket(hash);
         if bucket.drops != number {
             return;
@@ -333,8 +383,8 @@ impl VersionTable {
             ranges.forget_below(oldest_active);
         }
         for _ in 0..most {
-            let at = self.hand.fetch_add(1, Ordering::Relaxed) & (self.buckets.len() - 1);
-            let bucket = &mut *self.buckets[at].lock().unwrap_or_else(|e| e.into_inner());
+            let nth = self.hand.fetch_add(1, Ordering::Relaxed);
+            let bucket = &mut *self.buckets.lock_nth(nth);
             self.trim(bucket, oldest_active);
             self.evict(bucket, oldest_active, what);
             // To sweep more would drop what is read soon.

@@ -3,7 +3,9 @@
 
 use super::deuteronomy::{MEMORY, bars, component, differs, within};
 use super::*;
+use crate::checks::with_interval;
 use crate::experiment::Paper;
+use crate::judge::{Check, Finding, of_band};
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![
@@ -11,6 +13,7 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
         reservation(table),
         checkpoints(table),
         update_logging(table),
+        writes_only(table),
         epochs(),
     ]
 }
@@ -159,6 +162,45 @@ fn update_logging(table: &Table<'_>) -> Experiment {
             within(rate, "At commit", "At once", (1.0, f64::INFINITY), "expected: at least 1"),
             within(bytes, "At commit", "At once", (0.0, 1.0), "expected: at most 1"),
         ],
+        not_measured: None,
+    }
+}
+
+fn writes_only(table: &Table<'_>) -> Experiment {
+    const GROUP: &str = "Only writes";
+    const DEVICE: &str = "A device of 100 MB/s";
+    /// Of that device, in MB/s.
+    const BANDWIDTH: f64 = 100.0;
+    let throttled = "--device throttled:bandwidth=100MB/s,over=memory";
+    let command = table.small_ycsb_with(u64::MAX, "--engine deuteronomy").without_control();
+    let command = command.with(throttled).with(MEMORY).with("--write-share 1");
+    let reaches = Check::new(|view| {
+        let rate = view.at(GROUP, DEVICE, 0.0, Metric::DeviceRate)?;
+        let text = format!(
+            "the log is written with {} MB/s, of {BANDWIDTH} (paper: 0.89 of the device's \
+             bandwidth; expected: at least 0.85)",
+            with_interval(&rate)
+        );
+        Some(Finding { text, level: of_band(&rate, 0.85 * BANDWIDTH, f64::INFINITY) })
+    });
+    Experiment {
+        id: "deuteronomy-writes",
+        paper: Paper::Deuteronomy,
+        source: "Section 6.3",
+        title: "Only writes, and the bandwidth of the log's device",
+        claim: "Where all operations write, the device of the log is the bottleneck, and is used \
+                at 89 % of its bandwidth.",
+        how: "The data component is in memory, and all streams share a device that is throttled."
+            .to_string(),
+        differs: vec![
+            "the device is simulated: a file in shared memory, throttled to 100 MB/s".to_string(),
+        ],
+        runs: vec![command.run(GROUP, DEVICE, 0.0)],
+        panels: vec![
+            bars(GROUP, "(a) Written to the device", Metric::DeviceRate),
+            bars(GROUP, "(b) Throughput", Metric::Throughput),
+        ],
+        checks: vec![reaches],
         not_measured: None,
     }
 }

@@ -1,0 +1,65 @@
+//! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public
+//! interface.
+
+use crate::transaction_component::record::{self, OPERATION_BYTES, PART_HEAD_BYTES, Parts};
+
+/// What the anchor of a record states of each stream.
+const STATED: u64 = 9;
+
+/// Decodes bytes as a record, of one stream and of several, and as a part.
+pub fn component_record(bytes: &[u8]) {
+    for streams in [1, 3, hyades_wal::MAX_LANES] {
+        let (anchor, mut vector) = (vec![STATED; streams], vec![0; streams]);
+        let Ok(read) = record::read(bytes, &anchor, &mut vector) else { continue };
+        assert_eq!(record::read_parted_ts(bytes), read.parts.map(|_| read.ts));
+        let mut out = Vec::new();
+        record::put_head(&mut out, read.parts, read.ts, &vector, &anchor, |lsn| *lsn);
+        for operation in &read.operations {
+            record::put_operation(&mut out, operation.key, operation.value);
+        }
+        let mut same = vec![0; streams];
+        let again = record::read(&out, &anchor, &mut same).expect("what was written reads back");
+        assert_eq!(
+            (again.ts, again.parts, again.operations),
+            (read.ts, read.parts, read.operations)
+        );
+        // What the anchor states counts, whatever the record says.
+        vector.iter_mut().for_each(|lsn| *lsn = STATED.max(*lsn));
+        assert_eq!(same, vector);
+    }
+    if let Ok((ts, operations)) = record::read_part(bytes)
+        && let Ok(operations) = record::read_operations(operations, ts)
+    {
+        let (mut out, mut most) = (Vec::new(), PART_HEAD_BYTES);
+        record::put_part_head(&mut out, ts);
+        for operation in operations {
+            record::put_operation(&mut out, operation.key, operation.value);
+            most += OPERATION_BYTES + operation.key.len() + operation.value.map_or(0, <[u8]>::len);
+            assert!(out.len() <= most, "an operation takes more than it may");
+        }
+        assert_eq!(out, bytes, "a part has one spelling");
+    }
+}
+
+/// Sound inputs of [`component_record`] to start from.
+pub fn component_record_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    let parts = [None, Some(Parts { first: 4096, count: 3 })];
+    for (parts, streams) in parts.into_iter().flat_map(|parts| [1, 3].map(|n| (parts, n))) {
+        let mut out = Vec::new();
+        let (vector, anchor) = (vec![STATED + 300; streams], vec![STATED; streams]);
+        record::put_head(&mut out, parts, 1 << 40, &vector, &anchor, |lsn| *lsn);
+        if parts.is_none() {
+            record::put_operation(&mut out, b"", Some(b""));
+            record::put_operation(&mut out, b"deleted", None);
+            record::put_operation(&mut out, b"key", Some(&[7; 200]));
+        }
+        seeds.push(out);
+    }
+    let mut part = Vec::new();
+    record::put_part_head(&mut part, 300);
+    record::put_operation(&mut part, b"z", Some(b"1"));
+    record::put_operation(&mut part, b"a", None);
+    seeds.push(part);
+    seeds
+}

@@ -1,0 +1,122 @@
+//! Snapshots: transactions that only read, and conflict with none.
+
+use crate::data_component::{Row, ScanOrder};
+use crate::error::Error;
+use crate::session::Session;
+use crate::ticket::Ticket;
+use crate::transaction_component::TransactionComponent;
+use crate::transaction_component::work::Work;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// A transaction that only reads, as of a moment at which no transaction was active that had begun
+/// before it.
+///
+/// It waits for no writer, and no writer waits for it or aborts because of it. Snapshots are
+/// serializable together with all transactions; but what was acknowledged while an older
+/// transaction was active may be missing, except for what its own session has written. As for
+/// transactions, what it has read may be told to others once its ticket is acknowledged.
+///
+/// What it reads is kept for it as for a transaction that stays open: until the budget of memory
+/// is exhausted, or more than [`lag_bytes`](crate::Options::lag_bytes) waits. Then an operation
+/// returns [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld).
+///
+/// ```
+/// # use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+/// # let dir = tempfile::tempdir()?;
+/// # let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 1));
+/// # let database = Database::open(options, std::sync::Arc::new(MemoryData::new()))?;
+/// let (mut writer, mut reader) = (database.session()?, database.session()?);
+/// writer.execute(|tx| tx.put(b"a", b"1"))?;
+/// let mut open = writer.begin()?;
+/// open.put(b"a", b"2")?;
+/// let mut snapshot = reader.snapshot()?;
+/// assert_eq!(snapshot.get(b"a")?.as_deref(), Some(&b"1"[..]));
+/// snapshot.end().wait()?;
+/// open.commit()?.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot<'s> {
+    session: &'s mut Session,
+}
+
+impl Session {
+    /// Begins a snapshot. Dropped, it ends.
+    ///
+    /// # Errors
+    /// [`Abort::Unfinished`](crate::Abort::Unfinished): an older transaction than the last one of
+    /// this session has been active for longer than the options allow;
+    /// [`Abort::Shed`](crate::Abort::Shed); the log has stopped.
+    pub fn snapshot(&mut self) -> Result<Snapshot<'_>, Error> {
+        let (component, work) = self.parts();
+        component.begin_snapshot(work)?;
+        Ok(Snapshot { session: self })
+    }
+}
+
+impl Snapshot<'_> {
+    fn parts(&mut self) -> (&TransactionComponent, &mut Work) {
+        self.session.parts()
+    }
+
+    /// The value of a key; None if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::DataComponent`].
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
+        let (component, work) = self.parts();
+        component.get(work, key)
+    }
+
+    /// The first `limit` keys between two bounds that have values, in this order, with these.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::DataComponent`]; [`Error::NoRanges`].
+    pub fn scan(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        order: ScanOrder,
+        limit: usize,
+    ) -> Result<Vec<Row>, Error> {
+        let (component, work) = self.parts();
+        component.scan_rows(work, (from, to), order, limit)
+    }
+
+    /// Hands the keys between two bounds that have values, with these, to a closure, until it
+    /// breaks off. The range may be larger than memory.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub fn scan_each(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        order: ScanOrder,
+        mut each: impl FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let (component, work) = self.parts();
+        component.scan(work, (from, to), order, usize::MAX, &mut each)
+    }
+
+    /// The highest timestamp of a transaction that it may see: it is serialized just behind it.
+    pub fn timestamp(&self) -> u64 {
+        self.session.timestamp()
+    }
+
+    /// Ends. What it has read may be told to others once the ticket is acknowledged.
+    pub fn end(mut self) -> Ticket {
+        let (component, work) = self.parts();
+        let needs = component.abort(work);
+        Ticket::new(&component.log, needs)
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let (component, work) = self.parts();
+        if work.is_active() {
+            drop(component.abort(work));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Snapshots that a life keeps open while transactions go on.
+
+use super::history::{ExecutedInLife, KeyByte, ScannedKeys, number};
+use crate::{Error, ScanOrder, Session, Snapshot};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// A snapshot that is open.
+pub(super) struct OpenSnapshot<'s> {
+    snapshot: Snapshot<'s>,
+    executed: ExecutedInLife,
+}
+
+impl<'s> OpenSnapshot<'s> {
+    /// Begins one.
+    pub fn begin(session: &'s mut Session) -> Result<Self, Error> {
+        let snapshot = session.snapshot()?;
+        // Behind the transaction with this timestamp, if there is one: it has ended, and is in the
+        // history before this.
+        let ts = snapshot.timestamp();
+        let (reads, writes) = (Vec::new(), BTreeMap::new());
+        let executed = ExecutedInLife { ts, reads, writes, ticket: None, acknowledged: false };
+        Ok(Self { snapshot, executed })
+    }
+
+    /// Does one thing; returns it unless it has ended, which leaves it in the history.
+    pub fn go_on(
+        mut self,
+        history: &mut Vec<ExecutedInLife>,
+        keys: &[KeyByte],
+        rng: &mut fastrand::Rng,
+    ) -> Result<Option<Self>, Error> {
+        let (key, to) = (keys[rng.usize(0..keys.len())], keys[rng.usize(0..keys.len())]);
+        match rng.u8(0..10) {
+            0..6 => {
+                let read = self.snapshot.get(&[key])?;
+                self.executed.reads.push((key, read.as_deref().map(number)));
+            }
+            6..8 => {
+                let order = [ScanOrder::Ascending, ScanOrder::Descending][rng.usize(0..2)];
+                let limit = [1, 2, usize::MAX][rng.usize(0..3)];
+                let (lower, upper) = (Bound::Included(&[key][..]), Bound::Excluded(&[to][..]));
+                let rows = self.snapshot.scan(lower, upper, order, limit)?;
+                let scanned = ScannedKeys { range: key..to, order, limit, rows: &rows };
+                scanned.note(&mut self.executed.reads, &self.executed.writes);
+            }
+            _ => {
+                let ticket = Some(self.snapshot.end());
+                history.push(ExecutedInLife { ticket, ..self.executed });
+                return Ok(None);
+            }
+        }
+        Ok(Some(self))
+    }
+}

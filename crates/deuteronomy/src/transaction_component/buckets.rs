@@ -1,0 +1,206 @@
+//! The buckets of the version table: as many as what is in the table needs.
+//!
+//! Linear hashing: the buckets are split one after the other, in their order, so a table grows
+//! without a pause, whatever its budget; a table that is nearly empty is a few cache lines. Buckets
+//! lie in segments, which never move; each segment has as many as all before it.
+//!
+//! A bucket is split under its latch, and its new one becomes known before that is released. So a
+//! thread that has locked a bucket, and finds that the number of buckets still assigns the hash to
+//! it, has the bucket of that hash for as long as it holds the latch.
+
+use hyades_platform::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
+use std::fmt::Debug;
+use std::sync::{OnceLock, TryLockError};
+
+/// The buckets of a new table: the length of the first segment.
+const FIRST: usize = 16;
+/// More buckets than 2^24 are of no use: their latches alone would take 800 MB.
+const SEGMENTS: usize = 21;
+
+type Segment<B> = Box<[Mutex<B>]>;
+
+/// What is in a bucket.
+pub(super) trait Split: Default + Debug {
+    /// Moves what belongs to another bucket there. `moves` says of a hash whether it does.
+    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self;
+}
+
+/// Buckets by hash.
+#[derive(Debug)]
+pub(super) struct Buckets<B> {
+    segments: [OnceLock<Segment<B>>; SEGMENTS],
+    /// How many there are. Raised by one thread at a time, under the latch of the bucket that is
+    /// split (Release), read before and after a bucket is locked (Acquire).
+    count: AtomicUsize,
+    /// Held by the thread that splits.
+    splitting: Mutex<()>,
+}
+
+/// The segment of a bucket, and its place there.
+fn locate(bucket: usize) -> (usize, usize) {
+    match bucket / FIRST {
+        0 => (0, bucket),
+        multiple => {
+            let segment = multiple.ilog2() as usize;
+            (segment + 1, bucket - (FIRST << segment))
+        }
+    }
+}
+
+/// The length of a segment.
+fn length(segment: usize) -> usize {
+    FIRST << segment.saturating_sub(1)
+}
+
+/// The bucket of a hash among this many.
+fn assigned(hash: u64, count: usize) -> usize {
+    // The lower half tells fetches apart.
+    let (hash, mask) = ((hash >> 32) as usize, count.next_power_of_two() - 1);
+    let bucket = hash & mask;
+    // Those above are not split off yet.
+    if bucket < count { bucket } else { hash & (mask >> 1) }
+}
+
+impl<B: Split> Buckets<B> {
+    pub fn new() -> Self {
+        let buckets = Self {
+            segments: [const { OnceLock::new() }; SEGMENTS],
+            count: AtomicUsize::new(FIRST),
+            splitting: Mutex::new(()),
+        };
+        buckets.segment(0);
+        buckets
+    }
+
+    fn segment(&self, segment: usize) -> &Segment<B> {
+        self.segments[segment]
+            .get_or_init(|| (0..length(segment)).map(|_| Mutex::new(B::default())).collect())
+    }
+
+    fn lock_at(&self, bucket: usize) -> MutexGuard<'_, B> {
+        let (segment, at) = locate(bucket);
+        self.segment(segment)[at].lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The number of buckets.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The bucket of a hash.
+    pub fn lock(&self, hash: u64) -> MutexGuard<'_, B> {
+        let mut bucket = assigned(hash, self.count());
+        loop {
+            let locked = self.lock_at(bucket);
+            let now = assigned(hash, self.count());
+            if now == bucket {
+                return locked;
+            }
+            drop(locked);
+            bucket = now;
+        }
+    }
+
+    /// A bucket by its number, of as many as there are.
+    pub fn lock_nth(&self, nth: usize) -> MutexGuard<'_, B> {
+        self.lock_at(nth % self.count())
+    }
+
+    /// Splits the next buckets until there are `wanted`, but at most this many, unless another
+    /// thread does. The caller holds no latch.
+    pub fn grow(&self, wanted: usize, most: usize) {
+        let wanted = wanted.min(FIRST << (SEGMENTS - 1));
+        if self.count() >= wanted {
+            return;
+        }
+        let _splitting = match self.splitting.try_lock() {
+            Ok(splitting) => splitting,
+            Err(TryLockError::Poisoned(splitting)) => splitting.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        for _ in 0..most {
+            let count = self.count();
+            if count >= wanted {
+                return;
+            }
+            // First: a new segment may be large.
+            self.segment(locate(count).0);
+            // The bucket that has held what belongs to the new one until now.
+            let old = count - (count + 1).next_power_of_two() / 2;
+            let mut old = self.lock_at(old);
+            let new = old.split(|hash| assigned(hash, count + 1) == count);
+            *self.lock_at(count) = new;
+            self.count.store(count + 1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[derive(Debug, Default)]
+    struct Hashes(Vec<u64>);
+
+    impl Split for Hashes {
+        fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
+            let moved = self.0.iter().copied().filter(|hash| moves(*hash)).collect();
+            self.0.retain(|hash| !moves(*hash));
+            Hashes(moved)
+        }
+    }
+
+    #[test]
+    fn each_bucket_has_its_place() {
+        let mut next = 0;
+        for segment in 0..SEGMENTS {
+            assert_eq!(locate(next), (segment, 0));
+            next += length(segment);
+            assert_eq!(locate(next - 1), (segment, length(segment) - 1));
+        }
+        assert_eq!(next, 1 << 24);
+    }
+
+    #[test]
+    fn each_hash_is_found_however_the_table_grows() {
+        let buckets = Buckets::<Hashes>::new();
+        let hashes: Vec<u64> = (0..500u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        hashes.iter().for_each(|hash| buckets.lock(*hash).0.push(*hash));
+        for wanted in FIRST..300 {
+            buckets.grow(wanted, 1);
+            assert_eq!(buckets.count(), wanted);
+            for hash in &hashes {
+                assert!(buckets.lock(*hash).0.contains(hash), "{hash} with {wanted}");
+            }
+            let all: usize = (0..wanted).map(|nth| buckets.lock_nth(nth).0.len()).sum();
+            assert_eq!(all, hashes.len(), "one is there twice");
+        }
+        buckets.grow(usize::MAX, 10);
+        assert_eq!(buckets.count(), 309);
+        buckets.grow(0, 10);
+        assert_eq!(buckets.count(), 309);
+    }
+
+    #[test]
+    fn each_hash_is_found_while_the_table_grows() {
+        let buckets = Arc::new(Buckets::<Hashes>::new());
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let buckets = &buckets;
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(thread);
+                    for n in 0..5000 {
+                        let hash = rng.u64(..);
+                        buckets.lock(hash).0.push(hash);
+                        buckets.grow(FIRST + n, 2);
+                        assert!(buckets.lock(hash).0.contains(&hash));
+                    }
+                });
+            }
+        });
+        let count = buckets.count();
+        let all: usize = (0..count).map(|nth| buckets.lock_nth(nth).0.len()).sum();
+        assert_eq!((all, count), (15_000, FIRST + 4999));
+    }
+}

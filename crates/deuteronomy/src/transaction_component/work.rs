@@ -1,0 +1,113 @@
+//! The state of a session's transaction.
+
+use super::record::Parts;
+use super::version_table::{Value, Version};
+use crate::error::{Abort, Error};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the transaction will write.
+#[derive(Debug)]
+pub(super) struct PendingWrite {
+    pub(super) hash: u64,
+    pub(super) version: Arc<Version>,
+    pub(super) value: Value,
+}
+
+/// The state of a session's transaction.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// The session's place among the announcements.
+    pub(super) at: usize,
+    /// The timestamp; 0 if no transaction is active.
+    pub(super) ts: u64,
+    /// V: by stream, up to where the transaction depends on it.
+    pub(super) vector: Vec<u64>,
+    /// By key.
+    pub(super) writes: BTreeMap<Arc<[u8]>, PendingWrite>,
+    /// The bytes of the keys and values in `writes`.
+    pub(super) write_bytes: usize,
+    /// Why it has to abort, if it has.
+    pub(super) failed: Option<Abort>,
+    /// The parts that it has logged, and their stream.
+    pub(super) parts: Option<(usize, Parts)>,
+    /// The record or a part, while it is put together.
+    pub(super) record: Vec<u8>,
+    /// Whether it is a snapshot: it reads what is at or below `ts`, which is not its own.
+    pub(super) is_snapshot: bool,
+    /// The timestamp of the last transaction of the session that has written and committed.
+    pub(super) last_written: u64,
+    /// How often the session has asked for room in a nearly full table since it has swept that.
+    asked_for_room: u32,
+}
+
+impl Work {
+    pub fn new(at: usize, streams: usize) -> Self {
+        let (writes, record) = (BTreeMap::new(), Vec::new());
+        let (vector, failed, parts) = (vec![0; streams], None, None);
+        let (ts, write_bytes, asked_for_room) = (0, 0, 0);
+        let (is_snapshot, last_written) = (false, 0);
+        Self {
+            at,
+            ts,
+            vector,
+            writes,
+            write_bytes,
+            failed,
+            parts,
+            record,
+            is_snapshot,
+            last_written,
+            asked_for_room,
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.ts != 0 || self.is_snapshot
+    }
+
+    pub fn ts(&self) -> u64 {
+        self.ts
+    }
+
+    /// Whether the transaction has written the key.
+    pub fn has_written(&self, key: &[u8]) -> bool {
+        self.writes.contains_key(key)
+    }
+
+    /// What the transaction has written to the key last; None if it has not written it.
+    pub fn written(&self, key: &[u8]) -> Option<&Value> {
+        self.writes.get(key).map(|write| &write.value)
+    }
+
+    /// The stream of its frames, if it has logged parts.
+    pub fn stream(&self) -> Option<usize> {
+        self.parts.map(|(stream, _)| stream)
+    }
+
+    /// Counts, and returns how often the session has asked since it had room.
+    pub(super) fn ask_for_room(&mut self) -> u32 {
+        self.asked_for_room = self.asked_for_room.saturating_add(1);
+        self.asked_for_room
+    }
+
+    /// The session has swept the table.
+    pub(super) fn has_room(&mut self) {
+        self.asked_for_room = 0;
+    }
+
+    pub fn failed(&self) -> Option<Abort> {
+        self.failed
+    }
+
+    pub fn fail(&mut self, abort: Abort) -> Error {
+        self.failed = Some(abort);
+        abort.into()
+    }
+
+    /// The transaction has to abort if an earlier act of it failed.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        debug_assert!(self.is_active(), "no transaction is active");
+        self.failed.map_or(Ok(()), |abort| Err(abort.into()))
+    }
+}
