@@ -74,6 +74,8 @@ pub enum Abort {
     /// A snapshot is read, and nothing can be written in it, see
     /// [`Database::snapshot`](crate::Database::snapshot).
     ReadOnly,
+    /// A [walk](crate::Transaction::walk) in a procedure whose call may be logged and repeated.
+    NotInCall,
     /// A call accesses rows outside of the partitions that its procedure states
     /// ([`Builder::on`](crate::Builder::on)), where calls are logged before they run
     /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
@@ -139,6 +141,13 @@ impl fmt::Display for Abort {
             }
             Abort::ReadOnly => {
                 write!(f, "a snapshot is only read: write in a transaction")
+            }
+            Abort::NotInCall => {
+                write!(
+                    f,
+                    "a procedure whose call is logged cannot walk over a table, since replay would \
+                     find another order: walk in a closure, or log its rows (RecordKind::Data)"
+                )
             }
             Abort::OutsidePartitions => f.write_str(OUTSIDE_PARTITIONS),
             Abort::OnlyCalls => {
