@@ -14,6 +14,8 @@ mod multi;
 mod observing;
 mod pausing;
 mod publishing;
+mod saving;
+mod scanning;
 mod watching;
 mod watching_large;
 
