@@ -2,9 +2,9 @@
 //! transaction of MULTI, DECRBY, INCRBY and EXEC, and the next one when that has been answered.
 //! redis-benchmark has no such load. `scripts/beside-redis.py` runs it.
 //!
-//! `redis_transfers PORT CLIENTS SECONDS ACCOUNTS` prints transactions per second, and the median and the
-//! 99th percentile of their times in milliseconds. The sum of the keys `account:0` and so on stays
-//! as it was.
+//! `redis_transfers PORT CLIENTS SECONDS ACCOUNTS` prints transactions per second, and the median
+//! and the 99th percentile of their times in milliseconds. The sum of the keys `account:0` and so
+//! on stays as it was.
 //!
 //! One thread serves all clients, as in redis-benchmark. A transaction takes it one write and one
 //! read.

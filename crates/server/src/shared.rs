@@ -360,8 +360,8 @@ impl Shared {
         self.reap.notify_all();
     }
 
-    /// For the reaper: waits until there is something to do, and forgets it, but for a pass over the
-    /// keys until that [has ended](Shared::end_reaping_pass). `None` if the server stops.
+    /// For the reaper: waits until there is something to do, and forgets it, but for a pass over
+    /// the keys until that [has ended](Shared::end_reaping_pass). `None` if the server stops.
     pub fn wait_to_reap(&self) -> Option<Reaping> {
         let mut reap_at = self.reap_at.lock().expect("no holder panics");
         loop {

@@ -1,5 +1,5 @@
-//! The commands of Redis that are not built, and what a client is told instead: what is missing, and
-//! what to use in its place.
+//! The commands of Redis that are not built, and what a client is told instead: what is missing,
+//! and what to use in its place.
 
 /// Commands that need something which is missing.
 struct Missing {

@@ -132,7 +132,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
 
     /// Visits entries bucket by bucket, beginning at `cursor`. Stops at the end of a bucket once
     /// `visit` has broken off, or once as many buckets and entries as `steps` says were looked at,
-    /// which are taken off it: one call takes no longer than that and a chain. Returns the position to resume from, or `None` at the end.
+    /// which are taken off it: one call takes no longer than that and a chain. Returns the position
+    /// to resume from, or `None` at the end.
     /// The index keeps nothing of a walk, and any thread may resume it.
     ///
     /// An entry that is linked from the beginning of the walk to its end is visited exactly once,

@@ -19,8 +19,8 @@ fn fill(house: &mut House, client: &mut Conversation, keys: impl Iterator<Item =
     }
 }
 
-/// Against a model: what is there from the first call to the last is returned once, and nothing that
-/// was not there, while keys come and go, in databases of all sizes.
+/// Against a model: what is there from the first call to the last is returned once, and nothing
+/// that was not there, while keys come and go, in databases of all sizes.
 #[test]
 fn what_stays_is_returned_once_while_keys_come_and_go() {
     for seed in 0..6 {
@@ -137,7 +137,7 @@ fn what_is_found_is_on_disk_when_it_is_told() {
     house.run(&mut writer, 0);
     reader.feed(b"SCAN 0\r\n");
     house.run(&mut reader, 1);
-    let mut drain = |house: &mut House, reader: &mut Conversation| {
+    let drain = |house: &mut House, reader: &mut Conversation| {
         let acknowledge = |(number, mark)| {
             if number == 1 {
                 reader.acknowledged(mark)
