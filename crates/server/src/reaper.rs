@@ -98,7 +98,11 @@ impl Generations {
 pub fn run(shared: &Shared) {
     let mut pass = Pass::default();
     while let Some(what) = shared.wait_to_reap() {
-        let Some(opened) = shared.opened.get() else { continue };
+        let Some(opened) = shared.opened.get() else {
+            // It is told to walk again once there is something to walk over.
+            shared.end_reaping_pass();
+            continue;
+        };
         let began = Instant::now();
         let reaped = match what {
             Reaping::Garbage => collect(shared, opened),
