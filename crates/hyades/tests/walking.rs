@@ -14,7 +14,6 @@ use std::path::Path;
 const ROWS: Table = Table::nth(0);
 const SORTED: Table = Table::nth(1);
 const ID: Column<u64> = Column::at(1);
-const VALUE: Column<i64> = Column::at(2);
 
 fn builder(concurrency: Concurrency) -> Builder {
     let mut builder = Database::builder().concurrency(concurrency);
