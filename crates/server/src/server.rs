@@ -117,9 +117,7 @@ impl Server {
             // If it panics there are no pages; clients are served.
             threads.push(Builder::new().name("http".into()).spawn(move || http.run())?);
         }
-        let in_background: [(&str, fn(&Shared)); 2] =
-            [("reaper", reaper::run), ("saver", saves::run)];
-        for (name, run) in in_background {
+        for (name, run) in [("reaper", reaper::run as fn(&Shared)), ("saver", saves::run)] {
             let (shared, guard) = (shared.clone(), StopOnPanic(shared.clone()));
             let thread = Builder::new().name(name.into());
             threads.push(thread.spawn(move || guard.run(|| run(&shared)))?);
