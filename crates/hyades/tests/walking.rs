@@ -124,7 +124,12 @@ fn a_step_reads_as_every_operation_does() {
         let outcome = one.attempt(|tx| {
             let found = all(tx)?;
             let write = |tx: &Transaction<'_>| -> Result<(), Error> { Ok(put(tx, (1, id), 5)?) };
-            assert!(matches!(other.attempt(write).unwrap(), Attempt::Committed(..)));
+            // By another thread: a transaction has no other inside.
+            let other = &mut other;
+            let written = std::thread::scope(|scope| {
+                scope.spawn(|| other.attempt(write).unwrap()).join().unwrap()
+            });
+            assert!(matches!(written, Attempt::Committed(..)));
             assert_eq!(found.contains(&id), !is_new);
             tx.put(SORTED, &[1u64.into(), id.into(), 1i64.into()])?;
             Ok::<_, Error>(())
