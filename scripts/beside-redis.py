@@ -3,30 +3,41 @@
 
   scripts/beside-redis.py [--program target/release/hyades] [--rounds 7] [--seconds 2] [--dir DIR]
 
-Needs redis-server and redis-benchmark (Debian: redis-server, redis-tools). The servers, and the load,
-run on all processors of this machine. Files are below --dir, by default the temporary directory:
-give a directory of the disk that is meant.
+Needs redis-server and redis-benchmark (Debian: redis-server, redis-tools), and for transfers by MULTI
+a load generator of this repository, which is the same for all servers:
+
+  cargo build --release -p hyades-server --example redis_transfers
+
+The servers, and the load, run on all processors of this machine. Files are below --dir, by default the
+temporary directory: give a directory of the disk that is meant. When it is interrupted it ends the
+servers that it has started.
 """
 
 import argparse
 import csv
 import io
+import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 KEYS = 100_000
+ACCOUNTS = 10_000
 VALUE_BYTES = 64
 
-# Name, command, clients, what runs beside it.
+# Name, command, clients, what runs beside it. The command "transfer" is MULTI, DECRBY, INCRBY, EXEC.
 CASES = [
     ("SET, 1 client", "set", 1, None),
     ("SET, 50 clients", "set", 50, None),
     ("GET, 50 clients", "get", 50, None),
     ("GET, 8 clients, beside 8 of SET", "get", 8, ("set", 8)),
+    ("MULTI transfer, 1 client", "transfer", 1, None),
+    ("MULTI transfer, 50 clients", "transfer", 50, None),
 ]
 
 
@@ -47,28 +58,65 @@ def ask(port, text):
 
 
 class Server:
-    """A server that runs on a directory of its own."""
+    """A server that runs on a directory of its own, and is killed at the end of `with`."""
 
     def __init__(self, words, place):
+        self.words = words
         self.port = free_port()
         self.dir = tempfile.mkdtemp(dir=place)
-        place = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.dir]
-        self.process = subprocess.Popen(
-            words + place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self.process = None
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         for _ in range(2_000):
             try:
                 if ask(self.port, "EXISTS a\r\n").startswith(b":"):
-                    return
+                    return self
             except OSError:
                 pass
             time.sleep(0.005)
-        raise SystemExit(f"{words[0]} does not start")
+        self.stop()
+        raise SystemExit(f"{self.words[0]} does not start")
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        place = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.dir]
+        # In a group of its own: a Ctrl-C is for this script, which ends the server itself.
+        self.process = subprocess.Popen(
+            self.words + place,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def kill(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
     def stop(self):
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.dir)
+        self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def ended_by_signals(run):
+    """Runs it; a signal that ends this script ends its servers first."""
+
+    def end(number, _):
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    try:
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def load(port, command, clients, count):
@@ -82,8 +130,34 @@ def result(process):
     return float(row["rps"]), float(row["p50_latency_ms"]), float(row["p99_latency_ms"])
 
 
-def measure(server, command, clients, beside, seconds):
+def transfers(program, port, clients, seconds):
+    """Runs transfers for these seconds: rate, p50 and p99 in milliseconds."""
+    words = [program, str(port), str(clients), str(seconds), str(ACCOUNTS)]
+    found = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return tuple(float(part) for part in found.split(","))
+
+
+def balance(port):
+    """The sum of all accounts, which no transfer changes."""
+    names = " ".join(f"account:{n}" for n in range(ACCOUNTS))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as of:
+        of.sendall(f"MGET {names}\r\n".encode())
+        lines = of.makefile("rb")
+        sum_ = 0
+        for _ in range(int(lines.readline()[1:])):
+            if int(lines.readline()[1:]) >= 0:
+                sum_ += int(lines.readline())
+        return sum_
+
+
+def measure(server, command, clients, beside, seconds, program):
     """Runs a load for about these seconds: rate, p50 and p99 in milliseconds."""
+    if command == "transfer":
+        transfers(program, server.port, clients, seconds / 10)
+        found = transfers(program, server.port, clients, seconds)
+        if balance(server.port) != 0:
+            raise SystemExit(f"{server.words[0]}: a transfer has lost something")
+        return found
     # More than it can do; stopped when the load that counts has ended.
     other = load(server.port, *beside, 10**9) if beside else None
     try:
@@ -102,6 +176,8 @@ def main():
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--seconds", type=float, default=2)
     options.add_argument("--dir")
+    options.add_argument("--transfers", default="target/release/examples/redis_transfers")
+    options.add_argument("--case", action="append", help="a part of the names of cases to run")
     options = options.parse_args()
     programs = {
         "hyades": [options.program, "serve"],
@@ -109,19 +185,18 @@ def main():
         "redis everysec": redis("everysec"),
     }
     print(f"medians of {options.rounds} rounds in turn; p50 and p99 in milliseconds")
-    for name, command, clients, beside in CASES:
+    cases = [of for of in CASES if not options.case or any(part in of[0] for part in options.case)]
+    if any(of[1] == "transfer" for of in cases) and not os.path.exists(options.transfers):
+        raise SystemExit("build redis_transfers: cargo build --release -p hyades-server --example redis_transfers")
+    for name, command, clients, beside in cases:
         found = {program: [] for program in programs}
         for _ in range(options.rounds):
             for program, words in programs.items():
-                server = Server(words, options.dir)
-                try:
+                with Server(words, options.dir) as server:
                     if command == "get":
                         result(load(server.port, "set", 50, 2 * KEYS))
-                    found[program].append(
-                        measure(server, command, clients, beside, options.seconds)
-                    )
-                finally:
-                    server.stop()
+                    how = (command, clients, beside, options.seconds, options.transfers)
+                    found[program].append(measure(server, *how))
         print(name)
         medians = {of: [statistics.median(part) for part in zip(*rows)] for of, rows in found.items()}
         own = medians["hyades"]
@@ -134,4 +209,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    ended_by_signals(main)

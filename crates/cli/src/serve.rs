@@ -21,9 +21,9 @@ pub struct PingOptions {
     /// The server's host
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    /// The server's port
-    #[arg(short, long, default_value_t = 6379)]
-    port: u16,
+    /// The server's port [default: that of HYADES_PORT, or else 6379]
+    #[arg(short, long)]
+    port: Option<u16>,
     /// The file that the server listens at (unixsocket), instead of a host and a port
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["host", "port", "tls"])]
     socket: Option<PathBuf>,
@@ -74,9 +74,7 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     ];
     let addresses = all.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     eprintln!("listening on {addresses}, opening the database");
-    if let Some(notice) = server.notice() {
-        eprintln!("{notice}");
-    }
+    server.notices().iter().for_each(|notice| eprintln!("{notice}"));
     if let Some(address) = server.metrics_address() {
         eprintln!("status at http://{address}/, metrics at http://{address}/metrics");
     }
@@ -101,7 +99,11 @@ pub fn ping(options: &PingOptions) -> Result<bool, Failure> {
     });
     let answered = match &options.socket {
         Some(file) => hyades_server::ping_file(file),
-        None => hyades_server::ping(&options.host, options.port, encryption.as_ref()),
+        None => {
+            let port = options.port.map_or_else(hyades_server::environment_port, Ok);
+            let port = port.map_err(|error| Failure::Usage(error.to_string()))?;
+            hyades_server::ping(&options.host, port, encryption.as_ref())
+        }
     };
     answered.map_err(Failure::Failed)?;
     println!("PONG");

@@ -74,6 +74,8 @@ pub enum Abort {
     /// A snapshot is read, and nothing can be written in it, see
     /// [`Database::snapshot`](crate::Database::snapshot).
     ReadOnly,
+    /// A [walk](crate::Transaction::walk) in a procedure whose call may be logged and repeated.
+    NotInCall,
     /// A call accesses rows outside of the partitions that its procedure states
     /// ([`Builder::on`](crate::Builder::on)), where calls are logged before they run
     /// ([`Protocol::Arrival`](crate::Protocol::Arrival)).
@@ -92,6 +94,9 @@ pub enum Abort {
 const TOO_MANY_ROW_IDS: &str = "the call inserts more than 65536 rows without a primary key";
 const OUTSIDE_PARTITIONS: &str = "the procedure accesses rows outside of the partitions that it \
                                   states: state all of them with Builder::on";
+const NOT_IN_CALL: &str = "a procedure whose call is logged cannot walk over a table, since replay \
+                           would find another order: walk in a closure, or log its rows \
+                           (RecordKind::Data)";
 
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,6 +145,7 @@ impl fmt::Display for Abort {
             Abort::ReadOnly => {
                 write!(f, "a snapshot is only read: write in a transaction")
             }
+            Abort::NotInCall => f.write_str(NOT_IN_CALL),
             Abort::OutsidePartitions => f.write_str(OUTSIDE_PARTITIONS),
             Abort::OnlyCalls => {
                 write!(

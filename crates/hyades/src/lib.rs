@@ -112,6 +112,9 @@ pub use transaction::access::{Index, Savepoint, Scan, Table, Transaction};
 pub use transaction::for_tests;
 pub use transaction::key::Key;
 pub use transaction::procedure::ProcedureId;
+#[cfg(feature = "research")]
+pub use transaction::walk::WalkStep;
+pub use transaction::walk::{Walk, Walked};
 pub use transaction_id::TransactionId;
 pub use typed::{Rows, TableRow, TypedIndex, TypedScan, TypedTable};
 

@@ -287,7 +287,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             Determinism::default(),
         );
         end_old_epoch(engine, C::DRAWS_AT_BEGIN && self.stream_was_idle);
-        state.may_wait = self.may_wait;
+        (state.may_wait, state.may_be_repeated) = (self.may_wait, kind != RecordKind::Data);
         C::begin(engine, &mut state, self.active);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.

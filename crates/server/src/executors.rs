@@ -1,6 +1,6 @@
 //! Threads for work that would hold up an event loop.
 
-use crate::commands::{Job, JobReply};
+use crate::commands::{Job, JobReply, Lane};
 use crate::server::StopOnPanic;
 use crate::shared::Shared;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,39 +10,44 @@ use std::thread::JoinHandle;
 /// A job, the version of its reply, and what takes the reply.
 type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
 
+/// Lanes, of which all but the first have one thread.
+const LANES: [Lane; 4] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Sleep];
+
 /// Takes jobs.
 #[derive(Clone)]
 pub struct Executors {
-    quick: Sender<Order>,
-    slow: Sender<Order>,
+    /// By [`Lane`].
+    lanes: [Sender<Order>; LANES.len()],
 }
 
 impl Executors {
-    /// Starts `threads` threads, and one for slow jobs. They end when all handles are dropped.
+    /// Starts `threads` threads for jobs on data, and one for each other lane. They end when all
+    /// handles are dropped.
     pub fn start(
         shared: &Arc<Shared>,
         threads: usize,
     ) -> std::io::Result<(Executors, Vec<JoinHandle<()>>)> {
-        let (quick, quick_orders) = channel();
-        let (slow, slow_orders) = channel();
-        let quick_orders = Arc::new(Mutex::new(quick_orders));
-        let slow_orders = Arc::new(Mutex::new(slow_orders));
-        let start = |number| {
-            let orders = if number < threads { &quick_orders } else { &slow_orders };
-            let (shared, receiver) = (shared.clone(), Arc::clone(orders));
-            let thread = std::thread::Builder::new().name(format!("executor-{number}"));
-            let guard = StopOnPanic(shared.clone());
-            thread.spawn(move || guard.run(|| run(&shared, &receiver)))
+        let mut handles = Vec::new();
+        let mut start = |lane: Lane| {
+            let (sender, receiver) = channel();
+            let receiver = Arc::new(Mutex::new(receiver));
+            for _ in 0..if lane == Lane::Data { threads } else { 1 } {
+                let (shared, receiver) = (shared.clone(), Arc::clone(&receiver));
+                let name = format!("executor-{}", handles.len());
+                let guard = StopOnPanic(shared.clone());
+                let thread = std::thread::Builder::new().name(name);
+                handles.push(thread.spawn(move || guard.run(|| run(&shared, &receiver)))?);
+            }
+            Ok::<_, std::io::Error>(sender)
         };
-        let threads = (0..threads + 1).map(start).collect::<Result<_, _>>()?;
-        Ok((Executors { quick, slow }, threads))
+        let [data, disk, long, sleep] = LANES.map(&mut start);
+        Ok((Executors { lanes: [data?, disk?, long?, sleep?] }, handles))
     }
 
     /// Has a job run; `done` gets its reply on another thread.
     pub fn submit(&self, job: Job, resp3: bool, done: impl FnOnce(JobReply) + Send + 'static) {
         // It fails only if the server has stopped, and then no client is left.
-        let orders = if job.is_slow { &self.slow } else { &self.quick };
-        let _ = orders.send((job, resp3, Box::new(done)));
+        let _ = self.lanes[job.lane as usize].send((job, resp3, Box::new(done)));
     }
 }
 
@@ -56,5 +61,39 @@ fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>) {
             None => done(job.run(shared, resp3)),
             Some(_) => done(JobReply::default()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use std::time::Duration;
+
+    /// A job that does not end holds up those of its own lane alone.
+    #[test]
+    fn jobs_wait_for_their_own_lane() {
+        let shared = Shared::new(Settings::default());
+        let (executors, threads) = Executors::start(&shared, 1).unwrap();
+        let (ended, until_ended) = channel();
+        for long in LANES {
+            let (let_go, goes_on) = channel::<()>();
+            let mut blocks = Job::new(move |_, _| assert!(goes_on.recv().is_err()));
+            blocks.lane = long;
+            executors.submit(blocks, false, |_| ());
+            for lane in LANES {
+                let mut job = Job::new(|_, reply| reply.ok());
+                job.lane = lane;
+                let ended = ended.clone();
+                executors.submit(job, false, move |_| ended.send(lane).unwrap());
+            }
+            let next = || until_ended.recv_timeout(Duration::from_secs(60)).unwrap();
+            let others = [next(), next(), next()];
+            assert!(!others.contains(&long), "{long:?} {others:?}");
+            drop(let_go);
+            assert_eq!(next(), long);
+        }
+        drop(executors);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

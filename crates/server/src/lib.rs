@@ -29,6 +29,9 @@ mod conversation;
 mod data;
 mod event_loop;
 mod executors;
+#[cfg(feature = "torture")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod glob;
 mod handshakes;
 mod histogram;
@@ -48,6 +51,7 @@ mod redaction;
 mod replies;
 mod resp;
 mod runs;
+mod saves;
 mod server;
 mod shared;
 mod signals;
@@ -65,6 +69,6 @@ mod unix_socket;
 mod waiting;
 mod waker;
 
-pub use config::{ConfigError, Settings};
+pub use config::{ConfigError, Settings, environment_port};
 pub use ping::{PingTls, ping, ping_file};
 pub use server::{Handle, Server, ServerError};

@@ -1,7 +1,11 @@
 //! Removes keys that have expired, keys of databases that were flushed, and the blocks of
-//! collections that are no value any more. Nothing depends on it: such keys are absent already. It
-//! walks over all keys, in a snapshot, when there is something to remove, and takes a small share
-//! of one core.
+//! collections that are no value any more. Nothing depends on it: such keys are absent already.
+//!
+//! When there is something to remove it passes over all keys, by a cursor, in turns of a few
+//! milliseconds: it walks in a snapshot, removes what it has found, and pauses much longer. So it
+//! takes a small share of one core however many keys there are, no snapshot stays open for long,
+//! and between two turns it does what is more urgent. A key that is there from a pass's begin to
+//! its end is met. One that comes behind the cursor, or expires there, asks for the next pass.
 
 use crate::config::MOST_DATABASES;
 use crate::data::collections::{discard, remove_garbage};
@@ -23,11 +27,17 @@ const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
 /// Keys removed by one transaction.
 const BATCH: usize = 128;
 
-/// Most bytes of the keys that a walk finds, what holds each of them included: memory may be short.
-/// Those behind them are found by a walk that follows at once.
+/// Keys that are read at once, and buckets and keys that are looked at for that.
+const STEP_KEYS: usize = 128;
+const STEPS: usize = 1_024;
+
+/// A turn ends after this time, or once it has found this many bytes of keys, what holds each of
+/// them included: memory may be short.
+const TURN: Duration = Duration::from_millis(2);
 const MOST_FOUND_BYTES: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 
-/// A walk is followed by a pause this many times as long, and at least this long in milliseconds.
+/// A turn is followed by a pause this many times as long. A pass is followed by one of at least so
+/// many milliseconds.
 const PAUSE: u32 = 19;
 const SHORTEST_PAUSE_MS: i64 = 100;
 
@@ -37,28 +47,28 @@ const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// A generation and a key.
 type DeadKey = (u64, Vec<u8>);
 
-/// What a walk has found.
+/// A pass over all keys.
 #[derive(Default)]
+struct Pass {
+    /// Where the next turn begins.
+    cursor: u64,
+    /// When the first of the keys expires that were not removed.
+    first: Option<i64>,
+}
+
+/// What a turn has found.
 struct Found {
+    generations: Generations,
     /// Keys to remove.
     dead: Vec<DeadKey>,
     /// Their bytes.
     bytes: usize,
-    /// When the first of the others expires.
-    first: Option<i64>,
 }
 
 impl Found {
-    /// Whether there may be more to remove.
-    fn is_full(&self) -> bool {
-        self.bytes >= MOST_FOUND_BYTES
-    }
-
-    fn add_dead(&mut self, generation: u64, key: &[u8]) {
-        if !self.is_full() {
-            self.bytes += size_of::<DeadKey>() + key.len();
-            self.dead.push((generation, key.to_vec()));
-        }
+    fn add(&mut self, generation: u64, key: &[u8]) {
+        self.bytes += size_of::<DeadKey>() + key.len();
+        self.dead.push((generation, key.to_vec()));
     }
 }
 
@@ -86,8 +96,13 @@ impl Generations {
 
 /// Runs until the server stops.
 pub fn run(shared: &Shared) {
+    let mut pass = Pass::default();
     while let Some(what) = shared.wait_to_reap() {
-        let Some(opened) = shared.opened.get() else { continue };
+        let Some(opened) = shared.opened.get() else {
+            // It is told to walk again once there is something to walk over.
+            shared.end_reaping_pass();
+            continue;
+        };
         let began = Instant::now();
         let reaped = match what {
             Reaping::Garbage => collect(shared, opened),
@@ -95,13 +110,17 @@ pub fn run(shared: &Shared) {
                 // What others see of its writes waits, too. An end by command is found soon.
                 let left = end.saturating_duration_since(began).min(LONGEST_DELAY);
                 shared.reap_no_earlier_than(shared.clock.now_ms() + left.as_millis() as i64 + 1);
-                shared.reap_no_later_than(0);
                 Ok(())
             }
-            Reaping::Keys => reap(shared, opened).map(|next| {
+            Reaping::Keys => turn(shared, opened, &mut pass).map(|()| {
                 let pause = (began.elapsed() * PAUSE).as_millis() as i64;
-                shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(SHORTEST_PAUSE_MS));
-                shared.reap_no_later_than(next.unwrap_or(i64::MAX));
+                let ended = (pass.cursor == 0).then(|| std::mem::take(&mut pass));
+                let shortest = if ended.is_some() { SHORTEST_PAUSE_MS } else { 1 };
+                shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(shortest));
+                if let Some(Pass { first, .. }) = ended {
+                    shared.end_reaping_pass();
+                    shared.reap_no_later_than(first.unwrap_or(i64::MAX));
+                }
             }),
         };
         match reaped {
@@ -109,10 +128,11 @@ pub fn run(shared: &Shared) {
             Err(Error::Poisoned(cause)) => {
                 return shared.stop_for_log(&cause);
             }
-            // Out of memory for the snapshot, say: what is not removed now is removed later.
+            // Out of memory for the snapshot, say: what is not removed now is removed later. What
+            // the turn has found may be behind the cursor.
             Err(_) => {
+                pass = Pass::default();
                 shared.reap_no_earlier_than(shared.clock.now_ms() + 1_000);
-                shared.reap_no_later_than(0);
                 if what == Reaping::Garbage {
                     shared.wait_for_stop_at_most(Duration::from_secs(1));
                     shared.reap_garbage();
@@ -135,42 +155,63 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     }
 }
 
-/// Removes what there is to remove. Returns when there is more.
+/// A whole pass without pauses, for tests and torture. Returns when there is more to remove.
+#[cfg(any(test, feature = "torture"))]
 pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
+    let mut pass = Pass::default();
     loop {
-        let (generations, found) = find(shared, opened)?;
-        let mut session = opened.database.session()?;
-        for batch in found.dead.chunks(BATCH) {
-            if shared.stopping().is_some() {
-                return Ok(None);
-            }
-            remove(shared, opened, &mut session, batch, &generations)?;
-        }
-        if !found.is_full() {
-            shared.counts.forget(|generation| generations.is_dead(generation));
-            return Ok(found.first);
+        turn(shared, opened, &mut pass)?;
+        if pass.cursor == 0 || shared.stopping().is_some() {
+            return Ok(pass.first);
         }
     }
 }
 
-/// Walks over all keys, in a snapshot that is closed before anything is removed.
-fn find(shared: &Shared, opened: &Opened) -> Result<(Generations, Found), Error> {
-    let (tables, now) = (opened.tables, shared.clock.now_ms());
+/// Goes on with a pass for a while. It has ended if its cursor is 0 then.
+fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> {
+    let found = find(shared, opened, pass)?;
+    let mut session = opened.database.session()?;
+    for batch in found.dead.chunks(BATCH) {
+        if shared.stopping().is_some() {
+            return Ok(());
+        }
+        remove(shared, opened, &mut session, batch, &found.generations)?;
+    }
+    if pass.cursor == 0 {
+        shared.counts.forget(|generation| found.generations.is_dead(generation));
+    }
+    Ok(())
+}
+
+/// Walks over keys, in a snapshot that is closed before anything is removed.
+fn find(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<Found, Error> {
+    let (tables, now, began) = (opened.tables, shared.clock.now_ms(), Instant::now());
     let snapshot = opened.database.open_snapshot();
     // Databases beyond the number of this run keep what they have, flushed ever before or not.
     let read = |tx: &hyades::Transaction<'_>| Ok(databases::live(tx, tables, MOST_DATABASES)?);
     let (live, next) = snapshot.read(read)?;
-    let (generations, mut found) = (Generations { live, next }, Found::default());
-    snapshot.for_each(tables.keys, WITHOUT_BODY, |row| {
-        let (generation, head) = (row.get(GENERATION), Head::from_word(row.get(HEAD)));
-        let expires = head.and_then(Head::expires);
-        if generations.is_dead(generation) || expires.is_some_and(|at| at <= now) {
-            found.add_dead(generation, row.get(KEY));
-        } else if let Some(at) = expires {
-            found.first = Some(found.first.map_or(at, |first| first.min(at)));
+    let mut found = Found { generations: Generations { live, next }, dead: Vec::new(), bytes: 0 };
+    loop {
+        pass.cursor = snapshot.read(|tx| {
+            let step = tx.walk(tables.keys, pass.cursor).limit(STEP_KEYS).steps(STEPS);
+            let step = step.columns(WITHOUT_BODY).rows()?;
+            for row in step.rows {
+                let (generation, head) = (row.get(GENERATION), Head::from_word(row.get(HEAD)));
+                let expires = head.and_then(Head::expires);
+                let is_dead = found.generations.is_dead(generation);
+                if is_dead || expires.is_some_and(|at| at <= now) {
+                    found.add(generation, row.get(KEY));
+                } else if let Some(at) = expires {
+                    pass.first = Some(pass.first.map_or(at, |first| first.min(at)));
+                }
+            }
+            Ok(step.next)
+        })?;
+        let is_full = found.bytes >= MOST_FOUND_BYTES || began.elapsed() >= TURN;
+        if pass.cursor == 0 || is_full {
+            return Ok(found);
         }
-    })?;
-    Ok((generations, found))
+    }
 }
 
 /// Removes some keys, if they are still to be removed.
@@ -269,7 +310,7 @@ mod tests {
 
     /// However many there are to remove: no more than some are held in memory at once.
     #[test]
-    fn a_walk_finds_some_keys_and_others_follow_until_none_is_left() {
+    fn a_turn_finds_some_keys_and_others_follow_until_none_is_left() {
         const KEYS: usize = 500;
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut builder = hyades::Database::builder();
@@ -290,9 +331,11 @@ mod tests {
             .unwrap();
         let shared = served(&database, tables, "16");
         let opened = shared.opened.get().unwrap();
-        let (_, found) = find(&shared, opened).unwrap();
-        assert!(found.is_full() && found.bytes < MOST_FOUND_BYTES + 64, "{}", found.bytes);
-        assert!(found.dead.len() < KEYS / 4, "{}", found.dead.len());
+        let mut pass = Pass::default();
+        let found = find(&shared, opened, &mut pass).unwrap();
+        assert!(pass.cursor > 0 && found.bytes < MOST_FOUND_BYTES + 64 * STEP_KEYS);
+        assert!(found.dead.len() < KEYS / 2, "{}", found.dead.len());
+        // Nothing was removed yet: a pass that begins anew finds it again.
         assert_eq!(reap(&shared, opened).unwrap(), None);
         let mut left = Vec::new();
         let snapshot = database.open_snapshot();
@@ -312,5 +355,29 @@ mod tests {
         shared.reap_no_later_than(0);
         assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys));
         assert!(shared.clock.now_ms() >= earliest);
+    }
+
+    /// What comes behind the cursor of a pass is not forgotten at its end; what is more urgent is
+    /// done between two turns.
+    #[test]
+    fn a_pass_is_followed_by_another_if_something_has_come_meanwhile() {
+        let shared = Shared::new(Settings::default());
+        shared.reap_no_later_than(0);
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys));
+        // A database is flushed while the pass is under way.
+        shared.reap_no_later_than(0);
+        shared.reap_no_earlier_than(i64::MAX);
+        shared.reap_garbage();
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Garbage));
+        shared.reap_no_earlier_than(0);
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys), "the pass goes on");
+        shared.end_reaping_pass();
+        shared.reap_no_later_than(i64::MAX);
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys), "and another one follows");
+        shared.end_reaping_pass();
+        shared.reap_no_later_than(shared.clock.now_ms() + 50);
+        let began = Instant::now();
+        assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys));
+        assert!(began.elapsed() >= Duration::from_millis(40), "and then nothing is left");
     }
 }

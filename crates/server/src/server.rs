@@ -8,7 +8,7 @@ use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
 use crate::unix_socket::SocketFile;
-use crate::{open_files, opening, reaper, signals};
+use crate::{open_files, opening, reaper, saves, signals};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,10 +41,10 @@ pub struct Server {
     address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
-    notice: Option<String>,
+    notices: Vec<String>,
     /// Removed when the server has stopped.
     _socket_file: Option<SocketFile>,
-    /// Event loops, listener and reaper, which use the database.
+    /// Event loops, listener, reaper and others, which use the database.
     threads: Vec<JoinHandle<()>>,
     opener: JoinHandle<()>,
     notifier: Arc<Notifier>,
@@ -94,7 +94,8 @@ impl Server {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let loops = settings.loops();
         let shared = Shared::new(settings);
-        let notice = open_files::fit_clients(&shared.settings).map_err(std::io::Error::other)?;
+        let mut notices = shared.settings.notices().to_vec();
+        notices.extend(open_files::fit_clients(&shared.settings).map_err(std::io::Error::other)?);
         let mut listener = Listener::bind(&shared)?;
         let _socket_file = listener.take_socket_file();
         let (address, tls_address) = (listener.address(), listener.tls_address());
@@ -116,10 +117,11 @@ impl Server {
             // If it panics there are no pages; clients are served.
             threads.push(Builder::new().name("http".into()).spawn(move || http.run())?);
         }
-        let reaping = shared.clone();
-        let thread = Builder::new().name("reaper".into());
-        let guard = StopOnPanic(shared.clone());
-        threads.push(thread.spawn(move || guard.run(|| reaper::run(&reaping)))?);
+        for (name, run) in [("reaper", reaper::run as fn(&Shared)), ("saver", saves::run)] {
+            let (shared, guard) = (shared.clone(), StopOnPanic(shared.clone()));
+            let thread = Builder::new().name(name.into());
+            threads.push(thread.spawn(move || guard.run(|| run(&shared)))?);
+        }
         let notifier = Arc::new(Notifier::from_environment());
         if notifier.is_on() {
             let (telling, notifier) = (shared.clone(), notifier.clone());
@@ -137,7 +139,7 @@ impl Server {
             address,
             tls_address,
             metrics_address,
-            notice,
+            notices,
             _socket_file,
             threads,
             opener,
@@ -165,9 +167,9 @@ impl Server {
         self.metrics_address
     }
 
-    /// What a setting asks for and the system does not allow, in words.
-    pub fn notice(&self) -> Option<&str> {
-        self.notice.as_deref()
+    /// What a setting asks for and is not done, and why, in words.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
     }
 
     /// A handle to stop it with.
@@ -257,7 +259,7 @@ mod tests {
             _socket_file: None,
             tls_address: None,
             metrics_address: None,
-            notice: None,
+            notices: Vec::new(),
             threads: Vec::new(),
             opener: std::thread::spawn(move || until_done.recv().unwrap_or_default()),
             notifier: Arc::default(),

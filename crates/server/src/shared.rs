@@ -15,6 +15,7 @@ use crate::latency_events::LatencyEvents;
 use crate::memory::MemoryUse;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
+use crate::saves::Saves;
 use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
 use hyades::{Database, Progress};
@@ -123,6 +124,8 @@ pub struct Shared {
     pub opened: OnceLock<Opened>,
     /// How far recovery has got.
     pub progress: Mutex<Option<Progress>>,
+    /// Checkpoints that clients ask for.
+    pub saves: Saves,
     /// When a checkpoint was taken last, in seconds since 1970, and how many had been.
     last_save: Mutex<Option<(u64, i64)>>,
     /// When the server was started.
@@ -141,12 +144,21 @@ pub struct Shared {
     pub patient: AtomicU64,
 }
 
+impl Default for ReapTimes {
+    fn default() -> ReapTimes {
+        ReapTimes { next: i64::MAX, earliest: 0, in_pass: false, garbage: false }
+    }
+}
+
 /// When the reaper looks for expired keys, in milliseconds since 1970.
 struct ReapTimes {
     /// There is something to remove then; 0: now, `i64::MAX`: never.
     next: i64,
     /// It pauses until then, whatever there is to remove.
     earliest: i64,
+    /// A pass over the keys is under way: it goes on at `earliest`, and `next` is for the one
+    /// that follows.
+    in_pass: bool,
     /// There are blocks to remove.
     garbage: bool,
 }
@@ -183,6 +195,7 @@ impl Shared {
             waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),
+            saves: Saves::default(),
             last_save: Mutex::default(),
             started: Instant::now(),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
@@ -190,7 +203,7 @@ impl Shared {
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),
-            reap_at: Mutex::new(ReapTimes { next: i64::MAX, earliest: 0, garbage: false }),
+            reap_at: Mutex::default(),
             patient: AtomicU64::new(0),
             reap: Condvar::new(),
         })
@@ -213,6 +226,7 @@ impl Shared {
         // The reaper looks for the cause, then waits, under this lock: it does not sleep between.
         drop(self.reap_at.lock().expect("no holder panics"));
         self.reap.notify_all();
+        self.saves.stop();
         self.wake_all();
     }
 
@@ -335,14 +349,19 @@ impl Shared {
         self.reap_at.lock().expect("no holder panics").earliest = at_ms;
     }
 
+    /// For the reaper: the pass over the keys has ended that began when it was told to walk.
+    pub fn end_reaping_pass(&self) {
+        self.reap_at.lock().expect("no holder panics").in_pass = false;
+    }
+
     /// Has the reaper remove blocks that are garbage.
     pub fn reap_garbage(&self) {
         self.reap_at.lock().expect("no holder panics").garbage = true;
         self.reap.notify_all();
     }
 
-    /// For the reaper: waits until there is something to do, and forgets it. `None` if the server
-    /// stops.
+    /// For the reaper: waits until there is something to do, and forgets it, but for a pass over
+    /// the keys until that [has ended](Shared::end_reaping_pass). `None` if the server stops.
     pub fn wait_to_reap(&self) -> Option<Reaping> {
         let mut reap_at = self.reap_at.lock().expect("no holder panics");
         loop {
@@ -353,9 +372,12 @@ impl Shared {
                 return Some(Reaping::Garbage);
             }
             let now = self.clock.now_ms();
-            let next = reap_at.next.max(reap_at.earliest);
+            let next = if reap_at.in_pass { i64::MIN } else { reap_at.next };
+            let next = next.max(reap_at.earliest);
             if next <= now {
-                reap_at.next = i64::MAX;
+                if !std::mem::replace(&mut reap_at.in_pass, true) {
+                    reap_at.next = i64::MAX;
+                }
                 return Some(Reaping::Keys);
             }
             reap_at = match next {

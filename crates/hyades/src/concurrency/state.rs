@@ -171,6 +171,8 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub any_partition: u64,
     /// It has stated that it needs all partitions: it enters them when it first writes.
     pub states_all: bool,
+    /// It is a call whose record may be the call itself, which replay repeats.
+    pub may_be_repeated: bool,
     /// The slots that it may access, if it is a call that was logged before it runs.
     pub stated_slots: Option<u64>,
     /// What such a call has drawn that its record does not state.
@@ -230,6 +232,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             may_wait: true,
             any_partition: 0,
             states_all: false,
+            may_be_repeated: false,
             stated_slots: None,
             lacks: Drawn::NOTHING,
             refused: None,

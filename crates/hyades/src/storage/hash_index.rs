@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crossbeam_epoch::Guard;
 
 pub use self::hash::hash_key;
-pub use self::walk::HashPosition;
+pub use self::walk::{HashCursor, HashPosition};
 use super::key::same;
 use super::ordered_index::Backoff;
 pub use super::ordered_index::Keyed;

@@ -1,7 +1,11 @@
 //! A table: row layout, primary index, secondary indexes, and the gaps in both.
 
+mod walking;
+
+pub(crate) use walking::WalkPosition;
+
 use super::gap::{Gap, GapChange, MissBuckets, leaf_change};
-use super::hash_index::{HashIndex, HashPosition, hash_key};
+use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
 use super::ordered_index::{
@@ -85,23 +89,8 @@ pub(crate) enum Placed<'g, S> {
 pub(crate) type VisitGap<'v, 'g, S> =
     dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
 
-/// The resume position of [`TableData::walk`].
-#[derive(Default)]
-pub(crate) enum WalkPosition {
-    #[default]
-    Start,
-    /// The position in a hash index.
-    Hash(HashPosition),
-    /// The last key visited in an ordered index.
-    Key(KeyBytes),
-    End,
-}
-
 /// The longest row beside its key in a table of growing rows, in bytes.
 const MOST_INLINE_GROWING: usize = 256;
-
-/// Number of records after which one call of [`TableData::walk`] stops.
-const WALK_BATCH: usize = 1024;
 
 impl<S: Stamp> TableData<S> {
     pub fn new(schema: &Schema, number: u32, log_id: u32) -> Self {
@@ -442,50 +431,6 @@ impl<S: Stamp> TableData<S> {
             visit(Gap::Leaf(leaf), entries)
         });
         Ok(())
-    }
-
-    /// Visits the next records of a walk over all of them, absent ones included. Stops when `visit`
-    /// breaks off or [`WALK_BATCH`] records were visited (in a hash index at the end of that
-    /// bucket). A record that is linked throughout the walk is visited. The caller need not stay
-    /// pinned between two calls.
-    pub fn walk<'g>(
-        &'g self,
-        at: &mut WalkPosition,
-        guard: &'g Guard,
-        mut visit: impl FnMut(&'g Record<S>) -> ControlFlow<()>,
-    ) {
-        let mut visited = 0;
-        let mut visit = |record| {
-            visited += 1;
-            let flow = visit(record);
-            if visited >= WALK_BATCH { ControlFlow::Break(()) } else { flow }
-        };
-        match &self.primary {
-            Primary::Hash { index, .. } => {
-                let from =
-                    if let WalkPosition::Hash(from) = at { *from } else { HashPosition::default() };
-                *at = index
-                    .for_each_from(from, guard, visit)
-                    .map_or(WalkPosition::End, WalkPosition::Hash);
-            }
-            Primary::Ordered(tree) => {
-                let last = std::mem::replace(at, WalkPosition::End);
-                let lower = match &last {
-                    WalkPosition::Key(key) => Bound::Excluded(&key[..]),
-                    _ => Bound::Unbounded,
-                };
-                tree.scan(lower, Bound::Unbounded, false, guard, &mut |_, entries| {
-                    let mut entries = entries.iter();
-                    match entries.find(|record| visit(record).is_break()) {
-                        Some(record) => {
-                            *at = WalkPosition::Key(KeyBytes::from_slice(record.key()));
-                            ControlFlow::Break(())
-                        }
-                        None => ControlFlow::Continue(()),
-                    }
-                });
-            }
-        }
     }
 
     /// Visits every record, absent ones included, in no order.

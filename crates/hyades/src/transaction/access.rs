@@ -2,6 +2,7 @@
 //! bulk load share; [`Transaction`] is its convenient form.
 
 use super::key::Key;
+use super::walk::{WalkStep, Walked};
 use crate::error::Abort;
 use crate::storage::origin::Origin;
 use crate::storage::partition::Partitions;
@@ -117,6 +118,12 @@ pub trait Access {
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort>;
+    /// Reads rows of a hash table from a cursor on, see [`Transaction::walk`].
+    fn walk<'a>(&'a self, table: Table, step: &WalkStep<'_>) -> Result<Walked<'a>, Abort> {
+        // An access without an index that is walked.
+        let _ = (table, step);
+        Err(Abort::NotInCall)
+    }
     /// Whether the transaction enters partitions, so that it may [state](Access::hold) them.
     fn takes_turns(&self) -> bool {
         false

@@ -13,3 +13,4 @@ pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
 mod updating;
+pub(crate) mod walk;

@@ -1,6 +1,7 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Savepoint, Table};
+use super::walk::{WalkStep, Walked};
 use crate::concurrency::earlier::EarlierVersions;
 use crate::concurrency::state::TxnState;
 use crate::concurrency::{ConcurrencyControl, VisibleRow};
@@ -409,6 +410,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort> {
         self.guarded(|state| self.scan_rows(state, table, index, range, columns))
+    }
+
+    fn walk<'a>(&'a self, table: Table, step: &WalkStep<'_>) -> Result<Walked<'a>, Abort> {
+        self.guarded(|state| self.walk_rows(state, table, step))
     }
 
     fn takes_turns(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::access::{Index, Table};
 use super::running::{Rec, Running, Tables};
+use super::walk::{WalkStep, Walked};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::error::Abort;
@@ -89,6 +90,50 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             });
             read
         })
+    }
+
+    /// Reads the rows of a step of a walk, and adds them to the read set. Records under keys with
+    /// another prefix are not read.
+    pub(super) fn walk_rows(
+        &self,
+        state: &mut TxnState<'s, P>,
+        table: Table,
+        step: &WalkStep<'_>,
+    ) -> Result<Walked<'s>, Abort> {
+        if state.may_be_repeated || state.stated_slots.is_some() {
+            return Err(Abort::NotInCall);
+        }
+        let data = self.table(table)?;
+        let prefix = match step.prefix {
+            [] => KeyBytes::new(),
+            values => data.encode_bound(None, values, false)?.unwrap_or(KeyBytes::new()),
+        };
+        let all = Range {
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            descending: false,
+            limit: usize::MAX,
+        };
+        self.enter_range(state, data, None, &all)?;
+        let (mut rows, mut left, mut failed) = (ArenaVec::new_in(state.arena), step.steps, None);
+        let guard = state.guard;
+        let next = data.walk_hashed(step.cursor, &mut left, guard, |record| {
+            if failed.is_some() || !record.key().starts_with(&prefix) {
+                return ControlFlow::Continue(());
+            }
+            match self.read(state, data, record, step.columns) {
+                Ok(row) => rows.extend(row),
+                Err(abort) => failed = Some(abort),
+            }
+            match failed.is_some() || rows.len() >= step.limit {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        match failed {
+            Some(abort) => Err(abort),
+            None => Ok(Walked { rows: rows.into_bump_slice(), next, steps: step.steps - left }),
+        }
     }
 
     /// Reads the rows of a range, and adds the gaps between them to the read set.

@@ -300,7 +300,7 @@ fn load(local: &mut Local<'_>, reply: &mut Reply<'_>) -> Done {
 
 fn save(local: &mut Local<'_>) -> Done {
     let file = local.shared.settings.acl_file().ok_or(NO_FILE)?;
-    *local.job = Some(Job::slow(move |shared, reply| {
+    *local.job = Some(Job::on_disk(move |shared, reply| {
         match config::replace(&file, &lines(&shared.access)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(&format!("ERR cannot write {}: {error}", file.display())),

@@ -68,7 +68,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("rewrite", []) => {
             // It waits for the disk.
-            *local.job = Some(Job::slow(|shared, reply| {
+            *local.job = Some(Job::on_disk(|shared, reply| {
                 match shared.settings.rewrite(&shared.access.users()) {
                     Ok(()) => reply.ok(),
                     Err(error) => reply.error(&format!("ERR {error}")),

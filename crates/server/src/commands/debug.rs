@@ -24,7 +24,7 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
             let time = Duration::try_from_secs_f64(seconds).map_err(|_| super::SYNTAX)?;
             // Only this connection sleeps; an executor does it.
             let time = time.min(Duration::from_secs(60));
-            *local.job = Some(Job::slow(move |shared, reply| {
+            *local.job = Some(Job::sleeping(move |shared, reply| {
                 shared.wait_for_stop_at_most(time);
                 reply.ok();
             }));

@@ -4,10 +4,12 @@ use super::{Local, lower};
 use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
+use crate::saves::{SaveKind, SaveStats};
 use crate::shared::Shared;
 use hyades::{Attempt, Session};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// The version of Redis whose commands and replies these are.
 pub const REDIS_VERSION: &str = "7.2.0";
@@ -176,14 +178,26 @@ fn persistence(shared: &Shared, out: &mut String) {
     }
     let failed = shared.log_failure();
     counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
+    let [save, rewrite] = [SaveKind::Save, SaveKind::Rewrite].map(|of| shared.saves.stats(of));
+    let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
+    let current = |of: SaveStats| seconds(of.since.map(|since| since.elapsed()));
+    let status = |of: SaveStats| if of.has_failed { "err" } else { "ok" };
     let is_saving = shared.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
+    // One that nobody has asked for counts as well, but not BGREWRITEAOF.
+    let is_saving = save.since.is_some() || is_saving && rewrite.since.is_none();
     line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
     line(out, "rdb_last_save_time", shared.last_save_seconds());
-    line(out, "rdb_last_bgsave_status", "ok");
+    line(out, "rdb_last_bgsave_status", status(save));
+    line(out, "rdb_last_bgsave_time_sec", seconds(save.last));
+    line(out, "rdb_current_bgsave_time_sec", current(save));
+    line(out, "rdb_saves", save.taken);
     line(out, "aof_enabled", 1);
-    line(out, "aof_rewrite_in_progress", 0);
-    line(out, "aof_rewrite_scheduled", 0);
-    line(out, "aof_last_bgrewrite_status", "ok");
+    line(out, "aof_rewrite_in_progress", u8::from(rewrite.since.is_some()));
+    line(out, "aof_rewrite_scheduled", u8::from(rewrite.is_scheduled));
+    line(out, "aof_last_rewrite_time_sec", seconds(rewrite.last));
+    line(out, "aof_current_rewrite_time_sec", current(rewrite));
+    line(out, "aof_last_bgrewrite_status", status(rewrite));
+    line(out, "aof_rewrites", rewrite.taken);
     line(out, "aof_last_write_status", if failed.is_some() { "err" } else { "ok" });
 }
 

@@ -27,6 +27,7 @@ mod members;
 mod numbers;
 mod pubsub;
 mod ranking;
+mod saving;
 mod server;
 mod sets;
 mod slowlog;
@@ -77,11 +78,24 @@ pub struct JobEnd {
     pub lines: Vec<MonitorLine>,
 }
 
+/// Where a job runs: jobs wait for others of their lane alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// [`Job::new`] and [`Job::transaction`].
+    Data,
+    /// [`Job::on_disk`].
+    Disk,
+    /// [`Job::long`].
+    Long,
+    /// [`Job::sleeping`].
+    Sleep,
+}
+
 /// Work that would hold up an event loop. It appends the reply.
 pub struct Job {
     body: JobBody,
-    /// It may take as long as a checkpoint, or as a client wants: others do not wait behind it.
-    pub is_slow: bool,
+    /// The thread that runs it.
+    pub lane: Lane,
 }
 
 /// What a job has replied.
@@ -108,12 +122,22 @@ impl Job {
     pub fn transaction(
         body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
     ) -> Job {
-        Job { body: Box::new(body), is_slow: false }
+        Job { body: Box::new(body), lane: Lane::Data }
     }
 
-    /// Work that others should not wait for.
-    pub fn slow(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
-        Job { is_slow: true, ..Job::new(body) }
+    /// Work that takes as long as all data is: a checkpoint or a copy, which exclude each other.
+    pub fn long(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job { lane: Lane::Long, ..Job::new(body) }
+    }
+
+    /// Work that waits for the disk once.
+    pub fn on_disk(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job { lane: Lane::Disk, ..Job::new(body) }
+    }
+
+    /// Work that takes as long as a client wants.
+    pub fn sleeping(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job { lane: Lane::Sleep, ..Job::new(body) }
     }
 
     /// Runs it.

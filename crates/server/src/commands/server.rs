@@ -34,11 +34,6 @@ pub fn shutdown(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
     }
 }
 
-pub fn lastsave(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.integer(local.shared.last_save_seconds());
-    Ok(())
-}
-
 pub fn role(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     reply.array(3);
     reply.bulk(b"master");
@@ -126,7 +121,7 @@ fn backup_dir(settings: &Settings, name: &[u8]) -> Result<PathBuf, Stop> {
 /// Copies the database while it is used, and reads the copy back.
 pub fn backup(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let dir = backup_dir(&local.shared.settings, args[1])?;
-    *local.job = Some(Job::slow(move |shared, reply| match copy(shared, &dir) {
+    *local.job = Some(Job::long(move |shared, reply| match copy(shared, &dir) {
         Ok(report) => {
             reply.map(3);
             reply.bulk(b"directory");

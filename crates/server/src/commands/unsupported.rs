@@ -1,40 +1,73 @@
-//! The commands of Redis that are not built, and what a client is told instead.
+//! The commands of Redis that are not built, and what a client is told instead: what is missing,
+//! and what to use in its place.
 
-/// What is missing, and the commands that need it.
-const MISSING: &[(&str, &str)] = &[
-    (
-        "streams are not built yet",
-        "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending \
-      xrange xread xreadgroup xrevrange xsetid xtrim",
-    ),
-    (
-        "geo indexes are not built yet",
-        "geoadd geodist geohash geopos georadius \
-      georadiusbymember georadiusbymember_ro georadius_ro geosearch geosearchstore",
-    ),
-    ("HyperLogLog is not built yet", "pfadd pfcount pfdebug pfmerge pfselftest"),
-    (
-        "scripts are not built yet: send several commands at once, they are one transaction",
-        "eval \
-      evalsha evalsha_ro eval_ro fcall fcall_ro script",
-    ),
-    ("there is no cluster mode: one server uses all cores", "asking cluster readonly readwrite"),
-    ("replication is not built", "failover psync replconf replicaof slaveof sync"),
-    ("MIGRATE is not built: copy the keys with a client", "migrate"),
-    ("modules cannot be loaded", "module"),
+/// Commands that need something which is missing.
+struct Missing {
+    /// What is missing, and in its place.
+    reason: &'static str,
+    instead: &'static str,
+    /// The commands.
+    names: &'static str,
+}
+
+const MISSING: &[Missing] = &[
+    Missing {
+        reason: "streams are not built yet",
+        instead: "use a list with BLMOVE as a queue, a sorted set as a log, or PUBLISH",
+        names: "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread \
+                xreadgroup xrevrange xsetid xtrim",
+    },
+    Missing {
+        reason: "geo indexes are not built yet",
+        instead: "have the client compute geohashes, and keep them in a sorted set with ZADD and \
+                  ZRANGE BYSCORE",
+        names: "geoadd geodist geohash geopos georadius georadiusbymember georadiusbymember_ro \
+                georadius_ro geosearch geosearchstore",
+    },
+    Missing {
+        reason: "HyperLogLog is not built yet",
+        instead: "count exactly, with SADD and SCARD",
+        names: "pfadd pfcount pfdebug pfmerge pfselftest",
+    },
+    Missing {
+        reason: "scripts are not built yet",
+        instead: "send several commands at once, they are one transaction, or use WATCH, MULTI and \
+                  EXEC",
+        names: "eval evalsha evalsha_ro eval_ro fcall fcall_ro script",
+    },
+    Missing {
+        reason: "there is no cluster mode",
+        instead: "connect as to a single server: one uses all cores",
+        names: "asking cluster readonly readwrite",
+    },
+    Missing {
+        reason: "replication is not built",
+        instead: "make backups with HYADES.BACKUP, or copy the keys with DUMP and RESTORE",
+        names: "failover psync replconf replicaof slaveof sync",
+    },
+    Missing {
+        reason: "MIGRATE is not built",
+        instead: "copy the keys with a client, with DUMP and RESTORE",
+        names: "migrate",
+    },
+    Missing {
+        reason: "modules cannot be loaded",
+        instead: "use the types and commands that are built in, which COMMAND LIST names",
+        names: "module",
+    },
 ];
 
 /// What is missing for a command of Redis; `None` if Redis has no such command either.
-pub fn reason(name: &str) -> Option<&'static str> {
+fn missing(name: &str) -> Option<&'static Missing> {
     let has = |names: &str| names.split_whitespace().any(|of| of == name);
-    MISSING.iter().find(|(_, names)| has(names)).map(|(reason, _)| *reason)
+    MISSING.iter().find(|of| has(of.names))
 }
 
 /// The error for a command that is not in the table.
 pub fn error(args: &[&[u8]]) -> String {
     let name = String::from_utf8_lossy(&args[0][..args[0].len().min(128)]).into_owned();
-    if let Some(reason) = reason(&name.to_ascii_lowercase()) {
-        return format!("ERR command '{name}' is not supported: {reason}");
+    if let Some(Missing { reason, instead, .. }) = missing(&name.to_ascii_lowercase()) {
+        return format!("ERR command '{name}' is not supported: {reason}; {instead}");
     }
     let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     for arg in &args[1..] {
@@ -81,18 +114,38 @@ mod tests {
     fn each_command_of_redis_is_built_or_says_what_is_missing() {
         for name in REDIS.split_whitespace() {
             let is_built = table::find(name.as_bytes()).is_some();
-            assert!(is_built != reason(name).is_some(), "{name}");
+            assert!(is_built != missing(name).is_some(), "{name}");
+        }
+    }
+
+    /// Each error names the way out, in one line that a client can show.
+    #[test]
+    fn what_is_missing_has_something_in_its_place() {
+        for Missing { reason, instead, names } in MISSING {
+            assert!(!reason.is_empty() && instead.split(' ').count() >= 4, "{names}");
+            for name in names.split_whitespace() {
+                let text = error(&[name.to_uppercase().as_bytes()]);
+                assert!(text.ends_with(&format!(": {reason}; {instead}")), "{text}");
+                assert!(text.len() < 250 && !text.contains(['\r', '\n']), "{text}");
+            }
+        }
+        // The commands that are named in their place are there, or are words and no commands.
+        let words = MISSING.iter().flat_map(|of| of.instead.split([' ', ',']));
+        let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
+        for name in words.filter(is_name).filter(|name| !["BYSCORE", "LIST"].contains(name)) {
+            assert!(table::find(name.as_bytes()).is_some(), "{name}");
         }
     }
 
     #[test]
     fn a_command_is_built_or_missing() {
         for command in table::all() {
-            assert_eq!(reason(command.name), None, "{}", command.name);
+            assert!(missing(command.name).is_none(), "{}", command.name);
         }
         assert_eq!(
             error(&[b"PFADD"]),
-            "ERR command 'PFADD' is not supported: HyperLogLog is not built yet"
+            "ERR command 'PFADD' is not supported: HyperLogLog is not built yet; count exactly, \
+             with SADD and SCARD"
         );
         assert_eq!(
             error(&[b"foo", b"a", b"b"]),

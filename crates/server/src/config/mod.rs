@@ -7,7 +7,7 @@ mod table;
 mod tls;
 
 pub use output_limits::{OutputLimit, OutputLimits};
-pub use parse::{ConfigError, memory, replace};
+pub use parse::{ConfigError, environment_port, memory, replace};
 pub(crate) use table::MOST_DATABASES;
 #[cfg(feature = "tls")]
 pub use tls::ClientCertificates;
@@ -39,6 +39,8 @@ pub struct Settings {
     file: Option<PathBuf>,
     /// Lines that define users.
     user_lines: Vec<Vec<Vec<u8>>>,
+    /// What was given and is ignored, in words.
+    notices: Vec<String>,
     /// The users of those lines, or of the file that `aclfile` names.
     users: Users,
     /// Held while several are changed, or the file is written.
@@ -68,6 +70,7 @@ impl Default for Settings {
             given: RwLock::default(),
             file: None,
             user_lines: Vec::new(),
+            notices: Vec::new(),
             users: Users::default(),
             changing: Mutex::default(),
             databases: AtomicU64::new(0),

@@ -87,6 +87,65 @@ fn read_file(settings: &mut Settings, file: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
+impl Settings {
+    /// What was given and is ignored, in words.
+    pub(crate) fn notices(&self) -> &[String] {
+        &self.notices
+    }
+}
+
+/// The variable of the environment that holds a setting.
+fn variable(setting: &str) -> String {
+    format!("HYADES_{}", setting.to_uppercase().replace(['-', '.'], "_"))
+}
+
+/// Whether a variable of the environment is the address of a service, and no setting. Kubernetes
+/// gives every container of a namespace with a service `hyades` the variable
+/// `HYADES_PORT=tcp://10.0.0.1:6379`, for one named `hyades-tls` `HYADES_TLS_PORT`; links of Docker
+/// do the same. No setting whose name ends so has a value of that form.
+fn is_service_address(setting: &str, value: &str) -> bool {
+    let is_port = setting == "port" || setting.ends_with("-port");
+    is_port && ["tcp://", "udp://", "sctp://"].iter().any(|of| value.starts_with(of))
+}
+
+fn read_environment(
+    settings: &mut Settings,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), ConfigError> {
+    for setting in SETTINGS {
+        let name = variable(setting.name);
+        let Some(value) = environment(&name) else { continue };
+        if is_service_address(setting.name, &value) {
+            settings.notices.push(format!(
+                "{name}={value} is the address of a service, as Kubernetes and Docker set it for \
+                 one named hyades, and no setting: it is ignored"
+            ));
+            continue;
+        }
+        let change = settings.change(setting.name, &value, Moment::Start);
+        change.map_err(|e| ConfigError(format!("{name}: {e}")))?;
+    }
+    Ok(())
+}
+
+/// The port that the environment names, as [`Settings::from_arguments`] reads it, or else the usual
+/// one.
+///
+/// # Errors
+/// The value is no port.
+pub fn environment_port() -> Result<u16, ConfigError> {
+    port(&|name| std::env::var(name).ok())
+}
+
+/// See [`environment_port`].
+pub(super) fn port(environment: &dyn Fn(&str) -> Option<String>) -> Result<u16, ConfigError> {
+    let mut settings = Settings::default();
+    let name = variable("port");
+    let own = |of: &str| environment(of).filter(|_| of == name);
+    read_environment(&mut settings, &own)?;
+    Ok(settings.port())
+}
+
 /// See [`Settings::from_arguments`].
 pub(super) fn from_arguments<A: AsRef<str>>(
     arguments: &[A],
@@ -101,13 +160,7 @@ pub(super) fn from_arguments<A: AsRef<str>>(
         read_file(&mut settings, &file)?;
         settings.file = Some(file);
     }
-    for setting in SETTINGS {
-        let name = format!("HYADES_{}", setting.name.to_uppercase().replace(['-', '.'], "_"));
-        if let Some(value) = environment(&name) {
-            let change = settings.change(setting.name, &value, Moment::Start);
-            change.map_err(|e| ConfigError(format!("{name}: {e}")))?;
-        }
-    }
+    read_environment(&mut settings, environment)?;
     while let Some(flag) = arguments.next() {
         let Some(name) = flag.strip_prefix("--").filter(|name| !name.is_empty()) else {
             return Err(ConfigError(format!("{flag:?} is no setting: write --name value")));

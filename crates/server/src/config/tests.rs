@@ -59,6 +59,35 @@ fn a_file_the_environment_and_flags_in_this_order() {
     assert!(refused(&[path]).starts_with("line 2 of "));
 }
 
+/// Kubernetes sets `HYADES_PORT` in every container of a namespace with a service of that name.
+#[test]
+fn addresses_of_services_in_the_environment_are_no_settings() {
+    let given = |name: &str, value: &str| {
+        let (name, value) = (name.to_string(), value.to_string());
+        let environment = move |of: &str| (of == name).then(|| value.clone());
+        let settings = parse::from_arguments(&["--maxclients", "7"], &environment);
+        settings.map(|of| (of.port(), of.number("tls-port"), of.notices().to_vec()))
+    };
+    for value in ["tcp://10.43.0.7:6379", "udp://10.43.0.7:6379", "tcp://[fd00::7]:6379"] {
+        for name in ["HYADES_PORT", "HYADES_TLS_PORT", "HYADES_METRICS_PORT"] {
+            let (port, tls_port, notices) = given(name, value).unwrap();
+            assert_eq!((port, tls_port, notices.len()), (6379, 0, 1), "{name}={value}");
+            assert!(notices[0].starts_with(&format!("{name}={value} is ")), "{}", notices[0]);
+        }
+    }
+    assert_eq!(given("HYADES_PORT", "7000").unwrap(), (7000, 0, vec![]));
+    // Nothing else that is wrong is passed over.
+    let refused = |name, value| given(name, value).unwrap_err().to_string();
+    for value in ["http://10.43.0.7", "10.43.0.7:6379", "65536", ""] {
+        assert!(refused("HYADES_PORT", value).starts_with("HYADES_PORT: "), "{value}");
+    }
+    assert!(refused("HYADES_MAXCLIENTS", "tcp://10.43.0.7:6379").starts_with("HYADES_MAXCLIENTS"));
+    let port = |value: &str| parse::port(&|_| Some(value.to_string()));
+    assert_eq!((port("tcp://10.43.0.7:6379"), port("7000")), (Ok(6379), Ok(7000)));
+    assert!(port("x").is_err());
+    assert_eq!(parse::port(&|_| None), Ok(6379));
+}
+
 #[test]
 fn a_change_is_whole_or_not_at_all() {
     let settings = read(&[]).unwrap();
@@ -155,4 +184,26 @@ fn users_of_the_settings() {
 fn a_core_is_left_to_the_log() {
     let loops = [(1, 1), (2, 1), (3, 2), (4, 3), (7, 6), (8, 7), (16, 14), (64, 56)];
     assert!(loops.iter().all(|(cores, loops)| loops_for(*cores) == *loops));
+}
+
+/// The example that is shipped: each line that is commented out is a setting with a value that is
+/// taken, and the file as it is changes nothing.
+#[test]
+fn the_example_file_is_right() {
+    let text = include_str!("../../../../dist/hyades.conf");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("hyades.conf");
+    let read_text = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        read(&[file.to_str().unwrap()])
+    };
+    assert_eq!(read_text(text).unwrap().matching(&[b"*"]), Settings::default().matching(&[b"*"]));
+    let mut names = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix('#')) {
+        if !line.is_empty() && !line.starts_with(' ') {
+            assert!(read_text(&format!("{line}\n")).is_ok(), "{line}");
+            names.push(line.split(' ').next().unwrap());
+        }
+    }
+    assert!(names.contains(&"port") && names.contains(&"requirepass"), "{names:?}");
 }

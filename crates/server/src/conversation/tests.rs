@@ -15,6 +15,8 @@ mod multi;
 mod observing;
 mod pausing;
 mod publishing;
+mod saving;
+mod scanning;
 mod watching;
 mod watching_large;
 
@@ -265,7 +267,11 @@ fn strings_and_numbers() {
         ("INCR big", "-ERR increment or decrement would overflow"),
         ("GET", "-ERR wrong number of arguments for 'get' command"),
         ("NOPE a", "-ERR unknown command 'NOPE', with args beginning with: 'a'"),
-        ("PFADD a b", "-ERR command 'PFADD' is not supported: HyperLogLog is not built yet"),
+        (
+            "PFADD a b",
+            "-ERR command 'PFADD' is not supported: HyperLogLog is not built yet; count exactly, \
+             with SADD and SCARD",
+        ),
     ]);
 }
 

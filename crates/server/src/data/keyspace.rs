@@ -4,6 +4,7 @@
 mod effects;
 mod notices;
 mod waiting;
+mod walking;
 mod watched;
 
 pub use effects::Effects;

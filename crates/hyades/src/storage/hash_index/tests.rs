@@ -137,6 +137,112 @@ fn a_walk_in_stretches_sees_what_stays_once() {
     drain(&index);
 }
 
+/// Takes all steps of a walk whose cursors are kept as numbers, and calls `between` after each.
+/// Returns how often each entry was visited, and checks that no step takes longer than it may.
+fn walk(index: &Index, steps: usize, limit: usize, mut between: impl FnMut()) -> Visits {
+    let (mut visits, mut number) = (Visits::new(), 0);
+    loop {
+        let guard = epoch::pin();
+        let cursor = HashCursor::from_number(number).expect("a position");
+        let (mut left, mut seen) = (steps, 0);
+        let next = index.walk_from(cursor, &mut left, &guard, |entry| {
+            *visits.entry(entry.key.clone()).or_default() += 1;
+            seen += 1;
+            if seen >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        // At most a chain more: it is longer than a bucket where hashes happen to be alike.
+        assert!(seen < limit + 4 * SLOTS && seen < steps + 4 * SLOTS, "{seen} entries");
+        let Some(next) = next else { return visits };
+        assert!(next.number() > number && next.number() < 1 << 53);
+        assert!(left == 0 || seen >= limit, "it stops early");
+        assert_eq!(HashCursor::from_number(next.number()), Some(next));
+        number = next.number();
+        between();
+    }
+}
+
+type Visits = HashMap<Vec<u8>, u32>;
+
+/// The promise of SCAN: what is there from the first step to the last is returned exactly once,
+/// while other entries come and go, and segments are split.
+#[test]
+fn a_walk_by_cursors_sees_what_stays_once() {
+    let long = MANY / 4;
+    for seed in 0..if cfg!(miri) { 1 } else { 8 } {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let index = Index::new(0);
+        let guard = epoch::pin();
+        // From an index that was split often, or never, at the beginning.
+        let stays = [long, 40][seed as usize % 2];
+        let key = |n: u64| n.to_be_bytes();
+        (0..stays).for_each(|n| assert!(insert(&index, &key(n), &guard)));
+        let (mut others, mut next) = (Vec::new(), stays);
+        let (steps, limit) = match seed {
+            0 | 1 => (50, 30),
+            _ => (random.usize(1..3_000), random.usize(1..1_500)),
+        };
+        let before = index.directory(&guard).depth;
+        let visits = walk(&index, steps, limit, || {
+            for _ in 0..random.usize(0..1_000) {
+                if random.u8(0..5) == 0 && !others.is_empty() {
+                    let gone: u64 = others.swap_remove(random.usize(0..others.len()));
+                    assert!(remove(&index, &key(gone), &guard));
+                } else if next < MANY {
+                    assert!(insert(&index, &key(next), &guard));
+                    others.push(next);
+                    next += 1;
+                }
+            }
+        });
+        assert!((0..stays).all(|n| visits.get(&key(n)[..]) == Some(&1)), "seed {seed}");
+        assert!(visits.values().all(|times| *times == 1), "nothing comes twice");
+        let after = index.directory(&guard).depth;
+        assert!(cfg!(miri) || seed > 1 || after > before, "it has grown meanwhile");
+        drain(&index);
+    }
+}
+
+/// A cursor of a larger index, as after a restart, lies inside of a segment: nothing is missed.
+#[test]
+fn a_walk_goes_on_in_an_index_that_was_built_anew() {
+    let guard = epoch::pin();
+    let fill = |index: &Index| {
+        (0..MANY).for_each(|n| assert!(insert(index, &n.to_be_bytes(), &guard)));
+    };
+    let (large, small) = (Index::new(4 * MANY as usize), Index::new(0));
+    fill(&large);
+    fill(&small);
+    assert!(large.directory(&guard).depth > small.directory(&guard).depth);
+    let mut seen = HashSet::new();
+    let mut first = |entry: &Entry| {
+        seen.insert(entry.key.clone());
+        ControlFlow::Continue(())
+    };
+    let begin = HashCursor::default();
+    let mut left = MANY as usize / 2 + 3;
+    let cursor = large.walk_from(begin, &mut left, &guard, &mut first).expect("there is more");
+    assert_eq!(small.walk_from(cursor, &mut usize::MAX.clone(), &guard, first), None);
+    assert_eq!(seen.len(), MANY as usize);
+    drain(&large);
+    drain(&small);
+}
+
+#[test]
+fn numbers_of_cursors() {
+    let cursor = HashCursor::from_number;
+    assert_eq!(cursor(0), Some(HashCursor::default()));
+    let last = (BUCKETS as u64) << 43;
+    assert_eq!(cursor(last - 1).map(HashCursor::number), Some(last - 1));
+    assert_eq!((cursor(last), cursor(u64::MAX)), (None, None));
+    // At the end of the hashes the next bucket follows, and behind the last one nothing.
+    let end = |bucket| HashCursor { bucket, first: 1 << 63 }.behind(1);
+    assert_eq!(end(0), Some(HashCursor { bucket: 1, first: 0 }));
+    assert_eq!(end(BUCKETS - 1), None);
+    assert_eq!(HashCursor::default().behind(0), Some(HashCursor { bucket: 1, first: 0 }));
+    let half = HashCursor { bucket: 0, first: 1 << 63 };
+    assert_eq!(HashCursor::default().behind(1), Some(half));
+}
+
 #[test]
 fn another_entry_of_the_same_key_is_not_removed() {
     let index = Index::new(0);

@@ -1,4 +1,8 @@
-//! A walk over all entries that can stop after any bucket and be resumed.
+//! Walks over all entries that can stop after any bucket and be resumed.
+//!
+//! [`HashIndex::for_each_from`] goes segment by segment, and its position is for a thread that
+//! walks on soon. [`HashIndex::walk_from`] goes by bucket number first, and its position is one
+//! number for a client, which may come back after any time.
 
 use super::super::prefetch::prefetch;
 use super::{ADDRESS, BUCKETS, Bucket, HashIndex, Keyed};
@@ -14,6 +18,45 @@ pub struct HashPosition {
     depth: u32,
     /// The next bucket.
     bucket: usize,
+}
+
+/// Bits of a cursor that hold the beginning of a hash. With the bucket's number they make 52, so
+/// that a cursor is an integer for clients that keep numbers as floating point.
+const CURSOR_HASH_BITS: u32 = 43;
+
+/// A cursor has one value for each bucket of the largest segments that there could be.
+const _: () = assert!(BUCKETS.trailing_zeros() + CURSOR_HASH_BITS < 53);
+
+/// The resume position of [`HashIndex::walk_from`]; the default is the beginning.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HashCursor {
+    pub(super) bucket: usize,
+    /// The lowest hash of a segment. Its last bits are zero, beyond those of a cursor.
+    pub(super) first: u64,
+}
+
+impl HashCursor {
+    /// The cursor of a number; `None` if it is beyond the last position.
+    pub fn from_number(number: u64) -> Option<HashCursor> {
+        let bucket = usize::try_from(number >> CURSOR_HASH_BITS).ok().filter(|at| *at < BUCKETS)?;
+        Some(HashCursor { bucket, first: number << (64 - CURSOR_HASH_BITS) })
+    }
+
+    /// Its number, below 2 to the power of 53; 0 is the beginning.
+    pub fn number(self) -> u64 {
+        (self.bucket as u64) << CURSOR_HASH_BITS | self.first >> (64 - CURSOR_HASH_BITS)
+    }
+
+    /// The position behind the bucket here, in a segment of this depth: the same bucket of the next
+    /// segment, or the next bucket of the first one. `None` at the end.
+    pub(super) fn behind(self, depth: u32) -> Option<HashCursor> {
+        debug_assert!(depth <= CURSOR_HASH_BITS, "a segment begins where a cursor can point to");
+        match last_of(self.first, depth).checked_add(1) {
+            Some(first) => Some(HashCursor { first, ..self }),
+            None => Some(HashCursor { bucket: self.bucket + 1, first: 0 })
+                .filter(|next| next.bucket < BUCKETS),
+        }
+    }
 }
 
 /// Prefetch distance of a walk, in buckets.
@@ -82,6 +125,60 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 at = HashPosition { first: last.checked_add(1)?, ..HashPosition::default() };
             }
             if flow.is_break() {
+                return Some(at);
+            }
+        }
+    }
+
+    /// Visits entries bucket by bucket, beginning at `cursor`. Stops at the end of a bucket once
+    /// `visit` has broken off, or once as many buckets and entries as `steps` says were looked at,
+    /// which are taken off it: one call takes no longer than that and a chain. Returns the position
+    /// to resume from, or `None` at the end.
+    /// The index keeps nothing of a walk, and any thread may resume it.
+    ///
+    /// An entry that is linked from the beginning of the walk to its end is visited exactly once,
+    /// however the index grows meanwhile; others are visited or not. For: positions are ordered by
+    /// bucket, then by hash. An entry keeps its bucket's number, the low bits of its hash, in every
+    /// segment that it comes to. A segment is split and never merged, so where one begins, one
+    /// begins for ever: a position lies between two segments at any later time. Hence, at each
+    /// position, exactly the entries with a lower bucket, or with this bucket and a lower hash,
+    /// have been passed.
+    ///
+    /// A cursor of another index, or of this one before it was built anew, may lie inside a
+    /// segment. The walk then begins with that segment: entries may be visited again, and those
+    /// behind the position, whose order is that of their hashes, are all visited.
+    pub fn walk_from<'g>(
+        &self,
+        cursor: HashCursor,
+        steps: &mut usize,
+        guard: &'g Guard,
+        mut visit: impl FnMut(&'g E) -> ControlFlow<()>,
+    ) -> Option<HashCursor> {
+        let mut at = cursor;
+        loop {
+            let segment = self.segment(at.first, guard);
+            let next = at.behind(segment.depth);
+            if let Some(next) = next {
+                prefetch(&self.segment(next.first, guard).buckets[next.bucket]);
+            }
+            let bucket = &segment.buckets[at.bucket];
+            bucket.prefetch_entries();
+            let (mut flow, mut seen) = (ControlFlow::Continue(()), 1);
+            // SAFETY: the guard is pinned, so neither the segment nor an entry in it is freed.
+            unsafe {
+                bucket.find_slot::<()>(|_, tagged| {
+                    let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
+                    seen += 1;
+                    if visit(entry).is_break() {
+                        flow = ControlFlow::Break(());
+                    }
+                    None
+                });
+            }
+            *steps = steps.saturating_sub(seen);
+            at = next?;
+            debug_assert!(at > cursor, "a walk goes on");
+            if flow.is_break() || *steps == 0 {
                 return Some(at);
             }
         }

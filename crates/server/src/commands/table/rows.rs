@@ -7,8 +7,8 @@ use super::super::{
     debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, numbers,
 };
 use super::super::{
-    pubsub, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges, sorted_sets,
-    strings, watching,
+    pubsub, saving, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
+    sorted_sets, strings, watching,
 };
 use super::{ADMIN, ALONE, BLOCKS, FAST, GROW, READ, Run, WRITE};
 
@@ -131,12 +131,12 @@ pub fn generic_rows() -> Vec<Row> {
         ("pexpireat", -3, WRITE | FAST, ONE, Data(expire::pexpireat)),
         ("pexpiretime", 2, READ | FAST, ONE, Data(expire::pexpiretime)),
         ("pttl", 2, READ | FAST, ONE, Data(expire::pttl)),
-        ("randomkey", 1, READ, NONE, Open(keys::randomkey)),
+        ("randomkey", 1, READ, NONE, Data(keys::randomkey)),
         ("rename", 3, WRITE, TWO, Data(generic::rename)),
         ("renamenx", 3, WRITE | FAST, TWO, Data(generic::renamenx)),
         ("restore", -4, GROW, ONE, Data(dump::restore)),
         ("restore-asking", -4, GROW, ONE, Data(dump::restore)),
-        ("scan", -2, READ, NONE, Open(keys::scan)),
+        ("scan", -2, READ, NONE, Data(keys::scan)),
         ("touch", -2, READ | FAST, ALL, Data(generic::exists)),
         ("ttl", 2, READ | FAST, ONE, Data(expire::ttl)),
         ("type", 2, READ | FAST, ONE, Data(generic::type_of)),
@@ -191,8 +191,8 @@ pub fn server_rows() -> Vec<Row> {
     use Run::{Data, Local, Open};
     vec![
         ("acl", -2, ADMIN, NONE, Local(acl::acl)),
-        ("bgrewriteaof", 1, ADMIN, NONE, Open(keys::save)),
-        ("bgsave", -1, ADMIN, NONE, Open(keys::save)),
+        ("bgrewriteaof", 1, ADMIN, NONE, Open(saving::bgrewriteaof)),
+        ("bgsave", -1, ADMIN, NONE, Open(saving::bgsave)),
         ("command", -1, 0, NONE, Local(command_docs::command)),
         ("config", -2, ADMIN, NONE, Local(config_command::config)),
         ("dbsize", 1, READ | FAST, NONE, Data(generic::dbsize)),
@@ -202,13 +202,13 @@ pub fn server_rows() -> Vec<Row> {
         ("function", -2, 0, NONE, Local(server::function)),
         ("hyades.backup", 2, ADMIN, NONE, Open(server::backup)),
         ("info", -1, 0, NONE, Local(info::info)),
-        ("lastsave", 1, FAST, NONE, Local(server::lastsave)),
+        ("lastsave", 1, FAST, NONE, Local(saving::lastsave)),
         ("latency", -2, ADMIN, NONE, Local(latency::latency)),
         ("lolwut", -1, READ | FAST, NONE, Local(server::lolwut)),
         ("memory", -2, READ, (2, 2, 1), Data(generic::memory)),
         ("monitor", 1, ADMIN, NONE, Local(connection::monitor)),
         ("role", 1, FAST, NONE, Local(server::role)),
-        ("save", 1, ADMIN, NONE, Open(keys::save)),
+        ("save", 1, ADMIN, NONE, Open(saving::save)),
         ("shutdown", -1, ADMIN, NONE, Local(server::shutdown)),
         ("slowlog", -2, ADMIN, NONE, Local(slowlog::slowlog)),
         ("swapdb", 3, WRITE | FAST, NONE, Data(generic::swapdb)),

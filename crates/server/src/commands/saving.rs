@@ -1,0 +1,56 @@
+//! SAVE, BGSAVE, BGREWRITEAOF and LASTSAVE.
+
+use super::{Done, Job, Local, SYNTAX, is};
+use crate::resp::reply::Reply;
+use crate::saves::{Begun, SaveKind};
+
+const UNDER_WAY: &str = "ERR Background save already in progress";
+
+/// Replies once the checkpoint was taken.
+pub fn save(local: &mut Local<'_>, _: &[&[u8]], _: &mut Reply<'_>) -> Done {
+    *local.job = Some(Job::long(|shared, reply| match shared.saves.save(shared) {
+        Some(Ok(())) => reply.ok(),
+        Some(Err(error)) => reply.error(&format!("ERR {error}")),
+        None => reply.error(UNDER_WAY),
+    }));
+    Ok(())
+}
+
+pub fn bgsave(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let may_follow = match &args[1..] {
+        [] => false,
+        [word] if is(word, "SCHEDULE") => true,
+        _ => return Err(SYNTAX.into()),
+    };
+    match local.shared.saves.begin_in_background(SaveKind::Save, may_follow) {
+        Some(Begun::Started) => reply.simple("Background saving started"),
+        Some(Begun::Scheduled) => reply.simple("Background saving scheduled"),
+        None if local.shared.saves.stats(SaveKind::Save).since.is_some() => {
+            return Err(UNDER_WAY.into());
+        }
+        None => {
+            let text = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use \
+                        BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.";
+            return Err(text.into());
+        }
+    }
+    Ok(())
+}
+
+pub fn bgrewriteaof(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    match local.shared.saves.begin_in_background(SaveKind::Rewrite, true) {
+        Some(Begun::Started) => reply.simple("Background append only file rewriting started"),
+        Some(Begun::Scheduled) => {
+            reply.simple("Background append only file rewriting scheduled");
+        }
+        None => {
+            return Err("ERR Background append only file rewriting already in progress".into());
+        }
+    }
+    Ok(())
+}
+
+pub fn lastsave(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.integer(local.shared.last_save_seconds());
+    Ok(())
+}
