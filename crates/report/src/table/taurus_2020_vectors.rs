@@ -68,8 +68,8 @@ fn breakdown(table: &Table<'_>) -> Experiment {
               Driver and begin: the rest without a log. Record and buffer: serial logging minus \
               no logging, acknowledgement included. Tracking: what a scheme with one stream, or \
               with its sequence numbers, adds to serial logging. Vectors, or lists (2016): four \
-              streams minus one. A negative part is drawn as zero; runs differ by some percent, and \
-              so do the parts."
+              streams minus one. A negative part is drawn as zero; runs differ by some percent, \
+              and so do the parts."
             .to_string(),
         differs: vec![
             "one worker, not 56: no time for locks and for shared counters".to_string(),
