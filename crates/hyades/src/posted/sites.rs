@@ -15,14 +15,13 @@
 use super::PostedJob;
 use crate::storage::partition::members;
 use hyades_platform::event::Event;
-use hyades_platform::sync::Padded;
+use hyades_platform::sync::{AtomicBool, AtomicU32, Ordering, Padded};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How often a thread looks before it sleeps: for about as long as a short call takes.
-const LOOKS: u32 = 1_000;
+const LOOKS: u32 = if cfg!(loom) { 0 } else { 1_000 };
 
 /// A sleeper looks again after this time at the latest.
 const NAP: Duration = Duration::from_millis(10);
@@ -209,7 +208,55 @@ impl Sites {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use hyades_platform::sync::AtomicU64;
+    use loom::thread;
+
+    /// The site that runs the call sees what the others have done before they stopped; these see
+    /// what it has done, and all go on.
+    fn stand_still(preemptions: usize, others: u64) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.max_branches = 20_000;
+        model.check(move || {
+            let standstill = Standstill::new(others as u32 + 1);
+            // Relaxed: the standstill has to order what is done with it.
+            let done = Arc::new([0, 1, 2].map(|_| AtomicU64::new(0)));
+            let sites: Vec<_> = (1..=others as usize)
+                .map(|at| {
+                    let (standstill, done) = (standstill.clone(), done.clone());
+                    thread::spawn(move || {
+                        done[at].store(1, Ordering::Relaxed);
+                        standstill.stop();
+                        assert_eq!(done[0].load(Ordering::Relaxed), 1, "the call has run");
+                        done[at].store(2, Ordering::Relaxed);
+                    })
+                })
+                .collect();
+            let all = standstill.begin();
+            for at in 1..=others as usize {
+                assert_eq!(done[at].load(Ordering::Relaxed), 1, "it stands still");
+            }
+            done[0].store(1, Ordering::Relaxed);
+            drop(all);
+            sites.into_iter().for_each(|site| site.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn one_stops_for_another() {
+        stand_still(4, 1);
+    }
+
+    #[test]
+    fn two_stop_for_a_third() {
+        stand_still(2, 2);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
