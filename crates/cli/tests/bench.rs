@@ -449,6 +449,43 @@ fn sites_run_the_calls() {
     }
 }
 
+/// Calls are posted without sites as well; and refused where more are open than may be.
+#[test]
+fn calls_are_posted_and_refused() {
+    for words in [
+        "voter --concurrency partitioned --protocol arrival --device memory --recover --post",
+        "ycsb --rows 2000 --protocol taurus --record command --device memory --recover --post",
+        "voter --concurrency partitioned --protocol none --rate 300 --post",
+    ] {
+        let report = bench(&format!("{words} --workers 2"));
+        assert!(report["acknowledged"].as_u64().unwrap() > 0, "{words}: {report}");
+        assert_eq!(report["posted"]["refused"], 0, "{words}: {report}");
+        assert!(report["posted"]["limit"].is_null() && report["sites"].is_null(), "{report}");
+        assert_ne!(report["consistent"], false, "{words}: {report}");
+        assert_ne!(report["recovery"]["state_matches"], false, "{words}: {report}");
+    }
+    let arrival = "voter --concurrency partitioned --protocol arrival --recover --post --workers 2";
+    for limit in ["--posted-calls 1", "--posted-calls 1 --rate 100000"] {
+        let report = bench(&format!("{arrival} {limit}"));
+        assert!(report["acknowledged"].as_u64().unwrap() > 0, "{limit}: {report}");
+        assert!(report["posted"]["refused"].as_u64().unwrap() > 0, "{limit}: {report}");
+        assert_eq!((&report["posted"]["limit"], &report["consistent"]), (&1.into(), &true.into()));
+    }
+    assert!(bench("voter --protocol none")["posted"].is_null());
+    for (words, why) in [
+        ("voter --posted-calls 5", "add --post"),
+        ("voter --post --posted-calls 0", "1 to 10000"),
+        ("voter --post --posted-calls 10001", "1 to 10000"),
+        ("ycsb --engine deuteronomy --post", "--post"),
+    ] {
+        let output = hyades(&format!("bench {words} {SHORT}"), &[]);
+        assert_eq!(code(&output), 2, "{words}");
+        assert!(stderr(&output).contains(why), "{words}: {}", stderr(&output));
+    }
+    let output = hyades(&format!("bench voter --post --posted-calls 10000 {SHORT}"), &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
 /// The experiment on what bytes cost writes less, and is not recovered.
 #[test]
 fn changes_can_be_cut() {

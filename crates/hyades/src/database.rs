@@ -408,7 +408,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Log`] if the log failed; [`Error::Misuse`] on a thread of the database, as in a
-    /// waker (another thread then closes it).
+    /// waker, and inside one of its transactions (another thread then closes it).
     pub fn close(self) -> Result<(), Error> {
         self.shared.close()
     }
@@ -424,9 +424,9 @@ impl DatabaseInner {
         let posted = self.posted.clone();
         let on_its_own_thread =
             log.as_ref().is_some_and(Log::is_flusher_thread) || posted.is_own_thread();
-        // Queued calls may wait for the transaction inside which it is closed.
-        let on_its_own_thread =
-            on_its_own_thread || self.engine.check_outside("it was closed").is_err();
+        // Posted calls may wait for the transaction inside which it is closed, and cannot be run
+        // inside it.
+        let on_its_own_thread = on_its_own_thread || self.engine.is_inside();
         let close = move || {
             // Before the log, which these calls need.
             posted.close();
@@ -444,8 +444,8 @@ impl DatabaseInner {
             let _ = thread.spawn(close);
             return Err(Error::Misuse(
                 "a database cannot be closed by a waker, or inside a posted call, which run on \
-                 threads of its own, nor where queued calls wait for the transaction inside which \
-                 it is closed: another thread closes it now"
+                 threads of its own, nor inside one of its transactions, for which posted calls \
+                 may wait: another thread closes it now"
                     .to_string(),
             ));
         }

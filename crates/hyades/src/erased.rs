@@ -38,6 +38,9 @@ pub(crate) trait AnyEngine: Checkpointed {
     /// # Errors
     /// [`Error::Misuse`]; `what` names what was begun.
     fn check_outside(&self, what: &str) -> Result<(), Error>;
+    /// Whether the calling thread runs a transaction of this engine. Never in a simulation, where
+    /// one thread runs several at once.
+    fn is_inside(&self) -> bool;
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>);
     fn snapshots(&self) -> &Snapshots;
     /// Whether calls are logged before they run, and nothing else is.

@@ -6,7 +6,9 @@
 //! reply holds the ticket of the call, and what waits for the call waits for that.
 //!
 //! Where calls are logged before they run, what posts a call logs it and lines it up, with a seat
-//! of its own, and waits for nothing. The call joins those that may run when its turn has come,
+//! of its own, and does not wait for its turn. (Like every session it first waits until the log,
+//! and the side buffer of a checkpoint that scans, have room: these are emptied by threads that
+//! wait for no call.) The call joins those that may run when its turn has come,
 //! which the turns tell. So no thread has a call for which it waits, and none is waited for that
 //! no thread has. If the turns have stopped, calls that wait for theirs end: whether they survive
 //! is decided when the database is opened again.
@@ -410,7 +412,18 @@ impl PostedCalls {
     }
 
     /// Runs one call that may run on the calling thread; false if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] inside a transaction of the database, before a call is taken from the
+    /// queue: it could not be run, and it is another client's.
     pub fn run_one(&self) -> Result<bool, Error> {
+        if self.engine.is_inside() {
+            return Err(Error::Misuse(
+                "a posted call was to be run inside a transaction of the same database: each would \
+                 wait for the other; run it when the transaction has ended"
+                    .to_string(),
+            ));
+        }
         let mut caller = self.caller()?;
         let Some(job) = self.next(false, || ()) else { return Ok(false) };
         self.run(&mut caller, job);

@@ -5,15 +5,16 @@
 mod common;
 
 use common::arriving::{self, Drift, REFUSED, builder, open, with_protocol};
-use common::directory;
 use common::partitions::{SHOPS, STOCK, count, set};
+use common::{directory, held::HeldDevice};
 use hyades::{
     Abort, Columns, Concurrency, Database, Error, Partitions, PostedCall, Protocol, RecordKind,
-    Schema, Transaction, Type,
+    Schema, Session, Ticket, Transaction, Type,
 };
 use hyades_platform::device::{Device, Fault, FaultyDevice, FileDevice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 #[test]
 fn calls_are_replayed_in_the_order_of_their_partitions() {
@@ -33,6 +34,43 @@ fn the_state_is_recovered_with_any_number_of_partitions_threads_and_streams() {
 #[test]
 fn followers_wait_for_what_they_follow() {
     assert!(arriving::followers_wait_for_what_they_follow());
+}
+
+/// A session is kept on a stream whose syncs do not end. Its calls wait, and so does what follows
+/// them in their partition; calls of other partitions do not.
+#[test]
+fn calls_elsewhere_do_not_wait_for_a_slow_stream() {
+    let dir = directory();
+    let device = HeldDevice::new(FileDevice::shared());
+    let own: Arc<dyn Device> = Arc::new(device.clone());
+    let (builder, calls) = builder(64);
+    let builder = builder.streams(4).log_settings(|log| {
+        log.device = Some(own);
+        log.research.fixed_streams = true;
+    });
+    let db = builder.open(dir.path()).unwrap();
+    let (mut slow, mut other) = (db.session().unwrap(), db.session().unwrap());
+    let (_, filled) = slow.call(calls.fill, &()).unwrap();
+    let stream = filled.transaction_id().unwrap().stream;
+    filled.wait().unwrap();
+    let held = device.hold(&format!("stream-{stream:04}"));
+    let call = |session: &mut Session, shop: i64| {
+        let (outcome, ticket) = session.call(calls.bump, &shop).unwrap();
+        outcome.unwrap();
+        ticket
+    };
+    let mut late: Vec<Ticket> = (0..50).map(|_| call(&mut slow, 1)).collect();
+    let elsewhere: Vec<Ticket> = (0..200).map(|n| call(&mut other, 2 + n % (SHOPS - 2))).collect();
+    late.push(call(&mut other, 1));
+    assert!(elsewhere.iter().all(|of| of.transaction_id().unwrap().stream != stream));
+    let began = Instant::now();
+    while !elsewhere.iter().all(|ticket| ticket.is_acknowledged().unwrap()) {
+        assert!(began.elapsed() < Duration::from_secs(20), "they wait for stream {stream}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!late.iter().any(|ticket| ticket.is_acknowledged().unwrap()));
+    drop(held);
+    late.into_iter().for_each(|ticket| ticket.wait().unwrap());
 }
 
 #[test]
@@ -264,6 +302,58 @@ fn a_full_queue_logs_nothing() {
     db.close().unwrap();
     let (db, _) = open(dir.path(), 8);
     assert_eq!(db.recovery().records, 4);
+}
+
+/// Inside a transaction of the database no posted call is run, none is lost, and its seat is not
+/// given to another call.
+#[test]
+fn none_is_run_inside_a_transaction() {
+    let dir = directory();
+    let (builder, calls) = builder(8);
+    let db = builder.post_threads(0).open(dir.path()).unwrap();
+    db.session().unwrap().call(calls.fill, &()).unwrap().0.unwrap();
+    let first = db.post::<_, i64>(calls.bump, &1i64).unwrap();
+    let inside = db.try_transact(|_| Ok::<_, Abort>(db.run_posted())).unwrap().unwrap();
+    assert!(matches!(inside, Err(Error::Misuse(_))), "{inside:?}");
+    let second = db.post::<_, i64>(calls.bump, &1i64).unwrap();
+    while db.run_posted().unwrap() {}
+    assert_eq!([first.wait().unwrap(), second.wait().unwrap()], [501, 2506]);
+}
+
+/// While a checkpoint waits for a queued call no thread waits for the checkpoint: here the one that
+/// is to run the call.
+#[test]
+fn a_checkpoint_that_waits_is_not_waited_for() {
+    let dir = directory();
+    let (builder, calls) = builder(8);
+    let builder = builder.post_threads(0).checkpoint_settings(|settings| settings.buffer_bytes = 1);
+    let db = builder.open(dir.path()).unwrap();
+    db.session().unwrap().call(calls.fill, &()).unwrap().0.unwrap();
+    let queued = db.post::<_, i64>(calls.bump, &1i64).unwrap();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| db.checkpoint());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!checkpoint.is_finished());
+        let worker = scope.spawn(|| {
+            // Each overwrites what the checkpoint has to keep.
+            let mut session = db.session().unwrap();
+            for _ in 0..3 {
+                session.call(calls.bump, &2i64).unwrap().0.unwrap();
+                drop(db.post::<_, i64>(calls.bump, &3i64).unwrap());
+            }
+            while db.run_posted().unwrap() {}
+        });
+        let began = Instant::now();
+        while !worker.is_finished() && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let waits = !worker.is_finished();
+        while waits && db.run_posted().unwrap() {}
+        assert!(!waits, "it waits for room, and the checkpoint for it");
+        worker.join().unwrap();
+        checkpoint.join().unwrap().unwrap();
+    });
+    assert_eq!(queued.wait().unwrap(), 501);
 }
 
 /// A session's call waits for those that were posted before, and is run behind them.

@@ -121,6 +121,37 @@ fn the_queue_has_a_bound() {
     assert_eq!([1, 2, 3, 4, 5, 6].map(|id| number(&db, id)), [1, 1, 1, 0, 1, 0]);
 }
 
+/// Inside a transaction of the database no posted call is run, and none is lost.
+#[test]
+fn none_is_run_inside_a_transaction() {
+    for concurrency in [Concurrency::Silo, Concurrency::Partitioned] {
+        let dir = directory();
+        let (builder, add) = builder();
+        let builder = builder.concurrency(concurrency).post_threads(0);
+        let db = builder.open(dir.path()).unwrap();
+        let call = db.post::<_, i64>(add, &(1i64, 1i64)).unwrap();
+        let inside = db.try_transact(|_| Ok::<_, Abort>(db.run_posted())).unwrap().unwrap();
+        assert!(matches!(&inside, Err(Error::Misuse(why)) if why.contains("inside")), "{inside:?}");
+        assert!(db.run_posted().unwrap());
+        assert_eq!(call.wait().unwrap(), 1);
+        assert!(!db.run_posted().unwrap());
+    }
+}
+
+/// A database that is closed inside one of its transactions still runs what is open.
+#[test]
+fn closing_inside_a_transaction_loses_no_call() {
+    let dir = directory();
+    let (builder, add) = builder();
+    let db = builder.post_threads(0).open(dir.path()).unwrap();
+    let call = db.post::<_, i64>(add, &(1i64, 1i64)).unwrap();
+    let mut session = db.session().unwrap();
+    let closed = session.try_submit(|_| Ok::<_, Abort>(db.clone().close()));
+    let (closed, _) = closed.unwrap();
+    assert!(matches!(closed.unwrap(), Err(Error::Misuse(_))));
+    assert_eq!(call.wait().unwrap(), 1);
+}
+
 #[test]
 fn aborts_and_panics_are_outcomes() {
     let dir = directory();

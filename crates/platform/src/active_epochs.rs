@@ -3,6 +3,7 @@
 
 use crate::epoch::{Epoch, EpochNumber};
 use crate::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,25 +14,32 @@ const IDLE: u64 = EpochNumber::ABOVE_ALL.0;
 /// (SeqCst, before it reads the epoch of its transaction), read by a thread that has advanced the
 /// epoch: either the reader finds the slot entered, or the committing thread sees the new epoch.
 #[derive(Debug)]
-pub struct EpochSlot(Padded<AtomicU64>);
+pub struct EpochSlot(Padded<SlotState>);
+
+#[derive(Debug)]
+struct SlotState {
+    entered: AtomicU64,
+    /// Its index among the slots. Read and written under their lock: Relaxed.
+    at: AtomicUsize,
+}
 
 impl EpochSlot {
     /// Marks the thread as committing. Call it before reading the epoch of the transaction.
     #[inline]
     pub fn enter(&self, epoch: &Epoch) {
-        self.0.store(epoch.current().0, Ordering::SeqCst);
+        self.0.entered.store(epoch.current().0, Ordering::SeqCst);
     }
 
     /// The epoch that the thread has entered, or one above all if it is idle.
     fn entered(&self) -> EpochNumber {
-        EpochNumber(self.0.load(Ordering::SeqCst))
+        EpochNumber(self.0.entered.load(Ordering::SeqCst))
     }
 
     /// Marks the slot as idle. Call it when the commit is installed.
     #[inline]
     pub fn leave(&self) {
         // Release: a thread that finds the slot idle sees what was installed.
-        self.0.store(IDLE, Ordering::Release);
+        self.0.entered.store(IDLE, Ordering::Release);
     }
 }
 
@@ -42,14 +50,24 @@ pub struct ActiveEpochs(Mutex<Vec<Arc<EpochSlot>>>);
 impl ActiveEpochs {
     /// Adds an idle slot.
     pub fn add(&self) -> Arc<EpochSlot> {
-        let slot = Arc::new(EpochSlot(Padded(AtomicU64::new(IDLE))));
-        self.0.lock().expect("no holder panics").push(slot.clone());
+        let mut slots = self.0.lock().expect("no holder panics");
+        let state = SlotState { entered: AtomicU64::new(IDLE), at: AtomicUsize::new(slots.len()) };
+        let slot = Arc::new(EpochSlot(Padded(state)));
+        slots.push(slot.clone());
         slot
     }
 
-    /// Removes a slot.
+    /// Removes a slot, in a time that does not depend on how many there are: a database that is
+    /// closed removes thousands. Has no effect on a slot that was removed.
     pub fn remove(&self, slot: &Arc<EpochSlot>) {
-        self.0.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, slot));
+        let mut slots = self.0.lock().expect("no holder panics");
+        let at = slot.0.at.load(Ordering::Relaxed);
+        if slots.get(at).is_some_and(|other| Arc::ptr_eq(other, slot)) {
+            slots.swap_remove(at);
+            if let Some(moved) = slots.get(at) {
+                moved.0.at.store(at, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Returns an epoch below which no thread will reserve another frame: the current one, or a
@@ -104,5 +122,28 @@ mod tests {
         assert_eq!(active.lowest(&epoch), EpochNumber(6));
         active.remove(&second);
         assert_eq!(active.lowest(&epoch), EpochNumber(7));
+    }
+
+    /// Whichever slot is removed, all others stay.
+    #[test]
+    fn slots_are_removed_in_any_order() {
+        let (epoch, active) = (Epoch::new(EpochNumber(1)), ActiveEpochs::default());
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            // Slot n holds the n-th epoch from here.
+            let slots = [0, 1, 2].map(|_| {
+                let slot = active.add();
+                slot.enter(&epoch);
+                epoch.advance();
+                slot
+            });
+            let mut left = vec![0, 1, 2];
+            for at in order {
+                active.remove(&slots[at]);
+                active.remove(&slots[at]);
+                left.retain(|other| *other != at);
+                let lowest = left.iter().map(|at| slots[*at].entered()).min();
+                assert_eq!(active.lowest(&epoch), lowest.unwrap_or(epoch.current()), "{order:?}");
+            }
+        }
     }
 }

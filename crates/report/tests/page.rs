@@ -194,6 +194,35 @@ fn with_all_figures_everything_is_judged_and_drawn() {
     }
 }
 
+/// Each result of command logging says whether the paper claims it or we expect it; and schemes
+/// whose latencies are compared have as many streams.
+#[test]
+fn command_logging_tells_claims_from_expectations() {
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let json = Page { about: about(), experiments: &experiments, data: &data }.json();
+    let all = json["experiments"].as_array().unwrap().iter();
+    let mut seen = [0; 2];
+    for of in all.filter(|of| of["id"].as_str().unwrap().starts_with("command-")) {
+        for finding in of["findings"].as_array().unwrap() {
+            let text = finding["text"].as_str().unwrap();
+            let is_expected = text.contains("expected: ");
+            let is_claimed = text.contains("(paper: ");
+            assert!(is_expected != is_claimed || finding["level"] == "no claim", "{text}");
+            seen[usize::from(is_expected)] += 1;
+        }
+    }
+    assert!(seen[0] > 20 && seen[1] > 8, "{seen:?}");
+    for id in ["command-latency", "command-tpcc", "command-voter", "command-differential"] {
+        let of = experiments.iter().find(|experiment| experiment.id == id).unwrap();
+        let streams = |words: &Vec<String>| {
+            let at = words.iter().position(|word| word == "--streams")?;
+            words.get(at + 1).cloned()
+        };
+        assert!(of.runs.iter().all(|run| streams(&run.words).is_none_or(|n| n == "1")), "{id}");
+    }
+}
+
 /// Data of runs whose throttled devices write and read as much as they can, so that rates are the
 /// inverse of bytes.
 fn bound_by_devices(experiments: &[Experiment]) -> Data {

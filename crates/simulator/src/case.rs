@@ -271,6 +271,11 @@ impl Case {
                     }
                     // Those of replay.
                     traces.clear();
+                    match database::sites(&self.plan, combination, settings) {
+                        Some(1) => self.note("lives with one site"),
+                        Some(_) => self.note("lives with sites that stop for each other"),
+                        None => {}
+                    }
                     let opened = Opened { db, device, procedure, combination, faulty, traces };
                     self.examine(&opened, image);
                     return Some(opened);

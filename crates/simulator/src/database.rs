@@ -6,7 +6,7 @@ use crate::stated::stated as program_partitions;
 use crate::traces::ProcedureTraces;
 use crate::{checkpoints, schema};
 use fastrand::Rng;
-use hyades::{Builder, Database, Partitions, ProcedureId, Transaction};
+use hyades::{Builder, Concurrency, Database, Partitions, ProcedureId, Transaction};
 use hyades_platform::device::SimulatedDevice;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(crate) fn builder(
     builder_tracing((plan, combination), device, dirs, settings, &ProcedureTraces::default())
 }
 
-/// The same. Where calls are logged before they run, its procedure leaves traces there.
+/// The same. Where calls are logged before they run, and where sites run them, its procedure leaves
+/// traces there.
 pub(crate) fn builder_tracing(
     (plan, combination): (&Plan, Combination),
     device: &SimulatedDevice,
@@ -67,11 +68,14 @@ pub(crate) fn builder_tracing(
     let tables = plan.tables;
     // Each opening spreads the rows in another way, over another number of partitions. Calls that
     // were logged before they ran state their partitions, so the rows stay where they are.
-    let mut rng = Rng::with_seed(settings ^ 0x9A27);
-    builder = builder.partitions(1 << rng.u32(0..7));
+    let mut rng = spreading(settings);
+    builder = builder.partitions(partitions(&mut rng));
+    let sites = sites(plan, combination, settings);
+    builder = sites.into_iter().fold(builder, Builder::sites);
     let states = plan.combination.calls_only();
     schema::declare(&mut builder, tables, (!states).then_some(&mut rng));
-    let (traces, keeps) = (traces.clone(), combination.calls_only());
+    // Where it may run on threads of the database.
+    let (traces, keeps) = (traces.clone(), combination.calls_only() || sites.is_some());
     let run = move |tx: &Transaction<'_>, program: Program| {
         let result = program::run(tx, tables, &program);
         if keeps {
@@ -82,17 +86,34 @@ pub(crate) fn builder_tracing(
     let procedure = builder.procedure("program", 1, run);
     if states {
         builder.on(procedure, move |(program,): (Program,)| program_partitions(tables, &program));
-        if !plan.stepped && combination.calls_only() {
-            match rng.u32(0..4) {
-                0 => builder = builder.sites(1),
-                1 => builder = builder.post_threads(1 + rng.usize(0..3)),
-                _ => {}
-            }
+        if !plan.stepped && combination.calls_only() && sites.is_none() && rng.bool() {
+            builder = builder.post_threads(1 + rng.usize(0..3));
         }
     } else if rng.bool() {
         builder.on(procedure, |(id,): (u64,)| stated(id));
     }
     (builder, procedure)
+}
+
+/// What follows from how an opening spreads the rows.
+fn spreading(settings: u64) -> Rng {
+    Rng::with_seed(settings ^ 0x9A27)
+}
+
+fn partitions(spreading: &mut Rng) -> usize {
+    1 << spreading.u32(0..7)
+}
+
+/// The most sites of a database.
+const SITES: usize = 4;
+
+/// How many sites an opening with these settings has: up to [`SITES`], which stop for each other's
+/// calls; none in most.
+pub(crate) fn sites(plan: &Plan, combination: Combination, settings: u64) -> Option<usize> {
+    let mut rng = Rng::with_seed(settings ^ 0x517E);
+    let most = partitions(&mut spreading(settings)).min(SITES);
+    let has_some = combination.concurrency == Concurrency::Partitioned && !plan.stepped;
+    (has_some && rng.u32(0..3) == 0).then(|| rng.usize(1..most + 1))
 }
 
 /// Partitions that a program is said to access, with the first of its arguments: all, none, or some

@@ -1,8 +1,9 @@
 //! Drives a workload: workers with many transactions in flight, each counted at acknowledgement.
 
-use super::posting::PostedInOrder;
+use super::posting::{PostedInOrder, Posting};
+pub(super) use super::tally::{Started, Tally};
 use crate::bench::scanners::{self, Scanned, Scanning};
-use crate::bench::timeline::{self, Look, TICK_NS, Ticks, Timeline};
+use crate::bench::timeline::{self, Look, TICK_NS, Timeline};
 use crate::progress::Bar;
 use crate::units;
 use fastrand::Rng;
@@ -42,8 +43,8 @@ pub struct Drive {
     pub timeline: Option<Vec<PathBuf>>,
     /// Scans beside the workload.
     pub scanning: Scanning,
-    /// Workers post their calls, and do not run them.
-    pub posts: bool,
+    /// Whether workers post their calls.
+    pub posting: Posting,
 }
 
 impl Drive {
@@ -73,6 +74,8 @@ pub struct Measured {
     pub rollbacks: u64,
     /// Attempts within the interval that met a conflict.
     pub conflicts: u64,
+    /// Posted calls within the interval that were refused.
+    pub refused: u64,
     /// Nanoseconds from the first attempt, or the scheduled start, to the acknowledgement.
     pub latency: Histogram<u64>,
     /// The longest latency, which the histogram rounds.
@@ -87,82 +90,6 @@ pub struct Measured {
     pub timeline: Option<Timeline>,
     /// What the scanners did, if there were any.
     pub scanned: Option<Scanned>,
-}
-
-/// A transaction that awaits its acknowledgement.
-#[derive(Clone, Copy)]
-pub(super) struct Started {
-    pub at_ns: u64,
-    pub rolled_back: bool,
-}
-
-/// What a worker has counted within the interval.
-pub(super) struct Tally {
-    acknowledged: u64,
-    rollbacks: u64,
-    pub conflicts: u64,
-    latency: Histogram<u64>,
-    latency_max_ns: u64,
-    cpu_ns: u64,
-    ticks: Option<Ticks>,
-}
-
-impl Tally {
-    pub fn new(over_time: bool) -> Self {
-        let mut latency = Histogram::new(3).expect("three significant digits are supported");
-        latency.auto(true);
-        let ticks = over_time.then(Ticks::default);
-        Tally {
-            acknowledged: 0,
-            rollbacks: 0,
-            conflicts: 0,
-            latency,
-            latency_max_ns: 0,
-            cpu_ns: 0,
-            ticks,
-        }
-    }
-
-    #[inline]
-    pub fn count(&mut self, started: Started, now: u64, begin: u64) {
-        let ns = now.saturating_sub(started.at_ns);
-        self.acknowledged += 1;
-        self.rollbacks += u64::from(started.rolled_back);
-        self.latency_max_ns = self.latency_max_ns.max(ns);
-        self.latency.record(ns.max(1)).expect("the histogram resizes itself");
-        if let Some(ticks) = &mut self.ticks {
-            ticks.count(now - begin, ns);
-        }
-    }
-
-    pub fn add(&mut self, other: &Tally) {
-        self.acknowledged += other.acknowledged;
-        self.rollbacks += other.rollbacks;
-        self.conflicts += other.conflicts;
-        self.cpu_ns += other.cpu_ns;
-        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
-        self.latency.add(&other.latency).expect("both have the same precision and resize");
-        if let (Some(ticks), Some(more)) = (&mut self.ticks, &other.ticks) {
-            ticks.add(more);
-        }
-    }
-
-    /// The result of a run of this many seconds, with the bytes of frames and to the devices.
-    pub fn measured(self, seconds: f64, (log_bytes, device_bytes): (u64, u64)) -> Measured {
-        Measured {
-            seconds,
-            acknowledged: self.acknowledged,
-            rollbacks: self.rollbacks,
-            conflicts: self.conflicts,
-            latency: self.latency,
-            latency_max_ns: self.latency_max_ns,
-            log_bytes,
-            device_bytes,
-            worker_cpu_ns: None,
-            timeline: None,
-            scanned: None,
-        }
-    }
 }
 
 /// The start of the warm-up, and the begin and end of the measured interval, in nanoseconds of the
@@ -218,6 +145,8 @@ struct Worker<'a, W: Workload> {
     tally: Tally,
     interval: Interval,
     in_flight: usize,
+    /// Whether its transactions start on schedule.
+    is_open: bool,
     /// Conflicts before the measured interval; `None` until it begins.
     conflicts_before: Option<u64>,
     /// The thread's processor time before the measured interval.
@@ -230,8 +159,11 @@ impl<W: Workload> Worker<'_, W> {
     fn execute(&mut self, at_ns: u64) -> Result<(), Error> {
         self.workload.draw(&mut self.rng, self.number, &mut self.input);
         if let Some(posted) = &mut self.posted {
-            let call = self.workload.run(&mut self.database, &self.input)?;
-            posted.push(call, at_ns);
+            match self.workload.run(&mut self.database, &self.input) {
+                Ok(call) => posted.push(call, at_ns),
+                Err(Error::TooManyPosted(_)) => return self.was_refused(),
+                Err(error) => return Err(error),
+            }
             return if posted.is_full() { self.take_outcomes(true) } else { Ok(()) };
         }
         let (outcome, ticket) = self.workload.run(&mut self.session, &self.input)?;
@@ -241,6 +173,21 @@ impl<W: Workload> Worker<'_, W> {
         };
         self.queue.push(ticket, Started { at_ns, rolled_back });
         Ok(())
+    }
+
+    /// A call was refused: it is not made. A worker without a schedule waits for others to run.
+    #[cold]
+    fn was_refused(&mut self) -> Result<(), Error> {
+        let Interval { begin, end, .. } = self.interval;
+        self.tally.refused += u64::from((begin..end).contains(&monotonic_ns()));
+        if self.is_open {
+            return Ok(());
+        }
+        let own = self.posted.as_ref().map_or(0, PostedInOrder::len);
+        if own == 0 {
+            std::thread::sleep(NAP);
+        }
+        self.take_outcomes(own > 0)
     }
 
     #[cold]
@@ -430,7 +377,7 @@ pub fn drive<W: Workload>(
         }
         let bytes = (after.log_bytes - before.log_bytes, after.device_bytes - before.device_bytes);
         let cpu_ns = all.cpu_ns;
-        if drive.posts {
+        if drive.posting.posts() {
             // Of the sessions that run the calls.
             all.conflicts = after.conflicts - before.conflicts;
         }
@@ -455,7 +402,7 @@ fn work<W: Workload>(
     let mut worker = Worker {
         workload,
         database,
-        posted: drive.posts.then(|| PostedInOrder::of(drive.workers)),
+        posted: drive.posting.queue(drive.workers),
         session,
         queue: database.commit_queue(),
         input: W::Input::default(),
@@ -464,6 +411,7 @@ fn work<W: Workload>(
         tally: Tally::new(drive.timeline.is_some()),
         interval,
         in_flight: drive.in_flight,
+        is_open: drive.rate.is_some(),
         conflicts_before: None,
         cpu_before_ns: 0,
         processor_time: drive.processor_time,

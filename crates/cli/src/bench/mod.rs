@@ -14,6 +14,7 @@ pub mod settings;
 pub mod smallbank;
 mod stores;
 pub mod table;
+mod tally;
 pub mod tatp;
 mod timeline;
 pub mod voter;
@@ -34,7 +35,7 @@ use hyades_workloads::{
     ycsb::Ycsb,
 };
 use options::{Bench, Workload as Choice};
-use report::{Checkpoints, Latency, Load, Recovery, Report};
+use report::{Checkpoints, Latency, Load, Posted, Recovery, Report};
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 
@@ -309,7 +310,11 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         dc: None,
         budget_bytes: None,
         workers: settings.workers,
-        sites: settings.sites,
+        posted: settings
+            .posting
+            .posts()
+            .then_some(Posted { limit: settings.posting.posted_calls, refused: measured.refused }),
+        sites: settings.posting.sites,
         can_lose: settings.can_lose(),
         streams: settings.streams,
         device: logged.then(|| settings.device.clone()),

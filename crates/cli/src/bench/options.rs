@@ -3,7 +3,7 @@
 use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::help::CHOICES;
 use super::knobs::Knobs;
-use super::posting::MOST_POSTED;
+use super::posting::Posting;
 use super::scanners::Scanning;
 use super::settings::Settings;
 use super::smallbank::{self, SmallBank};
@@ -42,11 +42,8 @@ pub struct Common {
     /// How often no-wait looks again for a lock before it aborts [default: 0]
     #[arg(long, value_name = "N")]
     patience: Option<u32>,
-    /// Under partitioned: N threads that own the partitions and alone run their calls, as VoltDB;
-    /// the workers post the calls, and a call of several sites stops them all [default: none; a
-    /// call runs on its worker's thread when its turn has come]
-    #[arg(long, value_name = "N")]
-    sites: Option<usize>,
+    #[command(flatten)]
+    posting: Posting,
     /// Acknowledge transactions when they are pre-committed, before they are on disk; the report
     /// says what a crash can lose
     #[arg(long)]
@@ -260,7 +257,7 @@ impl Bench {
             concurrency: common.concurrency,
             isolation: common.isolation,
             patience: common.patience.unwrap_or(0),
-            sites: common.sites,
+            posting: common.posting,
             asynchronous: common.asynchronous,
             streams,
             dirs: common.log_dir,
@@ -296,7 +293,6 @@ impl Common {
             ("--concurrency", !its_own.contains(&self.concurrency)),
             ("--isolation", self.isolation != Isolation::Serializable),
             ("--patience", self.patience.is_some()),
-            ("--sites", self.sites.is_some()),
             ("--asynchronous", self.asynchronous),
             ("--rate", self.rate.is_some()),
             ("--epoch", self.epoch.is_some()),
@@ -307,6 +303,7 @@ impl Common {
             ("--scanners", self.scanning.scanners > 0),
         ];
         let first = set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
+        let first = first.or_else(|| self.posting.first_set());
         first.or_else(|| self.knobs.of_the_engine_only())
     }
 
@@ -369,21 +366,7 @@ impl Common {
                  taurus",
             );
         }
-        let Some(sites) = self.sites else { return Ok(()) };
-        if self.concurrency != Concurrency::Partitioned {
-            return usage(format!(
-                "{} has no partitions that sites could own: --sites is for --concurrency \
-                 partitioned",
-                self.concurrency.word()
-            ));
-        }
-        if !(1..=64).contains(&sites) {
-            return usage(format!("--sites must be 1 to 64, not {sites}"));
-        }
-        if self.workers.unwrap_or(1) > MOST_POSTED {
-            return usage(format!("--sites takes calls of {MOST_POSTED} workers at most"));
-        }
-        Ok(())
+        self.posting.check(self.concurrency)
     }
 
     fn check(&self) -> Result<(), Failure> {

@@ -37,6 +37,9 @@ pub struct Report {
     /// Threads that own partitions and run their calls; absent if transactions take turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<usize>,
+    /// Posted calls; absent if workers run their transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posted: Option<Posted>,
     /// What a crash can lose of what was acknowledged; absent if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub can_lose: Option<String>,
@@ -98,6 +101,15 @@ pub struct Latency {
     pub p99: Option<f64>,
     /// The longest.
     pub max: Option<f64>,
+}
+
+/// Calls that the workers posted.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Posted {
+    /// Most that may be open; null if workers wait before they would be refused.
+    pub limit: Option<usize>,
+    /// Calls refused within the interval because as many were open.
+    pub refused: u64,
 }
 
 /// Checkpoints taken while the workload ran.
@@ -197,6 +209,10 @@ impl Report {
                 count(self.aborts as f64)
             ),
         );
+        if let Some(Posted { limit: Some(limit), refused }) = self.posted {
+            let refused = exact(refused);
+            line("refused", format!("{refused} calls, because {limit} posted ones were open"));
+        }
         if let Latency { p50: Some(p50), p99: Some(p99), max: Some(max) } = self.latency_us {
             let us = |us: f64| time(us * 1e-6);
             line("latency", format!("p50 {}, p99 {}, max {}", us(p50), us(p99), us(max)));
@@ -245,7 +261,11 @@ impl Report {
         };
         let offered = settings.rate.map_or(String::new(), |r| format!(", offered {}", rate(r)));
         let (name, workers) = (&self.workload, self.workers);
-        let sites = self.sites.map_or(String::new(), |sites| format!(" with {sites} sites"));
+        let sites = match (self.sites, self.posted) {
+            (Some(sites), _) => format!(" with {sites} sites"),
+            (None, Some(_)) => ", calls posted".to_string(),
+            (None, None) => String::new(),
+        };
         line(
             "run",
             format!(
@@ -372,6 +392,7 @@ mod tests {
             budget_bytes: None,
             workers: 1,
             sites: None,
+            posted: None,
             can_lose: None,
             streams: 1,
             device: Some("file".parse().unwrap()),

@@ -4,7 +4,7 @@ use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::driver::Drive;
 use super::knobs::{FlushedBy, Knobs};
 use super::options::Workload;
-use super::posting::MOST_POSTED;
+use super::posting::Posting;
 use super::scanners::Scanning;
 use crate::device::DeviceChoice;
 use crate::units;
@@ -29,9 +29,9 @@ pub struct Settings {
     /// How often no-wait looks again for a lock.
     #[serde(default)]
     pub patience: u32,
-    /// Sites; none if transactions take turns.
+    /// Whether workers post their calls, and to what.
     #[serde(default)]
-    pub sites: Option<usize>,
+    pub posting: Posting,
     /// Whether transactions are acknowledged before they are on disk.
     #[serde(default)]
     pub asynchronous: bool,
@@ -130,7 +130,7 @@ impl Settings {
             processor_time: self.knobs.processor_time,
             timeline: over_time.then(|| self.dirs.clone()),
             scanning: self.scanning,
-            posts: self.sites.is_some(),
+            posting: self.posting,
         }
     }
 
@@ -145,10 +145,7 @@ impl Settings {
             .streams(self.streams.max(1))
             .recovery_threads(self.recovery_threads)
             .replay(self.knobs.recovery.replay());
-        if let Some(sites) = self.sites {
-            builder = builder.sites(sites).posted_calls(MOST_POSTED);
-        }
-        builder = builder.asynchronous(self.asynchronous);
+        builder = self.posting.apply(builder).asynchronous(self.asynchronous);
         // A striped device has the other directories; the log is given the first only.
         for dir in self.dirs.iter().skip(1).filter(|_| !self.device.is_striped()) {
             builder = builder.log_dir(dir);

@@ -7,9 +7,17 @@ use crate::transaction::procedure::{ProcedureId, encode_arguments};
 use serde::Serialize;
 
 impl Database {
-    /// Calls a procedure on a thread of the database, and returns at once. The call is run like one
-    /// of a [`Session`](crate::Session), as often as it meets conflicts; calls that were posted one
-    /// after the other may run in another order. `R` is the type of its result.
+    /// Calls a procedure on a thread of the database, and does not wait until it has run. The call
+    /// is run like one of a [`Session`](crate::Session), as often as it meets conflicts; calls that
+    /// were posted one after the other may run in another order. `R` is the type of its result.
+    ///
+    /// It returns at once, except under [`Protocol::Arrival`](crate::Protocol::Arrival), where it
+    /// logs the call. There it waits, for the device and for no other call, in these cases: while
+    /// the buffers of all streams are full, because calls come faster than the devices write;
+    /// while a checkpoint writes out more than
+    /// [`CheckpointSettings::buffer_bytes`](crate::CheckpointSettings) of overwritten rows; and
+    /// while other threads log calls, if the program's sessions occupy all slots of the log. A log
+    /// that fails ends the waiting.
     ///
     /// At most [`Builder::posted_calls`](crate::Builder::posted_calls) may be open: posted, and not
     /// have ended. [`Builder::post_threads`](crate::Builder::post_threads) run them. A database
@@ -39,8 +47,9 @@ impl Database {
     /// # Errors
     /// [`Error::TooManyPosted`] if too many are open; [`Error::Misuse`] if the procedure is not
     /// this database's, the arguments cannot be encoded or the database was closed; [`Error::Log`]
-    /// if the program's own sessions occupy all slots of the log. Then nothing was done. Everything
-    /// else is an outcome of the call, see [`PostedCall::wait`].
+    /// if the program's own sessions occupy all slots of the log; under
+    /// [`Protocol::Arrival`](crate::Protocol::Arrival) [`Error::Poisoned`] if the log has failed.
+    /// Then nothing was done. Everything else is an outcome of the call, see [`PostedCall::wait`].
     pub fn post<A: Serialize + ?Sized, R>(
         &self,
         procedure: ProcedureId,
@@ -55,7 +64,8 @@ impl Database {
     /// without [`Builder::post_threads`](crate::Builder::post_threads).
     ///
     /// # Errors
-    /// [`Error::Log`] if all slots of the log are occupied. The outcome of the call is its own.
+    /// [`Error::Misuse`] inside a transaction of this database; [`Error::Log`] if all slots of the
+    /// log are occupied. Then no call was taken from the queue. The outcome of the call is its own.
     pub fn run_posted(&self) -> Result<bool, Error> {
         self.shared.posted.run_one()
     }

@@ -28,7 +28,9 @@
 //!
 //! The side buffer is what a checkpoint costs in memory:
 //! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
-//! overwrites, since sessions wait for it to drain only before they begin a transaction.
+//! overwrites, since sessions wait for it to drain only before they begin a transaction; plus what
+//! posted calls overwrite that were logged before; plus what is overwritten during step 2, in which
+//! no session waits for room.
 
 use super::snapshots::Snapshots;
 use crate::logging::record::{Change, push_change, push_tid};
@@ -171,7 +173,8 @@ impl Cut {
     }
 
     /// Waits while the side buffer is over its limit, until the checkpoint has written it out or
-    /// `stopped` returns true. Call it before a transaction, while nothing is locked.
+    /// `stopped` returns true. Call it before a transaction, while nothing is locked. While a cut
+    /// waits for transactions it returns at once, see [`Cut::begin`].
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
         let mut rounds = 0u64;
@@ -270,7 +273,9 @@ impl Cut {
         let active = self.epoch.load(Ordering::SeqCst);
         debug_assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
-        self.limit.store(limit, Ordering::Relaxed);
+        // No limit until what is waited for below is installed: that may be a call that was logged
+        // before it ran, and the thread that is to run it may be about to wait for room.
+        self.limit.store(u64::MAX, Ordering::Relaxed);
         let cut = loop {
             let cut = epoch.current();
             self.epoch.store(cut.0, Ordering::SeqCst);
@@ -283,11 +288,11 @@ impl Cut {
         while epoch.current() <= cut {
             epoch.advance();
         }
-        if mutation::is(Mutation::NoWaitForCommits) {
-            return cut;
+        if !mutation::is(Mutation::NoWaitForCommits) {
+            self.active.wait_for_all_of(cut);
+            snapshots.settle(cut);
         }
-        self.active.wait_for_all_of(cut);
-        snapshots.settle(cut);
+        self.limit.store(limit, Ordering::Relaxed);
         cut
     }
 
@@ -322,6 +327,36 @@ impl Cut {
         let _lock = self.sleep_lock.lock().expect("no holder panics");
         self.asleep.store(false, Ordering::SeqCst);
         self.woken.notify_all();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A cut waits for a transaction, and no session for room meanwhile; then its limit holds.
+    #[test]
+    fn there_is_room_while_a_cut_waits() {
+        let (cut, epoch, snapshots) =
+            (Cut::default(), Epoch::new(EpochNumber(5)), Snapshots::default());
+        let slot = cut.add_slot();
+        slot.enter(&epoch);
+        cut.held.store(11, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let begun = scope.spawn(|| cut.begin((&epoch, &snapshots), 10, false, || ()));
+            while epoch.current() == EpochNumber(5) {
+                std::thread::yield_now();
+            }
+            assert!(cut.has_room());
+            cut.wait_for_room(|| false);
+            cut.leave(&slot);
+            assert_eq!(begun.join().unwrap(), EpochNumber(5));
+        });
+        assert!(!cut.has_room());
+        cut.held.store(10, Ordering::Relaxed);
+        assert!(cut.has_room());
+        cut.end(&snapshots);
+        assert!(cut.has_room());
     }
 }
 

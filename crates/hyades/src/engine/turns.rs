@@ -97,6 +97,10 @@ pub(crate) struct TurnQueues {
     stopped: AtomicBool,
     /// Whether transactions wait at all. Not where one thread runs several sessions at once.
     waits: bool,
+    /// Whether those that wait sleep. In most schedules that loom checks they look again and again:
+    /// the event has schedules of its own, which would multiply those of the queues.
+    #[cfg(loom)]
+    sleeps: bool,
     /// Told of each posted call that may run; and of 0 when waiting has ended. Set once, before any
     /// call is posted.
     ready: OnceLock<Box<TurnListener>>,
@@ -117,8 +121,18 @@ impl TurnQueues {
             numbers: Mutex::default(),
             stopped: AtomicBool::new(false),
             waits,
+            #[cfg(loom)]
+            sleeps: false,
             ready: OnceLock::new(),
         }
+    }
+
+    #[inline(always)]
+    fn sleeps(&self) -> bool {
+        #[cfg(loom)]
+        return self.sleeps;
+        #[cfg(not(loom))]
+        true
     }
 
     /// Sets what is told of posted calls that may run.
@@ -341,8 +355,7 @@ impl TurnQueues {
             }
             std::hint::spin_loop();
         }
-        // The event has schedules of its own: here they would multiply those of the queues.
-        while cfg!(loom) && !is_first() {
+        while !self.sleeps() && !is_first() {
             yield_now();
         }
         loop {
@@ -422,7 +435,7 @@ impl TurnQueues {
         behind.places[at].is_first.store(1, Ordering::SeqCst);
         if is_posted {
             self.lack_one_less(behind, next);
-        } else if !cfg!(loom) {
+        } else if self.sleeps() {
             behind.moved.notify_ordered();
         }
     }

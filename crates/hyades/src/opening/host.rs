@@ -54,8 +54,12 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         Ok(self.shared.engine.open_snapshot(self.log.as_ref()))
     }
 
+    fn is_inside(&self) -> bool {
+        OnThisThread::runs(Arc::as_ptr(&self.shared).addr())
+    }
+
     fn check_outside(&self, what: &str) -> Result<(), Error> {
-        if !P::LOGS_FIRST || !OnThisThread::runs(Arc::as_ptr(&self.shared).addr()) {
+        if !P::LOGS_FIRST || !self.is_inside() {
             return Ok(());
         }
         Err(Error::Misuse(format!(
