@@ -6,7 +6,7 @@ use hyades_report::data::{Data, Outcome};
 use hyades_report::experiment::{Experiment, Shape};
 use hyades_report::judge::Verdict;
 use hyades_report::page::{About, Page};
-use hyades_report::plan::plan;
+use hyades_report::plan::{SEEDS, plan};
 use hyades_report::scale::{Axes, Processors, Rates, Setup, Size};
 use hyades_report::{svg, table};
 use serde_json::json;
@@ -165,7 +165,8 @@ fn about() -> About {
         commit: Some("0123abc".to_string()),
         placeholders: vec![("CALIBRATION".to_string(), "calibration.json".to_string())],
         calibration: Some(json!({"costs": {"a": 1}, "validation": [
-            {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5}]})),
+            {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5}], "fitted": [
+            {"point": "q", "measured": 4.0, "model": 5.0, "residual": 0.25}]})),
     }
 }
 
@@ -277,6 +278,14 @@ fn what_a_build_lacks_is_said_and_stops_nothing() {
 }
 
 #[test]
+fn the_models_residuals_are_shown_held_out_points_first() {
+    let experiments = experiments();
+    let html = Page { about: about(), experiments: &experiments, data: &Data::default() }.html();
+    let places = ["Held-out point", "-50.0 %", "Fitted point", "+25.0 %"].map(|it| html.find(it));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+}
+
+#[test]
 fn a_command_runs_once_in_each_round_and_rounds_alternate() {
     let experiments = experiments();
     let steps = plan(&experiments, 3);
@@ -287,11 +296,32 @@ fn a_command_runs_once_in_each_round_and_rounds_alternate() {
     once.dedup();
     assert_eq!(once.len(), all);
     let measured = |words: &&Vec<String>| words[0] != "simulate";
-    let forwards: Vec<_> = of(0).filter(measured).collect();
+    let forwards: Vec<_> = of(0).collect();
     let mut backwards: Vec<_> = of(1).collect();
     backwards.reverse();
     assert_eq!(forwards, backwards);
+    // By then simulations have had their seeds.
+    let forwards: Vec<_> = forwards.into_iter().filter(measured).collect();
     assert_eq!(forwards, of(2).collect::<Vec<_>>());
+}
+
+/// A simulation repeats itself with the same seed: rounds of it would be one run counted often.
+#[test]
+fn every_round_of_a_simulation_has_its_own_seed() {
+    let mut seen = std::collections::BTreeSet::new();
+    let steps = plan(&experiments(), SEEDS + 1);
+    for step in &steps {
+        let arguments = step.arguments();
+        match step.words[0].as_str() {
+            "simulate" => {
+                assert!(!step.words.iter().any(|word| word == "--seed"), "{arguments:?}");
+                assert!(arguments.ends_with(&["--seed".into(), (step.round + 1).to_string()]));
+                assert!(step.round < SEEDS && seen.insert(arguments));
+            }
+            _ => assert_eq!(arguments, step.words),
+        }
+    }
+    assert!(seen.len() > 100, "{}", seen.len());
 }
 
 /// Directories for logs, a number of workers and a concurrency control reach every run that they
