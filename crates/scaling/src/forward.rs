@@ -7,7 +7,7 @@ use crate::order::Order;
 use crate::rules::{Access, Committing, Logged, Protocol, Rules};
 use crate::shared::{Caches, Lines, Time};
 use crate::streams::{MAX_BATCH, Stream};
-use crate::waiting::Waiting;
+use crate::waiting::{Queue, Waiting};
 use fastrand::Rng;
 use hyades_wal::{Lane, Needs, first_unmet};
 use hyades_workloads::zipf::Zipf;
@@ -77,8 +77,9 @@ struct Model<'a> {
     frontier: Vec<u64>,
     /// The highest number that a transaction waits for.
     wanted: u64,
-    waiting: Vec<BinaryHeap<Waiting>>,
-    parked: u64,
+    waiting: Vec<Queue>,
+    needs: Needs,
+    met: Vec<Waiting>,
     begin: Time,
     records: Vec<Logged>,
     ran: RunResult,
@@ -128,8 +129,9 @@ pub fn run(
         devices: vec![device; machine.devices],
         frontier: vec![0; slots],
         wanted: 0,
-        waiting: (0..slots).map(|_| BinaryHeap::new()).collect(),
-        parked: 0,
+        waiting: (0..slots).map(|_| Queue::default()).collect(),
+        needs: Needs::default(),
+        met: Vec::new(),
         begin: measured / 2,
         records: Vec::new(),
         ran: RunResult { seconds: machine.seconds, ..RunResult::default() },
@@ -273,15 +275,16 @@ impl Model<'_> {
             self.caches.write(access.row, at);
         }
         let txn = Committing { accesses: &accesses, stream, bytes, unit };
-        let mut needs = Needs::default();
-        self.rules.commit(&txn, &mut self.order, &mut needs, &mut self.records);
         let room = KEPT.saturating_sub(self.ran.log.len());
-        let logged = std::mem::take(&mut self.records);
-        logged.iter().for_each(|record| self.arm(record.stream, at));
-        self.ran.log.extend(logged.into_iter().take(room));
+        self.rules.keeps_vectors = room > 0;
+        let mut records = std::mem::take(&mut self.records);
+        self.rules.commit(&txn, &mut self.order, &mut self.needs, &mut records);
+        records.iter().for_each(|record| self.arm(record.stream, at));
+        self.ran.log.extend(records.drain(..).take(room));
+        self.records = records;
         let own = &mut self.workers[worker];
         (own.in_flight, own.running) = (own.in_flight + 1, None);
-        self.park(needs, (started, worker), at);
+        self.park_new((started, worker), at);
         self.events.push(Reverse((at, Event::Worker(worker))));
     }
 
@@ -306,16 +309,44 @@ impl Model<'_> {
         members.fold(now, |at, stream| self.lines.take(stream, worker, at))
     }
 
-    /// Acknowledges the transaction, or parks it at a slot of the frontier that lacks something.
-    fn park(&mut self, needs: Needs, (started, worker): (Time, usize), now: Time) {
+    /// Acknowledges a transaction that has committed, or parks it.
+    fn park_new(&mut self, (started, worker): (Time, usize), now: Time) {
+        let mut needs = std::mem::take(&mut self.needs);
+        let is_one = needs.iter().nth(1).is_none();
+        if is_one {
+            match needs.pop() {
+                None => self.answer(started, worker, now),
+                Some(need) => self.park(need, None, (started, worker), now),
+            }
+        } else {
+            let all: Box<[(Lane, u64)]> = needs.iter().collect();
+            while needs.pop().is_some() {}
+            self.park_all(all, (started, worker), now);
+        }
+        self.needs = needs;
+    }
+
+    fn park_all(&mut self, all: Box<[(Lane, u64)]>, of: (Time, usize), now: Time) {
         let frontier = |lane: Lane| self.frontier[lane.index()];
-        let Some((lane, until)) = first_unmet(frontier, needs.iter()) else {
+        match first_unmet(frontier, all.iter().copied()) {
+            None => self.answer(of.0, of.1, now),
+            Some(need) => self.park(need, Some(all), of, now),
+        }
+    }
+
+    /// Acknowledges the transaction, or parks it at a slot of the frontier that lacks something.
+    fn park(
+        &mut self,
+        need: (Lane, u64),
+        needs: Option<Box<[(Lane, u64)]>>,
+        (started, worker): (Time, usize),
+        now: Time,
+    ) {
+        let frontier = |lane: Lane| self.frontier[lane.index()];
+        let Some((lane, until)) = first_unmet(frontier, [need]) else {
             return self.answer(started, worker, now);
         };
-        let others = (needs.iter().count() > 1).then(|| Box::new(needs));
-        self.parked += 1;
-        let number = self.parked;
-        self.waiting[lane.index()].push(Waiting { until, number, others, started, worker });
+        self.waiting[lane.index()].push(Waiting { until, needs, started, worker });
         let streams = self.streams.len();
         if lane == Lane::common(streams) && until > self.wanted {
             self.wanted = until;
@@ -408,14 +439,14 @@ impl Model<'_> {
 
     /// Transactions whose need in a slot is met go on: they are acknowledged, or wait for more.
     fn wake(&mut self, lane: Lane, now: Time) {
-        let reached = self.frontier[lane.index()];
-        let waiting = lane.index();
-        while self.waiting[waiting].peek().is_some_and(|next| next.until <= reached) {
-            let Some(next) = self.waiting[waiting].pop() else { return };
-            match next.others {
-                None => self.answer(next.started, next.worker, now),
-                Some(needs) => self.park(*needs, (next.started, next.worker), now),
+        let mut met = std::mem::take(&mut self.met);
+        self.waiting[lane.index()].take_up_to(self.frontier[lane.index()], &mut met);
+        for Waiting { needs, started, worker, .. } in met.drain(..) {
+            match needs {
+                None => self.answer(started, worker, now),
+                Some(needs) => self.park_all(needs, (started, worker), now),
             }
         }
+        self.met = met;
     }
 }

@@ -102,6 +102,8 @@ pub struct Rules {
     blind_writes: bool,
     /// The current epoch.
     pub(crate) epoch: u64,
+    /// Whether records have their vectors, for replay.
+    pub(crate) keeps_vectors: bool,
     /// The highest epoch of a record.
     written: u64,
     /// Vectors of the last writers, one after the other.
@@ -132,6 +134,7 @@ impl Rules {
             commands,
             blind_writes: blind,
             epoch: 1,
+            keeps_vectors: true,
             written: 0,
             writers: vec![0; vectors],
             readers: vec![0; if commands { vectors } else { 0 }],
@@ -238,7 +241,8 @@ impl Rules {
             let anchor = order.anchor(txn.stream);
             self.encoded.clear();
             compress::encode(&mut self.encoded, &vector, anchor, |lsn| *lsn);
-            let logged = vector.iter().zip(anchor).map(|(own, anchor)| *own.max(anchor)).collect();
+            let decoded = vector.iter().zip(anchor).map(|(own, anchor)| *own.max(anchor));
+            let logged = if self.keeps_vectors { decoded.collect() } else { Vec::new() };
             // A vector that the anchor covers is one byte, which the measured length has.
             let bytes = (txn.bytes)(written, txn.unit) + self.encoded.len() as u64 - 1;
             let (start, end) = order.reserve(txn.stream, bytes);
