@@ -102,7 +102,7 @@ impl Conditions {
     /// The same machine in the model.
     pub fn machine(&self, rows: u32, seconds: f64) -> Machine {
         // Whole epochs, also in short runs.
-        let seconds = (seconds / 0.04).ceil().max(3.0) * 0.04;
+        let seconds = (seconds / 0.04).ceil().max(1.0) * 0.04;
         let memory = Machine { workers: self.workers, theta: self.theta, rows, ..fit_machine() };
         let memory = Machine { seconds, ..memory };
         if !self.is_throttled {

@@ -18,12 +18,17 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
 
 type Modelled = (&'static str, &'static str);
 
-/// The schemes of Taurus 2020. It has no length of Silo-R's epochs: these are Silo's own.
+/// Options, and the simulated time of runs without epochs: some tens of flushes, and more than it
+/// takes to fill the buffers.
+type Load = (&'static str, &'static str);
+
+/// The schemes of Taurus 2020. It has no length of Silo-R's epochs: these are Silo's own, and one is
+/// simulated.
 const MODELLED: [Modelled; 7] = [
     ("No logging", "none"),
     ("Serial data", "serial --record data"),
     ("Taurus data", "taurus --record data"),
-    ("Silo-R", "silo-r --record data --epoch 40ms"),
+    ("Silo-R", "silo-r --record data --epoch 40ms --seconds 0.04"),
     ("Plover", "plover --record data"),
     ("Serial command", "serial --record command"),
     ("Taurus command", "taurus --record command"),
@@ -34,11 +39,13 @@ fn run(
     (label, protocol): Modelled,
     workers: f64,
     machine: &str,
-    more: &str,
+    (more, seconds): Load,
 ) -> Run {
+    // A scheme with epochs is simulated for one of them.
+    let seconds = if protocol.contains("--seconds") { "" } else { seconds };
     let words = format!(
         "simulate --calibration {CALIBRATION} --protocol {protocol} --workers {workers} {machine} \
-         {more}"
+         {more} {seconds}"
     );
     Run {
         group,
@@ -54,10 +61,10 @@ fn sweep(
     schemes: &[Modelled],
     workers: &[f64],
     machine: &str,
-    more: &str,
+    load: Load,
 ) -> Vec<Run> {
     let each = |scheme: &Modelled| -> Vec<Run> {
-        workers.iter().map(|w| run(group, *scheme, *w, machine, more)).collect()
+        workers.iter().map(|w| run(group, *scheme, *w, machine, load)).collect()
     };
     schemes.iter().flat_map(each).collect()
 }
@@ -154,9 +161,10 @@ fn assumptions_and(more: &[&str]) -> Vec<String> {
 const EPOCHS: &str = "Silo-R's epochs take 40 ms, as in Silo; the paper does not say how long its \
                       own are";
 
-/// The load of the paper of 2020, for one of Silo-R's epochs.
-const TAURUS: &str = "--theta 0.6 --seconds 0.04";
-const RECOVERED: &str = "--theta 0.6 --seconds 0.04 --recover";
+/// The loads of the paper of 2020. Slow disks have smaller buffers, so that these are full as soon.
+const TAURUS: Load = ("--theta 0.6", "--seconds 0.02");
+const RECOVERED: Load = ("--theta 0.6 --recover", "--seconds 0.02");
+const SLOW: Load = ("--theta 0.6 --buffer 1MiB", "--seconds 0.08");
 
 fn nvme(table: &Table<'_>) -> Experiment {
     let workers = table.steps(&[1.0, 16.0, 32.0, 64.0, 96.0], &[8.0, 80.0]);
@@ -195,7 +203,7 @@ fn hdd(table: &Table<'_>) -> Experiment {
                 logging is 9.2 times as fast as Plover and Silo-R.",
         how: format!("{HOW} {}", HDD.assumed),
         differs: assumptions_and(&[EPOCHS]),
-        runs: sweep("YCSB", &MODELLED, &workers, &devices(&HDD, 8), TAURUS),
+        runs: sweep("YCSB", &MODELLED, &workers, &devices(&HDD, 8), SLOW),
         panels: vec![lines("YCSB", "YCSB", rate)],
         checks: vec![
             peak("YCSB", rate, "Taurus data", "Serial data", 7.1),
@@ -233,12 +241,12 @@ fn recovery(table: &Table<'_>) -> Experiment {
 
 fn poplar(table: &Table<'_>) -> Experiment {
     let workers = table.steps(&[1.0, 4.0, 12.0, 20.0], &[4.0, 20.0]);
-    // One epoch. The workers of NVM-D flush their own records as soon as they can.
-    const AT_ONCE: &str = "--theta 0 --seconds 0.05";
-    const COLLECTED: &str = "--theta 0 --seconds 0.05 --flush-interval 5ms";
+    // The workers of NVM-D flush their own records as soon as they can.
+    const AT_ONCE: Load = ("--theta 0", "--seconds 0.05");
+    const COLLECTED: Load = ("--theta 0 --flush-interval 5ms", "--seconds 0.05");
     let schemes = [
         ("Serial data", "serial --record data"),
-        ("Silo-R", "silo-r --record data --epoch 50ms"),
+        ("Silo-R", "silo-r --record data --epoch 50ms --seconds 0.05"),
         ("Poplar", "poplar --record data"),
         ("Taurus data", "taurus --record data"),
     ];
