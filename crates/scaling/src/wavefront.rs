@@ -311,7 +311,7 @@ mod tests {
         // Each follows the last one, which is in the other stream.
         let chain: Vec<Logged> = (0..64)
             .map(|at| {
-                let (own, other) = (at as u64 / 2 * 10, (at as u64 + 1) / 2 * 10);
+                let (own, other) = (at as u64 / 2 * 10, (at as u64).div_ceil(2) * 10);
                 record(at % 2, at as u64 / 2, if at % 2 == 0 { [own, other] } else { [other, own] })
             })
             .collect();
