@@ -111,7 +111,7 @@ mod tests {
     fn a_row_moves_to_those_that_do_not_have_it_as_it_is() {
         let mut caches = Caches::new(2 * CACHED_ROWS, 7.0, 100.0);
         assert_eq!(caches.reach(CACHED_ROWS, false, 0, 0), 7);
-        // Nobody else has it.
+        // No other core has it.
         assert_eq!(caches.reach(0, true, 70, 0), 0);
         assert_eq!([caches.reach(0, false, 3, 0), caches.reach(0, false, 3, 500)], [100, 500]);
         // A second reader waits until the row can move again.

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 pub(crate) const MAX_BATCH: u64 = 2 << 20;
 /// The backlog that ends a flush interval early.
 const FILL: u64 = 1 << 20;
-/// The least time between the beginnings of a busy flusher's batches that nobody waits for.
+/// The least time between the beginnings of a busy flusher's batches for which no thread
+/// waits.
 const SPACING: Time = 500_000;
 /// The same after a batch of at least [`SUBSTANTIAL`] bytes.
 const LOADED_SPACING: Time = 2_000_000;
@@ -35,7 +36,7 @@ pub(crate) struct Stream {
     began: Option<Time>,
     /// The spacing of the batch in progress.
     spacing: Time,
-    /// A busy flusher that nobody waits for rests until then.
+    /// A busy flusher for which no thread waits rests until then.
     rests_until: Time,
     /// When the last batch was durable.
     ended: Option<Time>,
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_flusher_that_nobody_waits_for_collects_work() {
+    fn a_busy_flusher_for_which_no_thread_waits_collects_work() {
         let mut stream = Stream::default();
         let at = |stream: &Stream, now| stream.flushes_at(now, 5_000, 1 << 22, 0);
         assert_eq!(at(&stream, 7), 7);

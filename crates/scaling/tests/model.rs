@@ -195,7 +195,7 @@ fn replay_of_commands_scales_until_vectors_bind() {
     assert!(serial < 1.05e6);
 }
 
-/// Records follow all that their anchor covers, so many anchors hold replay up.
+/// Records follow all that their anchor covers: many anchors hold replay up.
 #[test]
 fn few_anchors_leave_replay_more_parallelism() {
     let with = |anchor_interval| {

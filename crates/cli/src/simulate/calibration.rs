@@ -206,14 +206,14 @@ fn rate(run: &Option<Value>) -> Option<f64> {
 }
 
 /// Runs the measurements, and counts them.
-struct Bench {
+struct Measurements {
     bar: Bar,
     done: u64,
     rows: u32,
     seconds: f64,
 }
 
-impl Bench {
+impl Measurements {
     fn run(&mut self, words: &str) -> Option<Value> {
         let run = bench(&format!("bench {words} --seconds {} --warmup 0.2 --json", self.seconds));
         self.done += 1;
@@ -256,7 +256,7 @@ pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure>
     let seconds = seconds.max(0.12);
     let runs = 4 + SCHEMES.len() * (2 + held_out().len()) + SITES.len();
     let bar = Bar::new("calibrating", runs as u64);
-    let mut bench = Bench { bar, done: 0, rows, seconds };
+    let mut bench = Measurements { bar, done: 0, rows, seconds };
     let mut fitted = Fitted::new(rows, line_ns());
     for theta in FITTED {
         for workers in [1, 2] {

@@ -22,8 +22,8 @@ type Modelled = (&'static str, &'static str);
 /// takes to fill the buffers.
 type Load = (&'static str, &'static str);
 
-/// The schemes of Taurus 2020. It has no length of Silo-R's epochs: these are Silo's own, and one is
-/// simulated.
+/// The schemes of Taurus 2020. It has no length of Silo-R's epochs: these are Silo's own, and one
+/// is simulated.
 const MODELLED: [Modelled; 7] = [
     ("No logging", "none"),
     ("Serial data", "serial --record data"),
@@ -138,7 +138,7 @@ fn assumptions() -> Vec<String> {
         "the 1,000 most popular rows are in the cache of every core that has used them since they \
          were written",
         "all schemes run under Silo: a transaction runs again if a row that it read was \
-         overwritten meanwhile; nobody waits for a locked row",
+         overwritten meanwhile; no transaction waits for a locked row",
         "each worker keeps to one stream (`--stream-choice fixed`); by default the engine's move \
          to the stream in which a record would be durable first",
         "flushers, and what collects acknowledgements, take no time from workers",
