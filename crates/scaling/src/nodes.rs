@@ -143,7 +143,8 @@ pub fn run(costs: &Costs, words: (&str, &str), cluster: &Cluster) -> Result<Clus
         transfer: (own.bytes / cluster.bandwidth * 1e9) as Time,
         on_arrival: (words.0 != "none").then_some(words.1 == "command"),
     };
-    // A closed loop: a transaction arrives when the one that is this far ahead of it is acknowledged.
+    // A closed loop: a transaction arrives when an earlier one, as many before as may be in flight,
+    // is acknowledged.
     let mut acknowledged = vec![0; cluster.in_flight * cluster.nodes];
     let mut latencies = Vec::new();
     let (mut first, mut last) = (0, 0);
