@@ -1,23 +1,20 @@
 //! `hyades simulate`: a discrete-event model of larger machines, with the costs of this one. Its
 //! output says that it is simulated.
 
+mod calibration;
+mod fit;
+
 use crate::failure::Failure;
-use crate::progress::Bar;
 use crate::units;
+use calibration::{calibrate, read};
 use clap::Args;
-use hyades_scaling::costs::{Costs, SchemeCosts};
 use hyades_scaling::forward::{self, RunResult};
-use hyades_scaling::machine::{MAX_STREAMS, Machine};
+use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
+use hyades_scaling::nodes::{self, Cluster};
 use hyades_scaling::replay;
 use hyades_scaling::rules::Protocol;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::hint::spin_loop;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::path::PathBuf;
 
 /// Options of `hyades simulate`.
 #[derive(Args, Clone, Debug)]
@@ -29,14 +26,16 @@ pub struct SimulateOptions {
     /// File with costs that --calibrate wrote [default: measure them first]
     #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     calibration: Option<PathBuf>,
-    /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn
+    /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn; with --nodes none,
+    /// arrival or physiological
     #[arg(long, default_value = "taurus")]
     protocol: String,
-    /// What is logged: data, or command (under none, serial and taurus only)
+    /// What is logged: data, or command (under none, serial, taurus and arrival only)
     #[arg(long, default_value = "data", value_parser = ["data", "command"])]
     record: String,
     /// Workers, 1 to 256, each on a core of its own
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = 32,
+        value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS as i64))]
     workers: u16,
     /// Log streams, 1 to 16
     #[arg(long, default_value_t = 4,
@@ -51,9 +50,25 @@ pub struct SimulateOptions {
     /// Latency of a write, in addition to the transfer time: seconds, or a number with a unit
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::seconds)]
     latency: f64,
-    /// Time for which each flush collects records (group commit): seconds, or a number with a unit
+    /// Requests that a device serves at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    depth: u16,
+    /// The time between flushes (group commit): seconds, or a number with a unit; 0: the engine's
+    /// own rule
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::seconds)]
     flush_interval: f64,
+    /// Length of an epoch under silo-r: seconds, or a number with a unit
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = units::some_seconds)]
+    epoch: f64,
+    /// Log buffer of a stream
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = units::size)]
+    buffer: u64,
+    /// Log from one anchor to the next under taurus, summed over all streams
+    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = units::size)]
+    anchor_interval: u64,
+    /// Skew of the Zipf distribution over rows; 0 is uniform
+    #[arg(long, default_value_t = 0.6)]
+    theta: f64,
     /// Time to move a cache line between cores, in nanoseconds [default: measured here]
     #[arg(long, value_name = "NS", value_parser = units::positive)]
     line_ns: Option<f64>,
@@ -61,53 +76,127 @@ pub struct SimulateOptions {
     /// unit
     #[arg(long, value_name = "TIME", default_value = "0.1", value_parser = units::some_seconds)]
     seconds: f64,
-    /// Rows of the calibration runs
+    /// Rows
     #[arg(long, default_value_t = 100_000)]
-    rows: u64,
+    rows: u32,
+    /// Seed of the random numbers: the same seed gives the same result
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Simulate the recovery of the log too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "nodes")]
     recover: bool,
+    /// Simulate nodes with partitions of New-Order, 1 to 64, instead of workers
+    #[arg(long, value_name = "N")]
+    nodes: Option<u16>,
+    /// With --nodes: sites of each node
+    #[arg(long, default_value_t = 12, requires = "nodes")]
+    sites: u16,
+    /// With --nodes: nodes that have a copy of each partition
+    #[arg(long, default_value_t = 1, requires = "nodes")]
+    replicas: u16,
+    /// With --nodes: share of transactions that access two partitions
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "nodes")]
+    multi_partition: f64,
+    /// With --nodes: time of a message to another node and its answer
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::seconds,
+        requires = "nodes")]
+    round_trip: f64,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// The contents of a calibration file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Calibration {
-    costs: Costs,
-    /// Runs that the model was not fitted to.
-    validation: Vec<Point>,
-}
+impl SimulateOptions {
+    fn machine(&self) -> Machine {
+        Machine {
+            workers: self.workers.into(),
+            streams: self.streams.into(),
+            devices: self.devices.into(),
+            bandwidth: self.bandwidth as f64,
+            latency: self.latency,
+            depth: self.depth.into(),
+            flush_interval: self.flush_interval,
+            epoch: self.epoch,
+            buffer: self.buffer,
+            anchor_interval: self.anchor_interval,
+            rows: self.rows,
+            theta: self.theta,
+            seconds: self.seconds,
+            seed: self.seed,
+            ..Machine::default()
+        }
+    }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Point {
-    point: String,
-    /// Acknowledged transactions per second.
-    measured: f64,
-    /// The same, computed by the model.
-    model: f64,
-    /// `model / measured - 1`.
-    residual: f64,
+    /// The nodes, if they are simulated.
+    fn cluster(&self) -> Option<Cluster> {
+        Some(Cluster {
+            nodes: self.nodes?.into(),
+            sites: self.sites.into(),
+            replicas: self.replicas.into(),
+            multi_partition: self.multi_partition,
+            round_trip: self.round_trip,
+            bandwidth: self.bandwidth as f64,
+            latency: self.latency + self.flush_interval,
+            in_flight: 20_000,
+            seed: self.seed,
+        })
+    }
 }
-
-/// The schemes whose costs are measured. Those that this build does not have are skipped.
-const SCHEMES: [(&str, &str); 8] = [
-    ("serial", "data"),
-    ("serial", "command"),
-    ("taurus", "data"),
-    ("taurus", "command"),
-    ("silo-r", "data"),
-    ("plover", "data"),
-    ("poplar", "data"),
-    ("gsn", "data"),
-];
 
 /// Runs `hyades simulate`.
 ///
 /// # Errors
 /// Wrong usage; a calibration that cannot be made, read or written.
 pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
+    let (machine, cluster) = (options.machine(), options.cluster());
+    // Before anything is measured.
+    match &cluster {
+        Some(cluster) => {
+            cluster.check().map_err(Failure::Usage)?;
+            check_sites(options)?;
+        }
+        None => {
+            machine.check().map_err(Failure::Usage)?;
+            protocol(options)?;
+        }
+    }
+    if let Some(file) = &options.calibrate {
+        let calibration = calibrate(options.rows, options.seconds)?;
+        let text = serde_json::to_string_pretty(&calibration)
+            .map_err(Failure::doing("cannot write JSON"))?;
+        let what = format!("cannot write {}", file.display());
+        std::fs::write(file, &text).map_err(Failure::doing(what))?;
+        println!("{text}");
+        return Ok(true);
+    }
+    let mut costs = match &options.calibration {
+        Some(file) => read(file)?,
+        None => calibrate(options.rows, options.seconds)?,
+    }
+    .costs;
+    if let Some(line) = options.line_ns {
+        costs.line_ns = line;
+    }
+    let words = (options.protocol.as_str(), options.record.as_str());
+    let report = match &cluster {
+        Some(cluster) => {
+            let ran = nodes::run(&costs, words, cluster).map_err(Failure::Usage)?;
+            report_nodes(options, cluster, ran)
+        }
+        None => {
+            let protocol = protocol(options)?;
+            let ran = forward::run(&costs, protocol, words, &machine).map_err(Failure::Usage)?;
+            let replayed =
+                options.recover.then(|| replay::rate(&costs, protocol, words, &machine, &ran));
+            report(options, &machine, ran, replayed.flatten())
+        }
+    };
+    print(options, &report);
+    Ok(true)
+}
+
+/// The protocol of a machine with workers.
+fn protocol(options: &SimulateOptions) -> Result<Protocol, Failure> {
     let protocol = Protocol::from_word(&options.protocol).ok_or_else(|| {
         Failure::Usage(format!(
             "the model has no protocol {:?}: choose none, serial, taurus, silo-r, plover, poplar \
@@ -124,194 +213,81 @@ pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
             hyades::Protocol::names_taking_commands()
         )));
     }
-    if let Some(file) = &options.calibrate {
-        let calibration = calibrate(options)?;
-        let text = serde_json::to_string_pretty(&calibration)
-            .map_err(Failure::doing("cannot write JSON"))?;
-        let what = format!("cannot write {}", file.display());
-        std::fs::write(file, &text).map_err(Failure::doing(what))?;
-        println!("{text}");
-        return Ok(true);
+    Ok(protocol)
+}
+
+/// Whether nodes are simulated under this protocol, with this kind of record.
+fn check_sites(options: &SimulateOptions) -> Result<(), Failure> {
+    match (options.protocol.as_str(), options.record.as_str()) {
+        ("none", _) | ("arrival", "command") | ("physiological", "data") => Ok(()),
+        (protocol, record) => Err(Failure::Usage(format!(
+            "nodes are not simulated under {protocol} with --record {record}: choose --protocol \
+             none, --protocol arrival --record command, or --protocol physiological --record data"
+        ))),
     }
-    let mut calibration = match &options.calibration {
-        Some(file) => read(file)?,
-        None => calibrate(options)?,
-    };
-    if let Some(line) = options.line_ns {
-        calibration.costs.line_ns = line;
-    }
-    let machine = Machine {
-        workers: options.workers.into(),
-        streams: options.streams.into(),
-        devices: options.devices.into(),
-        bandwidth: options.bandwidth.max(1) as f64,
-        latency: options.latency,
-        flush_interval: options.flush_interval,
-        seconds: options.seconds,
-        ..Machine::default()
-    };
-    let words = (options.protocol.as_str(), options.record.as_str());
-    let costs = &calibration.costs;
-    let ran = forward::run(costs, protocol, words, &machine).ok_or_else(|| {
-        Failure::Usage(format!(
-            "the calibration has no costs for {} {}: the build that made it does not have them",
-            words.0, words.1
-        ))
-    })?;
-    let replayed =
-        if options.recover { replay::rate(costs, protocol, words, &machine, &ran) } else { None };
-    let report = report(options, &machine, ran, replayed);
+}
+
+fn print(options: &SimulateOptions, report: &Value) {
     if options.json {
         println!("{report}");
-    } else {
-        let number = |path| report.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
-        println!("  simulated     {}, {} workers", options.protocol, options.workers);
-        println!("  acknowledged  {}", units::rate(number("/acknowledged_per_s")));
-        println!("  latency       p50 {}", units::time(number("/latency_us/p50") * 1e-6));
-        if let Some(rate) = replayed {
-            println!("  recovery      {}", units::rate(rate));
-        }
+        return;
     }
-    Ok(true)
+    let number = |path| report.pointer(path).and_then(Value::as_f64);
+    let what = match options.nodes {
+        Some(nodes) => format!("{nodes} nodes of {} sites", options.sites),
+        None => format!("{} workers", options.workers),
+    };
+    println!("  simulated     {}, {what}", options.protocol);
+    let acknowledged = number("/acknowledged_per_s").unwrap_or(0.0);
+    println!("  acknowledged  {}", units::rate(acknowledged));
+    if let Some(median) = number("/latency_us/p50") {
+        println!("  latency       p50 {}", units::time(median * 1e-6));
+    }
+    if let Some(rate) = number("/recovery/records_per_s") {
+        println!("  recovery      {}", units::rate(rate));
+    }
+}
+
+/// Median, 99th percentile and highest of latencies, in microseconds.
+fn quantiles(mut latencies: Vec<u64>) -> Value {
+    latencies.sort_unstable();
+    let quantile = |q: f64| {
+        let last = latencies.len().checked_sub(1)?;
+        Some(latencies[(last as f64 * q) as usize] as f64 / 1e3)
+    };
+    json!({"p50": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0)})
 }
 
 /// The result as JSON, with the keys of a measured run.
 fn report(
     options: &SimulateOptions,
     machine: &Machine,
-    mut ran: RunResult,
+    ran: RunResult,
     replayed: Option<f64>,
 ) -> Value {
-    ran.latencies.sort_unstable();
-    let quantile = |q: f64| {
-        let last = ran.latencies.len().checked_sub(1)?;
-        Some(ran.latencies[(last as f64 * q) as usize] as f64 / 1e3)
-    };
     json!({
         "simulated": true, "workload": "ycsb", "protocol": options.protocol,
         "record": options.record, "workers": machine.workers, "streams": machine.streams,
-        "seconds": ran.seconds, "acknowledged": ran.acknowledged,
+        "seed": machine.seed, "seconds": ran.seconds, "acknowledged": ran.acknowledged,
         "acknowledged_per_s": ran.acknowledged as f64 / ran.seconds,
-        "device_bytes": ran.bytes,
-        "latency_us": {"p50": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0)},
+        "aborts": ran.conflicts, "device_bytes": ran.bytes,
+        "latency_us": quantiles(ran.latencies),
         "line_share": ran.line_share,
         "recovery": {"records_per_s": replayed},
     })
 }
 
-fn read(file: &Path) -> Result<Calibration, Failure> {
-    let wrong = |why: String| {
-        let file = file.display();
-        Failure::Usage(format!(
-            "{file} is not a calibration ({why}): make one with --calibrate {file}"
-        ))
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+fn report_nodes(options: &SimulateOptions, cluster: &Cluster, ran: nodes::ClusterResult) -> Value {
+    json!({
+        "simulated": true, "workload": "tpcc", "protocol": options.protocol,
+        "record": options.record, "nodes": cluster.nodes, "sites": cluster.sites,
+        "replicas": cluster.replicas, "multi_partition": cluster.multi_partition,
+        "round_trip_us": cluster.round_trip * 1e6, "seed": cluster.seed,
+        "seconds": ran.seconds, "acknowledged": ran.acknowledged,
+        "acknowledged_per_s": ran.acknowledged as f64 / ran.seconds,
+        "latency_us": quantiles(ran.latencies),
+    })
 }
 
-/// Runs the modelled workload with this many workers and returns the JSON that it prints.
-fn bench(options: &SimulateOptions, workers: usize, more: &str) -> Option<Value> {
-    let words = format!(
-        "bench ycsb --rows {} --theta 0 --accesses 2 --write-columns all --workers {workers} \
-         --seconds {} --warmup 0.2 --reserve-memory 512MiB --in-flight 8192 {more} --json",
-        options.rows, options.seconds
-    );
-    let program = std::env::current_exe().ok()?;
-    let output = Command::new(program)
-        .args(words.split_whitespace())
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    serde_json::from_slice(&output.stdout).ok()
-}
-
-fn number(run: &Value, path: &str) -> Option<f64> {
-    run.pointer(path).and_then(Value::as_f64).filter(|value| *value > 0.0)
-}
-
-fn calibrate(options: &SimulateOptions) -> Result<Calibration, Failure> {
-    let bar = Bar::new("calibrating", 2 + 2 * SCHEMES.len() as u64);
-    let mut done = 0;
-    let mut measure = |workers, more: &str| {
-        let run = bench(options, workers, more);
-        done += 1;
-        bar.set(done);
-        run
-    };
-    let rate = |run: &Option<Value>| number(run.as_ref()?, "/acknowledged_per_s");
-    let failed = || Failure::Failed("the runs without a log gave no throughput".to_string());
-    let one = rate(&measure(1, "--protocol none")).ok_or_else(failed)?;
-    let two = rate(&measure(2, "--protocol none")).ok_or_else(failed)?;
-    let mut schemes = BTreeMap::new();
-    for (protocol, record) in SCHEMES {
-        let more = format!(
-            "--protocol {protocol} --record {record} --device memory --recover --recovery-threads 1"
-        );
-        let Some(run) = measure(1, &more) else { continue };
-        let costs = || {
-            Some(SchemeCosts {
-                worker_ns: 1e9 / number(&run, "/acknowledged_per_s")?,
-                bytes: number(&run, "/log_bytes_per_transaction")?,
-                replay_ns: number(&run, "/recovery/records_per_s").map(|rate| 1e9 / rate),
-            })
-        };
-        if let Some(costs) = costs() {
-            schemes.insert(format!("{protocol} {record}"), costs);
-        }
-    }
-    let slowdown = (2.0 * one / two).max(1.0);
-    let costs = Costs { none_ns: 1e9 / one, slowdown, line_ns: line_ns(), schemes };
-    // Validation points, which the costs do not use: the same with two workers.
-    let mut validation = Vec::new();
-    for (protocol, record) in SCHEMES {
-        let Some(word) = Protocol::from_word(protocol) else { continue };
-        let more = format!("--protocol {protocol} --record {record} --device memory");
-        let Some(measured) = rate(&measure(2, &more)) else { continue };
-        let Some(ran) = forward::run(&costs, word, (protocol, record), &Machine::default()) else {
-            continue;
-        };
-        let model = ran.acknowledged as f64 / ran.seconds;
-        validation.push(Point {
-            point: format!("{protocol} {record}, 2 workers, log in memory"),
-            measured,
-            model,
-            residual: model / measured - 1.0,
-        });
-    }
-    bar.finish(&format!("calibrated with {} schemes", costs.schemes.len()));
-    Ok(Calibration { costs, validation })
-}
-
-/// Measures the time to move a cache line from one core to another, in nanoseconds.
-fn line_ns() -> f64 {
-    const ROUNDS: u64 = 200_000;
-    // Each side writes it in turn and the other reads it. Only this value is exchanged, and joining
-    // the thread orders the rest, hence Relaxed.
-    let ball = AtomicU64::new(0);
-    let play = |parity: u64| {
-        let began = Instant::now();
-        let mut next = parity;
-        while next < ROUNDS {
-            let mut spins = 0_u32;
-            while ball.load(Ordering::Relaxed) != next {
-                spins += 1;
-                // Both threads may be on the same core.
-                if spins.is_multiple_of(10_000) {
-                    std::thread::yield_now();
-                }
-                spin_loop();
-            }
-            ball.store(next + 1, Ordering::Relaxed);
-            next += 2;
-        }
-        began.elapsed()
-    };
-    let took = std::thread::scope(|scope| {
-        let other = scope.spawn(|| play(1));
-        let own = play(0);
-        other.join().map_or(own, |theirs| own.max(theirs))
-    });
-    (took.as_nanos() as f64 / ROUNDS as f64).clamp(5.0, 1_000.0)
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,9 @@
 use crate::experiment::Experiment;
 use std::collections::BTreeSet;
 
+/// The rounds in which simulations are repeated: with other seeds they differ little.
+pub const SEEDS: usize = 2;
+
 /// A command to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -14,6 +17,18 @@ pub struct Step {
     pub round: usize,
     /// Estimated duration in seconds.
     pub cost: f64,
+}
+
+impl Step {
+    /// The words after `hyades` with which it is run. A simulation gives the same result with the
+    /// same seed, so each round has its own, from 1 on.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut words = self.words.clone();
+        if words[0] == "simulate" {
+            words.extend(["--seed".to_string(), (self.round + 1).to_string()]);
+        }
+        words
+    }
 }
 
 /// Every distinct command, once in each of `rounds` rounds. A round runs the experiments one after
@@ -28,8 +43,7 @@ pub fn plan(experiments: &[Experiment], rounds: usize) -> Vec<Step> {
     }
     let mut steps = Vec::new();
     for round in 0..rounds.max(1) {
-        // A simulation gives the same result each time.
-        let again = |words: &[String]| round == 0 || words[0] != "simulate";
+        let again = |words: &[String]| round < SEEDS || words[0] != "simulate";
         let mut own: Vec<Step> = once
             .iter()
             .filter(|(_, run)| again(&run.words))

@@ -168,7 +168,8 @@ fn about() -> About {
         commit: Some("0123abc".to_string()),
         placeholders: vec![("CALIBRATION".to_string(), "calibration.json".to_string())],
         calibration: Some(json!({"costs": {"a": 1}, "validation": [
-            {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5}]})),
+            {"point": "p", "measured": 2.0, "model": 1.0, "residual": -0.5}], "fitted": [
+            {"point": "q", "measured": 4.0, "model": 5.0, "residual": 0.25}]})),
     }
 }
 
@@ -306,6 +307,14 @@ fn what_a_build_lacks_is_said_and_stops_nothing() {
     let page = Page { about: about(), experiments: &experiments, data: &data };
     assert!(page.verdicts().iter().all(|(_, verdict)| *verdict == Verdict::NotMeasured));
     assert!(page.html().contains("not available in this build"));
+}
+
+#[test]
+fn the_models_residuals_are_shown_held_out_points_first() {
+    let experiments = experiments();
+    let html = Page { about: about(), experiments: &experiments, data: &Data::default() }.html();
+    let places = ["Held-out point", "-50.0 %", "Fitted point", "+25.0 %"].map(|it| html.find(it));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
 }
 
 /// The table of results has no place for a verdict by hand.

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_report::experiment::{Experiment, Run};
-use hyades_report::plan::plan;
+use hyades_report::plan::{SEEDS, plan};
 use hyades_report::scale::{Axes, Setup, Size};
 use hyades_report::table;
 
@@ -21,11 +21,32 @@ fn a_command_runs_once_in_each_round_and_rounds_alternate() {
     once.dedup();
     assert_eq!(once.len(), all);
     let measured = |words: &&Vec<String>| words[0] != "simulate";
-    let forwards: Vec<_> = of(0).filter(measured).collect();
+    let forwards: Vec<_> = of(0).collect();
     let mut backwards: Vec<_> = of(1).collect();
     backwards.reverse();
     assert_eq!(forwards, backwards);
+    // By then simulations have had their seeds.
+    let forwards: Vec<_> = forwards.into_iter().filter(measured).collect();
     assert_eq!(forwards, of(2).collect::<Vec<_>>());
+}
+
+/// A simulation repeats itself with the same seed: rounds of it would be one run counted often.
+#[test]
+fn every_round_of_a_simulation_has_its_own_seed() {
+    let mut seen = std::collections::BTreeSet::new();
+    let steps = plan(&experiments(), SEEDS + 1);
+    for step in &steps {
+        let arguments = step.arguments();
+        match step.words[0].as_str() {
+            "simulate" => {
+                assert!(!step.words.iter().any(|word| word == "--seed"), "{arguments:?}");
+                assert!(arguments.ends_with(&["--seed".into(), (step.round + 1).to_string()]));
+                assert!(step.round < SEEDS && seen.insert(arguments));
+            }
+            _ => assert_eq!(arguments, step.words),
+        }
+    }
+    assert!(seen.len() > 100, "{}", seen.len());
 }
 
 /// Directories for logs, a number of workers and a concurrency control reach every run that they

@@ -1,17 +1,39 @@
 //! Measured costs of the model's steps.
 
+use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The rows, most popular first, that are taken to be in the private cache of every core: about a
+/// mebibyte of them. The cost of the others is fitted to it.
+pub const CACHED_ROWS: u32 = 1_000;
+
+/// Accesses of a transaction.
+pub const ACCESSES: usize = 2;
+
 /// The costs of a scheme: a protocol with a kind of record.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SchemeCosts {
-    /// Worker time of a transaction in nanoseconds, one worker on a core of its own.
+    /// Worker time of a transaction in nanoseconds, one worker on a core of its own, under the
+    /// distribution of accesses that was measured.
     pub worker_ns: f64,
     /// Log bytes for each acknowledged transaction.
     pub bytes: f64,
     /// Time to replay a record in nanoseconds on one thread; `None` if it was not measured.
     pub replay_ns: Option<f64>,
+    /// The factor by which its work slows down when the second core is busy too; `None`: that of
+    /// running without a log.
+    #[serde(default)]
+    pub slowdown: Option<f64>,
+}
+
+/// The costs of a transaction of one partition, by kind of log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SiteCosts {
+    /// Time of a transaction at its site in nanoseconds, logging included.
+    pub worker_ns: f64,
+    /// Log bytes of a transaction.
+    pub bytes: f64,
 }
 
 /// All costs.
@@ -23,17 +45,81 @@ pub struct Costs {
     pub slowdown: f64,
     /// Time to move a cache line from one core to another, in nanoseconds.
     pub line_ns: f64,
+    /// The Zipf exponent under which the times of workers were measured.
+    #[serde(default)]
+    pub theta: f64,
+    /// The rows of which they were measured.
+    #[serde(default = "measured_rows")]
+    pub rows: u32,
+    /// The additional time of an access to a row beyond [`CACHED_ROWS`], in nanoseconds.
+    #[serde(default)]
+    pub miss_ns: f64,
+    /// The additional time of an access to a row that another core has changed since, in
+    /// nanoseconds.
+    #[serde(default)]
+    pub row_ns: f64,
     /// Costs by scheme, as in "taurus command".
     pub schemes: BTreeMap<String, SchemeCosts>,
+    /// Costs of transactions at a site, by scheme.
+    #[serde(default)]
+    pub sites: BTreeMap<String, SiteCosts>,
+}
+
+fn measured_rows() -> u32 {
+    Machine::default().rows
 }
 
 impl Costs {
     /// The costs of a scheme; those of running without a log if the protocol is `none`.
     pub fn scheme(&self, protocol: &str, record: &str) -> Option<SchemeCosts> {
         if protocol == "none" {
-            let worker_ns = self.none_ns;
-            return Some(SchemeCosts { worker_ns, bytes: 0.0, replay_ns: None });
+            return Some(SchemeCosts { worker_ns: self.none_ns, ..SchemeCosts::default() });
         }
         self.schemes.get(&format!("{protocol} {record}")).copied()
+    }
+
+    /// The costs of a transaction at a site.
+    pub fn site(&self, protocol: &str, record: &str) -> Option<SiteCosts> {
+        let name = if protocol == "none" { "none".to_string() } else { scheme(protocol, record) };
+        self.sites.get(&name).copied()
+    }
+
+    /// How much slower a scheme's work is with this many busy cores.
+    pub(crate) fn slowed(&self, of: &SchemeCosts, busy: usize) -> f64 {
+        // A single worker has its core to itself; several share memory and caches.
+        if busy > 1 { of.slowdown.unwrap_or(self.slowdown) } else { 1.0 }
+    }
+
+    /// The time of a scheme's transaction whose rows are in the cache, one worker.
+    pub(crate) fn cached_ns(&self, of: &SchemeCosts) -> f64 {
+        let misses = ACCESSES as f64 * miss_share(self.rows, self.theta);
+        // At least half of it: a fit may be off.
+        (of.worker_ns - misses * self.miss_ns).max(of.worker_ns / 2.0)
+    }
+}
+
+/// A scheme's name in a calibration.
+pub fn scheme(protocol: &str, record: &str) -> String {
+    format!("{protocol} {record}")
+}
+
+/// The share of accesses to rows that no cache is taken to hold.
+pub fn miss_share(rows: u32, theta: f64) -> f64 {
+    let weight = |rank: u32| (f64::from(rank) + 1.0).powf(-theta);
+    let cached: f64 = (0..rows.min(CACHED_ROWS)).map(weight).sum();
+    let others: f64 = (rows.min(CACHED_ROWS)..rows).map(weight).sum();
+    others / (cached + others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skew_keeps_accesses_in_the_cache() {
+        assert_eq!(miss_share(CACHED_ROWS, 0.0), 0.0);
+        assert!((miss_share(10 * CACHED_ROWS, 0.0) - 0.9).abs() < 1e-9);
+        let shares = [0.0, 0.6, 0.9, 1.2].map(|theta| miss_share(100_000, theta));
+        assert!(shares.windows(2).all(|pair| pair[0] > pair[1]), "{shares:?}");
     }
 }

@@ -1,20 +1,26 @@
 //! The forward run: workers execute, streams flush, transactions are acknowledged.
 
-use crate::costs::{Costs, SchemeCosts};
-use crate::machine::{MAX_STREAMS, Machine};
-use crate::rules::{Frontier, Need, Protocol, Rows, Vector};
+use crate::costs::{ACCESSES, Costs, SchemeCosts};
+use crate::device::Device;
+use crate::machine::Machine;
+use crate::order::Order;
+use crate::rules::{Access, Committing, Logged, Protocol, Rules};
+use crate::shared::{Caches, Lines, Time};
+use crate::streams::{MAX_BATCH, Stream};
+use crate::waiting::{Queue, Waiting};
 use fastrand::Rng;
+use hyades_wal::{Lane, Needs, first_unmet};
+use hyades_workloads::zipf::Zipf;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// Nanoseconds of simulated time.
-type Time = u64;
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
     /// Transactions acknowledged within the measured time.
     pub acknowledged: u64,
+    /// Transactions that ran again after a conflict, within the measured time.
+    pub conflicts: u64,
     /// The measured time in seconds.
     pub seconds: f64,
     /// Latencies of these transactions in nanoseconds.
@@ -27,144 +33,123 @@ pub struct RunResult {
     pub log: Vec<Logged>,
 }
 
-/// A record of the log.
-#[derive(Clone, Debug)]
-pub struct Logged {
-    /// Its stream.
-    pub stream: usize,
-    /// Its end in the stream.
-    pub end: u64,
-    /// Its LSN vector; `None` unless the protocol has vectors.
-    pub vector: Option<Box<Vector>>,
-}
-
 /// Maximum number of records that are kept for replay.
-const KEPT: usize = 200_000;
+const KEPT: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Epoch,
     Flushed(usize),
     Flush(usize),
+    Commit(usize),
     Worker(usize),
 }
 
-/// A cache line that one core owns at a time.
-#[derive(Clone, Copy, Default)]
-struct Line {
-    free: Time,
-    owner: Option<usize>,
-}
-
-#[derive(Default)]
-struct Stream {
-    /// Bytes appended.
-    end: f64,
-    /// The number of the last append.
-    number: u64,
-    /// The end of the write in progress, and the watermark that it will confirm.
-    in_progress: Option<(f64, u64)>,
-    /// A flush is scheduled.
-    flush_scheduled: bool,
-    /// Workers that wait for buffer space.
-    blocked: Vec<usize>,
-}
-
-struct Waiting {
-    /// The position or number that its stream has to reach first.
-    until: u64,
-    need: Need,
+#[derive(Clone, Copy, Debug)]
+struct Worker {
+    in_flight: usize,
+    /// Whether it has too many transactions in flight.
+    full: bool,
+    /// The transaction that it runs, if it has one.
+    running: Option<[Access; ACCESSES]>,
+    /// When it began first, and when it began last.
     started: Time,
-    worker: usize,
+    began: Time,
 }
-
-/// Reversed, so that a heap yields the least `until` first.
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.until, other.started, other.worker).cmp(&(self.until, self.started, self.worker))
-    }
-}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Waiting {}
 
 struct Model<'a> {
     protocol: Protocol,
     costs: SchemeCosts,
-    line_ns: f64,
     work_ns: f64,
+    commands: bool,
     machine: &'a Machine,
     rng: Rng,
+    zipf: Zipf,
     events: BinaryHeap<Reverse<(Time, Event)>>,
-    rows: Rows,
-    lines: Vec<Line>,
+    rules: Rules,
+    order: Order,
+    caches: Caches,
+    lines: Lines,
+    workers: Vec<Worker>,
     streams: Vec<Stream>,
-    /// When each device is free.
-    devices: Vec<Time>,
-    frontier: Frontier,
-    epoch: u64,
-    waiting: Vec<BinaryHeap<Waiting>>,
-    in_flight: Vec<usize>,
-    /// Whether a worker has too many transactions in flight.
-    full: Vec<bool>,
+    devices: Vec<Device>,
+    /// The slots of the engine's frontier: positions, watermarks, the common watermark.
+    frontier: Vec<u64>,
+    /// The highest number that a transaction waits for.
+    wanted: u64,
+    waiting: Vec<Queue>,
+    needs: Needs,
+    met: Vec<Waiting>,
     begin: Time,
-    line_wait: f64,
-    commands: bool,
+    records: Vec<Logged>,
     ran: RunResult,
 }
 
-/// Runs the model; `None` if the costs lack this scheme.
+/// Runs the model.
+///
+/// # Errors
+/// The machine cannot be simulated, or the costs lack this scheme.
 pub fn run(
     costs: &Costs,
     protocol: Protocol,
     words: (&str, &str),
     machine: &Machine,
-) -> Option<RunResult> {
-    let own = costs.scheme(words.0, words.1)?;
+) -> Result<RunResult, String> {
+    machine.check()?;
+    let own = costs.scheme(words.0, words.1).ok_or_else(|| {
+        format!(
+            "the calibration has no costs for {} {}: the build that made it does not have them",
+            words.0, words.1
+        )
+    })?;
     let streams = match protocol {
         Protocol::None | Protocol::Serial => 1,
-        _ => machine.streams.clamp(1, MAX_STREAMS),
+        _ => machine.streams,
     };
-    // A single worker has its core to itself; several share memory and caches.
-    let slowdown = if machine.workers > 1 { costs.slowdown } else { 1.0 };
+    let commands = words.1 == "command";
     let measured = (machine.seconds * 1e9) as Time;
+    let slots = Lane::count(streams);
+    let idle = Worker { in_flight: 0, full: false, running: None, started: 0, began: 0 };
+    let device = Device::new(machine.bandwidth, machine.latency, machine.depth);
     let mut model = Model {
         protocol,
         costs: own,
-        line_ns: costs.line_ns,
-        work_ns: own.worker_ns * slowdown,
+        work_ns: costs.cached_ns(&own) * costs.slowed(&own, machine.workers),
+        commands,
         machine,
         rng: Rng::with_seed(machine.seed),
+        zipf: Zipf::new(machine.rows.into(), machine.theta),
         events: BinaryHeap::new(),
-        rows: Rows::new(protocol, machine.rows),
-        lines: vec![Line::default(); streams],
+        rules: Rules::new(protocol, streams, machine.rows, commands, machine.blind_writes),
+        order: Order::new(streams, machine.anchor_interval),
+        caches: Caches::new(machine.rows, costs.miss_ns, costs.row_ns),
+        lines: Lines::new(streams, costs.line_ns),
+        workers: vec![idle; machine.workers],
         streams: (0..streams).map(|_| Stream::default()).collect(),
-        devices: vec![0; machine.devices.max(1)],
-        frontier: Frontier { streams, positions: [0; MAX_STREAMS], marks: [0; MAX_STREAMS] },
-        epoch: 1,
-        waiting: (0..streams).map(|_| BinaryHeap::new()).collect(),
-        in_flight: vec![0; machine.workers],
-        full: vec![false; machine.workers],
+        devices: vec![device; machine.devices],
+        frontier: vec![0; slots],
+        wanted: 0,
+        waiting: (0..slots).map(|_| Queue::default()).collect(),
+        needs: Needs::default(),
+        met: Vec::new(),
         begin: measured / 2,
-        line_wait: 0.0,
-        commands: words.1 == "command",
+        records: Vec::new(),
         ran: RunResult { seconds: machine.seconds, ..RunResult::default() },
     };
     model.simulate(measured / 2 + measured);
     let all = machine.workers as f64 * 1.5 * measured as f64;
-    model.ran.line_share = model.line_wait / all;
-    Some(model.ran)
+    model.ran.line_share = model.lines.waited / all;
+    Ok(model.ran)
+}
+
+/// Bytes of a record: images for each row (one for each transaction on average), a command whatever
+/// it writes (three transactions in four do).
+fn image_bytes(rows: usize, unit: f64) -> u64 {
+    (rows as f64 * unit).round() as u64
+}
+
+fn command_bytes(_: usize, unit: f64) -> u64 {
+    (unit / 0.75).round() as u64
 }
 
 impl Model<'_> {
@@ -182,11 +167,16 @@ impl Model<'_> {
                 return;
             }
             match event {
-                Event::Worker(worker) => self.transaction(worker, now),
-                Event::Flush(stream) => self.flush(stream, now),
+                Event::Worker(worker) => self.begin(worker, now),
+                Event::Commit(worker) => self.commit(worker, now),
+                Event::Flush(stream) if self.streams[stream].due == Some(now) => {
+                    self.flush(stream, now);
+                }
+                // It was moved.
+                Event::Flush(_) => {}
                 Event::Flushed(stream) => self.flushed(stream, now),
                 Event::Epoch => {
-                    self.epoch += 1;
+                    self.rules.epoch += 1;
                     let next = now + (self.machine.epoch * 1e9) as Time;
                     self.events.push(Reverse((next, Event::Epoch)));
                     // Idle streams flush too, to state their watermark.
@@ -196,262 +186,267 @@ impl Model<'_> {
         }
     }
 
-    /// Transfers a cache line to a worker at `now`; returns when the worker goes on.
-    fn take(&mut self, line: usize, worker: usize, now: Time) -> Time {
-        let line = &mut self.lines[line];
-        let own = line.owner == Some(worker);
-        let from = if own { now } else { line.free.max(now) };
-        let cost = if own { 0.0 } else { self.line_ns };
-        let until = from + cost as Time;
-        *line = Line { free: until, owner: Some(worker) };
-        self.line_wait += (until - now) as f64;
-        until
+    /// The accesses of a new transaction, to different rows.
+    fn draw(&mut self) -> [Access; ACCESSES] {
+        let access = |rng: &mut Rng| {
+            let row = self.zipf.draw(rng) as u32;
+            Access { row, write: rng.bool() }
+        };
+        let first = access(&mut self.rng);
+        loop {
+            let second = access(&mut self.rng);
+            if second.row != first.row {
+                return [first, second];
+            }
+        }
     }
 
-    fn transaction(&mut self, worker: usize, now: Time) {
-        if self.in_flight[worker] >= self.machine.in_flight {
-            self.full[worker] = true;
+    /// The bytes of a stream that are not durable.
+    fn backlog(&self, stream: usize) -> u64 {
+        self.order.end(stream) - self.frontier[stream]
+    }
+
+    /// The first stream without room that the transaction would write to.
+    fn full_stream(&self, worker: usize, accesses: &[Access]) -> Option<usize> {
+        if self.protocol == Protocol::None {
+            return None;
+        }
+        let is_full = |stream: &usize| self.backlog(*stream) >= self.machine.buffer / 2;
+        let mut written = accesses.iter().filter(|access| access.write);
+        match self.protocol {
+            Protocol::Plover => written.map(|a| self.rules.partition(a.row)).find(is_full),
+            _ => written.next().map(|_| worker % self.streams.len()).filter(is_full),
+        }
+    }
+
+    /// A worker begins a transaction, unless it has to wait.
+    fn begin(&mut self, worker: usize, now: Time) {
+        if self.workers[worker].in_flight >= self.machine.in_flight {
+            self.workers[worker].full = true;
+            (0..self.streams.len()).for_each(|stream| self.hurry(stream, now));
             return;
         }
-        let streams = self.streams.len();
-        let stream = worker % streams;
-        if self.streams[stream].end - self.frontier.positions[stream] as f64 >= self.machine.buffer
-        {
+        let accesses = match self.workers[worker].running {
+            Some(accesses) => accesses,
+            None => {
+                self.workers[worker].started = now;
+                self.draw()
+            }
+        };
+        self.workers[worker].running = Some(accesses);
+        if let Some(stream) = self.full_stream(worker, &accesses) {
             self.streams[stream].blocked.push(worker);
+            self.hurry(stream, now);
             return;
         }
-        let rows = [self.rng.u32(0..self.machine.rows), self.rng.u32(0..self.machine.rows)];
-        let writes = [self.rng.bool(), self.rng.bool()];
+        self.workers[worker].began = now;
+        let mut at = now;
+        for access in accesses.iter().filter(|access| !access.write) {
+            at = self.caches.reach(access.row, false, worker, at);
+        }
         // Work varies; a fixed length would keep workers in step.
         let work = self.work_ns * (0.5 + self.rng.f64());
-        let mut at = now + work as Time;
-        let need = if self.protocol == Protocol::None {
-            Need::Nothing
-        } else {
-            at = self.number_lines(stream, rows, writes, worker, at);
-            self.log(stream, rows, writes)
+        self.events.push(Reverse((at + work as Time, Event::Commit(worker))));
+    }
+
+    /// The transaction validates what it read, is logged and installed, and waits.
+    fn commit(&mut self, worker: usize, now: Time) {
+        let Worker { running: Some(accesses), started, began, .. } = self.workers[worker] else {
+            return;
         };
-        self.in_flight[worker] += 1;
-        self.park(Waiting { until: 0, need, started: now, worker }, at);
+        let stream = worker % self.streams.len();
+        let writes = accesses.iter().any(|access| access.write);
+        let mut read = accesses.iter().filter(|access| !access.write);
+        let bytes = if self.commands { command_bytes } else { image_bytes };
+        let unit = self.costs.bytes;
+        if read.any(|access| self.caches.changed_since(access.row, began)) {
+            if writes && self.rules.reserves_first() {
+                self.order.reserve(stream, bytes(1, unit));
+            }
+            self.ran.conflicts += u64::from(now >= self.begin);
+            self.events.push(Reverse((now, Event::Worker(worker))));
+            return;
+        }
+        let mut at = self.reserve_lines(stream, &accesses, worker, now);
+        for access in accesses.iter().filter(|access| access.write) {
+            at = self.caches.reach(access.row, true, worker, at);
+        }
+        for access in accesses.iter().filter(|access| access.write) {
+            self.caches.write(access.row, at);
+        }
+        let txn = Committing { accesses: &accesses, stream, bytes, unit };
+        let room = KEPT.saturating_sub(self.ran.log.len());
+        self.rules.keeps_vectors = room > 0;
+        let mut records = std::mem::take(&mut self.records);
+        self.rules.commit(&txn, &mut self.order, &mut self.needs, &mut records);
+        records.iter().for_each(|record| self.arm(record.stream, at));
+        self.ran.log.extend(records.drain(..).take(room));
+        self.records = records;
+        let own = &mut self.workers[worker];
+        (own.in_flight, own.running) = (own.in_flight + 1, None);
+        self.park_new((started, worker), at);
         self.events.push(Reverse((at, Event::Worker(worker))));
     }
 
-    /// Transfers the shared cache lines of the step that orders the transaction; returns when the
-    /// worker goes on.
-    fn number_lines(
+    /// Moves the cache lines of the step that orders the transaction; returns when the worker goes
+    /// on. Under Plover these are the counters of all partitions touched, in order.
+    fn reserve_lines(
         &mut self,
         stream: usize,
-        rows: [u32; 2],
-        writes: [bool; 2],
+        accesses: &[Access],
         worker: usize,
         now: Time,
     ) -> Time {
-        if self.protocol == Protocol::Plover {
-            // The counters of all touched partitions, in order.
-            let mut touched = rows.map(|row| row as usize % self.streams.len());
-            touched.sort_unstable();
-            let first = self.take(touched[0], worker, now);
-            return if touched[1] == touched[0] {
-                first
-            } else {
-                self.take(touched[1], worker, first)
-            };
+        // A read-only transaction reserves nothing.
+        if self.protocol == Protocol::None || !accesses.iter().any(|access| access.write) {
+            return now;
         }
-        // A read-only transaction appends nothing.
-        if writes == [false; 2] { now } else { self.take(stream, worker, now) }
+        if self.protocol != Protocol::Plover {
+            return self.lines.take(stream, worker, now);
+        }
+        let touched = self.rules.touched(accesses);
+        let members = (0..self.streams.len()).filter(|stream| touched & 1 << stream != 0);
+        members.fold(now, |at, stream| self.lines.take(stream, worker, at))
     }
 
-    /// Bytes logged for a transaction that wrote this many rows: images for each row (one on
-    /// average), commands for each transaction that writes (three in four).
-    fn record_bytes(&self, written: f64) -> f64 {
-        match self.commands {
-            true if written > 0.0 => self.costs.bytes / 0.75,
-            true => 0.0,
-            false => self.costs.bytes * written,
+    /// Acknowledges a transaction that has committed, or parks it.
+    fn park_new(&mut self, (started, worker): (Time, usize), now: Time) {
+        let mut needs = std::mem::take(&mut self.needs);
+        let is_one = needs.iter().nth(1).is_none();
+        if is_one {
+            match needs.pop() {
+                None => self.answer(started, worker, now),
+                Some(need) => self.park(need, None, (started, worker), now),
+            }
+        } else {
+            let all: Box<[(Lane, u64)]> = needs.iter().collect();
+            while needs.pop().is_some() {}
+            self.park_all(all, (started, worker), now);
+        }
+        self.needs = needs;
+    }
+
+    fn park_all(&mut self, all: Box<[(Lane, u64)]>, of: (Time, usize), now: Time) {
+        let frontier = |lane: Lane| self.frontier[lane.index()];
+        match first_unmet(frontier, all.iter().copied()) {
+            None => self.answer(of.0, of.1, now),
+            Some(need) => self.park(need, Some(all), of, now),
         }
     }
 
-    /// Applies the protocol's stamps and appends the record; returns what the transaction waits
-    /// for.
-    fn log(&mut self, stream: usize, rows: [u32; 2], writes: [bool; 2]) -> Need {
-        let written = writes.iter().filter(|w| **w).count() as f64;
-        let bytes = self.record_bytes(written);
-        let end = |model: &mut Self, stream: usize, bytes: f64| {
-            model.streams[stream].end += bytes;
-            model.streams[stream].end.ceil() as u64
+    /// Acknowledges the transaction, or parks it at a slot of the frontier that lacks something.
+    fn park(
+        &mut self,
+        need: (Lane, u64),
+        needs: Option<Box<[(Lane, u64)]>>,
+        (started, worker): (Time, usize),
+        now: Time,
+    ) {
+        let frontier = |lane: Lane| self.frontier[lane.index()];
+        let Some((lane, until)) = first_unmet(frontier, [need]) else {
+            return self.answer(started, worker, now);
         };
-        let updates = written > 0.0;
-        let need = match self.protocol {
-            Protocol::None => Need::Nothing,
-            Protocol::Serial => Need::Position(0, end(self, 0, bytes)),
-            Protocol::Taurus => {
-                let mut vector = [0; MAX_STREAMS];
-                rows.iter().for_each(|row| self.rows.fold(*row, &mut vector));
-                if updates {
-                    vector[stream] = vector[stream].max(end(self, stream, bytes));
-                    for (row, write) in rows.iter().zip(writes) {
-                        // Only command logging leaves read stamps.
-                        if write || self.commands {
-                            self.rows.publish(*row, &vector);
-                        }
-                    }
-                }
-                Need::Positions(Box::new(vector))
-            }
-            Protocol::SiloR => {
-                end(self, stream, bytes);
-                Need::AllMarks(self.epoch)
-            }
-            Protocol::Plover => {
-                let touched = rows.map(|row| row as usize % self.streams.len());
-                let number =
-                    1 + touched.map(|t| self.streams[t].number).into_iter().max().unwrap_or(0);
-                for (partition, write) in touched.into_iter().zip(writes) {
-                    self.streams[partition].number = number;
-                    if write {
-                        end(self, partition, bytes / written);
-                    }
-                }
-                Need::Marks((1 << touched[0]) | (1 << touched[1]), number)
-            }
-            Protocol::Poplar | Protocol::Gsn => {
-                let reads_count = self.protocol == Protocol::Gsn;
-                let seen = rows.map(|row| self.rows.number(row)).into_iter().max().unwrap_or(0);
-                end(self, stream, bytes);
-                let number = if updates { seen.max(self.streams[stream].number) + 1 } else { seen };
-                if updates {
-                    self.streams[stream].number = number;
-                }
-                for (row, write) in rows.iter().zip(writes) {
-                    if write || reads_count {
-                        self.rows.raise(*row, number);
-                    }
-                }
-                if writes == [true; 2] && !reads_count {
-                    // A blind write: its own stream is enough.
-                    Need::Marks(1 << stream, number)
-                } else {
-                    Need::AllMarks(number)
-                }
-            }
-        };
-        self.keep(stream, updates, &need);
-        need
-    }
-
-    fn keep(&mut self, stream: usize, updates: bool, need: &Need) {
-        if updates && self.ran.log.len() < KEPT {
-            let vector = match need {
-                Need::Positions(vector) => Some(vector.clone()),
-                _ => None,
-            };
-            let end = self.streams[stream].end.ceil() as u64;
-            self.ran.log.push(Logged { stream, end, vector });
+        self.waiting[lane.index()].push(Waiting { until, needs, started, worker });
+        let streams = self.streams.len();
+        if lane == Lane::common(streams) && until > self.wanted {
+            self.wanted = until;
+            (0..streams).for_each(|stream| self.arm(stream, now));
         }
     }
 
-    /// Acknowledges the transaction, or queues it at a stream that lacks something and has that
-    /// stream flushed.
-    fn park(&mut self, mut waiting: Waiting, now: Time) {
-        match self.frontier.lacking(&waiting.need) {
-            None => self.answer(&waiting, now),
-            Some((stream, until)) => {
-                waiting.until = until;
-                self.waiting[stream].push(waiting);
-                self.arm(stream, now);
-            }
-        }
-    }
-
-    fn answer(&mut self, waiting: &Waiting, now: Time) {
-        self.in_flight[waiting.worker] -= 1;
+    fn answer(&mut self, started: Time, worker: usize, now: Time) {
+        self.workers[worker].in_flight -= 1;
         if now >= self.begin {
             self.ran.acknowledged += 1;
-            self.ran.latencies.push(now - waiting.started);
+            self.ran.latencies.push(now - started);
         }
-        if std::mem::take(&mut self.full[waiting.worker]) {
-            self.events.push(Reverse((now, Event::Worker(waiting.worker))));
+        if std::mem::take(&mut self.workers[worker].full) {
+            self.events.push(Reverse((now, Event::Worker(worker))));
         }
     }
 
-    /// Whether a flush would advance the frontier.
+    /// A thread waits for the stream: it is flushed as soon as its device is free.
+    fn hurry(&mut self, stream: usize, now: Time) {
+        self.streams[stream].hurried = true;
+        self.arm(stream, now);
+    }
+
+    /// Whether a flush would raise the frontier.
     fn has_unflushed(&self, stream: usize) -> bool {
-        let own = &self.streams[stream];
-        let mark = match self.protocol {
-            Protocol::SiloR => self.epoch - 1,
-            Protocol::Poplar | Protocol::Gsn => self.highest(),
-            _ => own.number,
+        let stated = self.streams[stream].stated;
+        let can_state = match self.protocol {
+            Protocol::SiloR => self.rules.epoch - 1 > stated,
+            _ => self.protocol.has_marks(),
         };
-        own.end > self.frontier.positions[stream] as f64 || mark > self.frontier.marks[stream]
+        self.backlog(stream) > 0 || (can_state && self.wanted > stated)
     }
 
-    /// The highest number that any stream has assigned.
-    fn highest(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.number).max().unwrap_or(0)
-    }
-
-    /// Schedules a flush of a stream after the flush interval, if there is anything new to flush
-    /// and no flush is scheduled or in progress.
+    /// Schedules a flush of a stream, if there is anything to flush and none is in progress.
     fn arm(&mut self, stream: usize, now: Time) {
-        if !self.has_unflushed(stream) {
+        if self.streams[stream].in_progress.is_some() || !self.has_unflushed(stream) {
             return;
         }
+        let interval = (self.machine.flush_interval * 1e9) as Time;
+        let (backlog, room) = (self.backlog(stream), self.machine.buffer / 2);
         let own = &mut self.streams[stream];
-        if own.in_progress.is_none() && !own.flush_scheduled {
-            own.flush_scheduled = true;
-            let at = now + (self.machine.flush_interval * 1e9) as Time;
+        let at = own.flushes_at(now, backlog, room, interval);
+        if own.due.is_none_or(|due| at < due) {
+            own.due = Some(at);
             self.events.push(Reverse((at, Event::Flush(stream))));
         }
     }
 
     fn flush(&mut self, stream: usize, now: Time) {
-        let highest = self.highest();
-        let durable = self.frontier.positions[stream] as f64;
-        let epoch = self.epoch;
-        let numbered = matches!(self.protocol, Protocol::Poplar | Protocol::Gsn);
         let own = &mut self.streams[stream];
-        own.flush_scheduled = false;
-        if numbered {
-            // A heartbeat: later records of this stream have numbers above all assigned so far.
-            own.number = own.number.max(highest);
+        // Along with other work, or because a transaction waits for it.
+        if self.protocol.has_marks() {
+            let mark = self.rules.mark(stream, self.wanted);
+            if mark > own.stated {
+                own.heartbeats.push_back((self.order.heartbeat(stream), mark));
+                own.stated = mark;
+            }
         }
-        let mark = if self.protocol == Protocol::SiloR { epoch - 1 } else { own.number };
-        own.in_progress = Some((own.end, mark));
-        let bytes = (own.end - durable).max(0.0);
+        let backlog = self.order.end(stream) - self.frontier[stream];
+        let bytes = backlog.min(MAX_BATCH);
+        own.in_progress = Some(self.frontier[stream] + bytes);
+        let written = own.begin(now, bytes);
         let device = stream % self.devices.len();
-        let free = &mut self.devices[device];
-        // Transfers are sequential; the latency of one write overlaps with other transfers.
-        let passed = (*free).max(now) + (bytes / self.machine.bandwidth * 1e9) as Time;
-        *free = passed;
-        let done = passed + (self.machine.latency * 1e9) as Time;
+        let done = self.devices[device].admit(now, written);
         self.events.push(Reverse((done.max(now + 1), Event::Flushed(stream))));
         if now >= self.begin {
-            self.ran.bytes += bytes;
+            self.ran.bytes += written as f64;
         }
     }
 
     fn flushed(&mut self, stream: usize, now: Time) {
-        let own = &mut self.streams[stream];
-        let Some((end, mark)) = own.in_progress.take() else { return };
-        let blocked = std::mem::take(&mut own.blocked);
-        self.frontier.positions[stream] = end.ceil() as u64;
-        self.frontier.marks[stream] = self.frontier.marks[stream].max(mark);
-        for worker in blocked {
+        let Some((to, mark)) = self.streams[stream].end(now) else { return };
+        let streams = self.streams.len();
+        self.frontier[stream] = to;
+        self.order.housekeep(&self.frontier[..streams]);
+        for worker in std::mem::take(&mut self.streams[stream].blocked) {
             self.events.push(Reverse((now, Event::Worker(worker))));
         }
-        // A protocol waits for positions or for numbers, never for both.
-        let frontier = &self.frontier;
-        let reached = match self.protocol {
-            Protocol::Serial | Protocol::Taurus | Protocol::None => frontier.positions[stream],
-            _ => frontier.marks[stream],
-        };
-        while self.waiting[stream].peek().is_some_and(|waiting| waiting.until <= reached) {
-            if let Some(waiting) = self.waiting[stream].pop() {
-                self.park(waiting, now);
+        self.wake(Lane::position(stream), now);
+        if let Some(mark) = mark {
+            self.frontier[Lane::mark(stream, streams).index()] = mark;
+            let marks = &self.frontier[streams..2 * streams];
+            let common = marks.iter().copied().min().unwrap_or(0);
+            self.frontier[Lane::common(streams).index()] = common;
+            self.wake(Lane::common(streams), now);
+        }
+        self.arm(stream, now);
+    }
+
+    /// Transactions whose need in a slot is met go on: they are acknowledged, or wait for more.
+    fn wake(&mut self, lane: Lane, now: Time) {
+        let mut met = std::mem::take(&mut self.met);
+        self.waiting[lane.index()].take_up_to(self.frontier[lane.index()], &mut met);
+        for Waiting { needs, started, worker, .. } in met.drain(..) {
+            match needs {
+                None => self.answer(started, worker, now),
+                Some(needs) => self.park_all(needs, (started, worker), now),
             }
         }
-        if !self.waiting[stream].is_empty() {
-            self.arm(stream, now);
-        }
+        self.met = met;
     }
 }

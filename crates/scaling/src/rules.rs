@@ -1,10 +1,15 @@
-//! The protocols' stamps, and when a transaction may be acknowledged: the engine's rules, with a
-//! stamp for every row of the model.
+//! The protocols' stamps, and what a transaction waits for: the engine's rules, restated for rows
+//! without content. `tests/engine.rs` compares the results with the engine's log. Whether what a
+//! transaction waits for is reached is decided by the engine's own rule, [`hyades_wal::admits`].
+//!
+//! Each protocol's file in `crates/hyades/src/logging` says why its rule is right.
 
-use crate::machine::MAX_STREAMS;
+use crate::order::Order;
+use hyades_wal::lsn_vector::join;
+use hyades_wal::{Lane, Needs, compress};
 
-/// A position or number for each stream.
-pub type Vector = [u64; MAX_STREAMS];
+/// A position for each stream.
+pub type Vector = Vec<u64>;
 
 /// A logging protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +22,9 @@ pub enum Protocol {
     Taurus,
     /// Epochs.
     SiloR,
-    /// A number above those of all partitions touched.
+    /// A number above the counters of all partitions touched, a record in each that is written.
     Plover,
-    /// Numbers that reads do not raise; a blind write waits for its own stream only.
+    /// Numbers that reads do not raise; a transaction of blind writes waits for its own record.
     Poplar,
     /// Numbers that reads raise as well.
     Gsn,
@@ -40,133 +45,342 @@ impl Protocol {
         })
     }
 
-    /// Whether rows carry a vector.
+    /// Whether records carry a vector.
     pub fn has_vectors(self) -> bool {
         self == Protocol::Taurus
     }
-}
 
-/// What a transaction waits for.
-#[derive(Clone, Debug)]
-pub enum Need {
-    /// Nothing.
-    Nothing,
-    /// These durable positions.
-    Positions(Box<Vector>),
-    /// This number, stated by the watermarks of all streams.
-    AllMarks(u64),
-    /// This number, stated by the watermarks of the streams in a bit set.
-    Marks(u32, u64),
-    /// This durable position of one stream.
-    Position(usize, u64),
-}
-
-/// The durable positions and watermarks.
-#[derive(Clone, Debug)]
-pub struct Frontier {
-    /// Number of streams.
-    pub streams: usize,
-    /// Durable positions.
-    pub positions: Vector,
-    /// Durable watermarks: numbers or epochs.
-    pub marks: Vector,
-}
-
-impl Frontier {
-    /// Returns a stream that still lacks something, and what it has to reach; `None` if the
-    /// transaction may be acknowledged. The rule is monotone: as the frontier grows, what is
-    /// admitted stays admitted.
-    pub fn lacking(&self, need: &Need) -> Option<(usize, u64)> {
-        let short = |have: &Vector, i: usize, want: u64| (want > have[i]).then_some((i, want));
-        let (positions, marks) = (&self.positions, &self.marks);
-        let mut all = 0..self.streams;
-        match need {
-            Need::Nothing => None,
-            Need::Positions(vector) => all.find_map(|i| short(positions, i, vector[i])),
-            Need::AllMarks(mark) => all.find_map(|i| short(marks, i, *mark)),
-            Need::Marks(set, mark) => {
-                all.filter(|i| set & (1 << i) != 0).find_map(|i| short(marks, i, *mark))
-            }
-            Need::Position(stream, at) => short(positions, *stream, *at),
-        }
+    /// Whether streams state watermarks, and transactions wait for the common one.
+    pub fn has_marks(self) -> bool {
+        matches!(self, Protocol::SiloR | Protocol::Plover | Protocol::Poplar | Protocol::Gsn)
     }
 }
 
-/// The stamps of all rows.
-pub struct Rows {
-    /// LSN vectors, where the protocol has them: of the writers and, with commands, of the readers.
-    vectors: Vec<Vector>,
-    /// Transaction numbers.
+/// An access to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The row.
+    pub row: u32,
+    /// Whether it is written, else read.
+    pub write: bool,
+}
+
+/// What a transaction logs.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    /// The stream.
+    pub stream: usize,
+    /// Where the record begins in its stream.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// Its number, or epoch; 0 if it has none.
+    pub number: u64,
+    /// What it follows at replay, by stream, as recovery decodes it: components that the anchor in
+    /// effect covers are the anchor's. Empty unless the protocol has vectors.
+    pub vector: Vector,
+}
+
+/// A transaction that commits.
+#[derive(Clone, Copy, Debug)]
+pub struct Committing<'a> {
+    /// Its accesses, to different rows.
+    pub accesses: &'a [Access],
+    /// Its worker's stream.
+    pub stream: usize,
+    /// Bytes of a record of this many rows, without its vector.
+    pub bytes: fn(rows: usize, unit: f64) -> u64,
+    /// What `bytes` is called with.
+    pub unit: f64,
+}
+
+/// The stamps of all rows, and the counters of all streams.
+#[derive(Debug)]
+pub struct Rules {
+    protocol: Protocol,
+    commands: bool,
+    blind_writes: bool,
+    /// The current epoch.
+    pub(crate) epoch: u64,
+    /// Whether records have their vectors, for replay.
+    pub(crate) keeps_vectors: bool,
+    /// The highest epoch of a record.
+    written: u64,
+    /// Vectors of the last writers, one after the other.
+    writers: Vec<u64>,
+    /// Vectors of the readers since then; only where there are commands.
+    readers: Vec<u64>,
+    /// Numbers of the rows (versions, under Poplar), or the partitions that have written them.
     numbers: Vec<u64>,
+    /// The last number of each stream.
+    counters: Vec<u64>,
+    vector: Vector,
+    encoded: Vec<u8>,
 }
 
-impl Rows {
-    /// Empty stamps for `rows` rows.
-    pub fn new(protocol: Protocol, rows: u32) -> Rows {
-        let vectors = if protocol.has_vectors() { rows as usize } else { 0 };
-        Rows { vectors: vec![[0; MAX_STREAMS]; vectors], numbers: vec![0; rows as usize] }
-    }
-
-    /// Joins a row's vector into a transaction's.
-    pub fn fold(&self, row: u32, into: &mut Vector) {
-        for (into, from) in into.iter_mut().zip(&self.vectors[row as usize]) {
-            *into = (*into).max(*from);
+impl Rules {
+    /// Empty stamps for this many rows.
+    pub fn new(
+        protocol: Protocol,
+        streams: usize,
+        rows: u32,
+        commands: bool,
+        blind: bool,
+    ) -> Rules {
+        let rows = rows as usize;
+        let vectors = if protocol.has_vectors() { rows * streams } else { 0 };
+        Rules {
+            protocol,
+            commands,
+            blind_writes: blind,
+            epoch: 1,
+            keeps_vectors: true,
+            written: 0,
+            writers: vec![0; vectors],
+            readers: vec![0; if commands { vectors } else { 0 }],
+            numbers: vec![0; if protocol.has_vectors() { 0 } else { rows }],
+            counters: vec![0; streams],
+            vector: vec![0; streams],
+            encoded: Vec::new(),
         }
     }
 
-    /// Raises a row's vector to a transaction's.
-    pub fn publish(&mut self, row: u32, from: &Vector) {
-        for (into, from) in self.vectors[row as usize].iter_mut().zip(from) {
-            *into = (*into).max(*from);
+    /// The partition of a row under Plover: a stream.
+    pub fn partition(&self, row: u32) -> usize {
+        let hash = (u64::from(row) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((u128::from(hash) * self.counters.len() as u128) >> 64) as usize
+    }
+
+    /// The partitions that a transaction draws a number above: those that have written a row that
+    /// it accesses, and those that it writes to. A set.
+    pub fn touched(&self, accesses: &[Access]) -> u64 {
+        let of = |access: &Access| {
+            let own = if access.write { 1 << self.partition(access.row) } else { 0 };
+            self.numbers[access.row as usize] | own
+        };
+        accesses.iter().map(of).fold(0, |set, of| set | of)
+    }
+
+    /// Logs a transaction and stamps its rows. Adds what it waits for to `needs`, its own record
+    /// last, and its records to `records`.
+    pub fn commit(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        match self.protocol {
+            Protocol::None => {}
+            Protocol::Serial => self.serial(txn, order, needs, records),
+            Protocol::Taurus => self.taurus(txn, order, needs, records),
+            Protocol::SiloR => self.silo_r(txn, order, needs, records),
+            Protocol::Plover => self.plover(txn, order, needs, records),
+            Protocol::Poplar => self.poplar(txn, order, needs, records),
+            Protocol::Gsn => self.gsn(txn, order, needs, records),
         }
     }
 
-    /// A row's number.
-    pub fn number(&self, row: u32) -> u64 {
-        self.numbers[row as usize]
+    /// Whether a transaction that fails to validate leaves a void frame: commands, and the records
+    /// of protocols that stamp readers, are reserved before.
+    pub fn reserves_first(&self) -> bool {
+        self.commands || self.protocol == Protocol::Gsn
     }
 
-    /// Raises a row's number.
-    pub fn raise(&mut self, row: u32, to: u64) {
-        let number = &mut self.numbers[row as usize];
-        *number = (*number).max(to);
+    /// The record of a transaction in its own stream, without a vector; `None` if it wrote nothing.
+    fn append(
+        txn: &Committing<'_>,
+        order: &mut Order,
+        number: u64,
+        records: &mut Vec<Logged>,
+    ) -> Option<u64> {
+        let written = txn.written();
+        if written == 0 {
+            return None;
+        }
+        let (start, end) = order.reserve(txn.stream, (txn.bytes)(written, txn.unit));
+        records.push(Logged { stream: txn.stream, start, end, number, vector: Vec::new() });
+        Some(end)
+    }
+
+    /// A reader waits for all that was reserved before it ended.
+    fn serial(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        let txn = Committing { stream: 0, ..*txn };
+        let end = Rules::append(&txn, order, 0, records).unwrap_or_else(|| order.end(0));
+        needs.push((Lane::position(0), end));
+    }
+
+    /// Algorithm 1 of the paper, with algorithms 5 and 6. The anchor in effect covers the engine's
+    /// eviction vector, which thus changes neither what is logged nor what is waited for.
+    fn taurus(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        let streams = order.streams();
+        let of = |row: u32| row as usize * streams..(row as usize + 1) * streams;
+        let mut vector = std::mem::take(&mut self.vector);
+        vector.fill(0);
+        for access in txn.accesses {
+            join(&mut vector, &self.writers[of(access.row)]);
+            if access.write && self.commands {
+                join(&mut vector, &self.readers[of(access.row)]);
+            }
+        }
+        let written = txn.written();
+        let own = (written > 0).then(|| {
+            order.enter_stream(txn.stream);
+            let anchor = order.anchor(txn.stream);
+            self.encoded.clear();
+            compress::encode(&mut self.encoded, &vector, anchor, |lsn| *lsn);
+            let decoded = vector.iter().zip(anchor).map(|(own, anchor)| *own.max(anchor));
+            let logged = if self.keeps_vectors { decoded.collect() } else { Vec::new() };
+            // A vector that the anchor covers is one byte, which the measured length has.
+            let bytes = (txn.bytes)(written, txn.unit) + self.encoded.len() as u64 - 1;
+            let (start, end) = order.reserve(txn.stream, bytes);
+            debug_assert!(vector[txn.stream] < end, "nothing depends on what is not yet reserved");
+            vector[txn.stream] = end;
+            records.push(Logged { stream: txn.stream, start, end, number: 0, vector: logged });
+            end
+        });
+        for access in txn.accesses.iter().filter(|_| own.is_some()) {
+            match access.write {
+                true => {
+                    self.writers[of(access.row)].copy_from_slice(&vector);
+                    if self.commands {
+                        self.readers[of(access.row)].fill(0);
+                    }
+                }
+                false if self.commands => join(&mut self.readers[of(access.row)], &vector),
+                false => {}
+            }
+        }
+        let others = Lane::each(&vector)
+            .filter(|(lane, _)| own.is_none() || *lane != Lane::position(txn.stream));
+        others.for_each(|need| needs.push(need));
+        needs.push((Lane::position(txn.stream), own.unwrap_or(0)));
+        self.vector = vector;
+    }
+
+    /// A reader waits for the last epoch in which anything was written.
+    fn silo_r(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        if Rules::append(txn, order, self.epoch, records).is_some() {
+            self.written = self.epoch;
+        }
+        needs.push((Lane::common(order.streams()), self.written));
+    }
+
+    /// One number above the counters of all partitions touched; a record for each written to. All
+    /// streams have to state the number, not only those touched: docs/protocols.md, Plover.
+    fn plover(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        let touched = self.touched(txn.accesses);
+        let members = (0..order.streams()).filter(|stream| touched & 1 << stream != 0);
+        let highest = members.clone().map(|stream| self.counters[stream]).max().unwrap_or(0);
+        let mut number = highest;
+        if txn.written() > 0 {
+            number += 1;
+            for stream in members {
+                self.counters[stream] = number;
+                let here = |a: &&Access| a.write && self.partition(a.row) == stream;
+                let rows = txn.accesses.iter().filter(here).count();
+                if rows > 0 {
+                    let (start, end) = order.reserve(stream, (txn.bytes)(rows, txn.unit));
+                    records.push(Logged { stream, start, end, number, vector: Vec::new() });
+                }
+            }
+            for access in txn.accesses.iter().filter(|access| access.write) {
+                self.numbers[access.row as usize] |= 1 << self.partition(access.row);
+            }
+        }
+        needs.push((Lane::common(order.streams()), number));
+    }
+
+    /// Algorithm 1 of the paper: above the versions of all rows read or overwritten, and above the
+    /// stream's last number. A transaction of blind writes waits for its own record.
+    fn poplar(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        let seen = txn.accesses.iter().map(|a| self.numbers[a.row as usize]).max().unwrap_or(0);
+        let has_read = !self.blind_writes || txn.accesses.iter().any(|access| !access.write);
+        let number = seen.max(self.counters[txn.stream]) + 1;
+        let Some(end) = Rules::append(txn, order, number, records) else {
+            return needs.push((Lane::common(order.streams()), seen));
+        };
+        self.counters[txn.stream] = number;
+        for access in txn.accesses.iter().filter(|access| access.write) {
+            self.numbers[access.row as usize] = number;
+        }
+        needs.push(match has_read {
+            true => (Lane::common(order.streams()), number),
+            false => (Lane::position(txn.stream), end),
+        });
+    }
+
+    /// As Poplar, but a reader that writes something raises the rows that it read as well, and all
+    /// wait for the common watermark.
+    fn gsn(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        needs: &mut Needs,
+        records: &mut Vec<Logged>,
+    ) {
+        let seen = txn.accesses.iter().map(|a| self.numbers[a.row as usize]).max().unwrap_or(0);
+        let mut number = seen.max(self.counters[txn.stream]) + 1;
+        if Rules::append(txn, order, number, records).is_some() {
+            self.counters[txn.stream] = number;
+            for access in txn.accesses {
+                self.numbers[access.row as usize] = number;
+            }
+        } else {
+            number = seen;
+        }
+        needs.push((Lane::common(order.streams()), number));
+    }
+
+    /// The watermark that a stream can state: all its later records have higher numbers. A stream
+    /// whose last number is below a `wanted` one skips the numbers that the others have used.
+    pub fn mark(&mut self, stream: usize, wanted: u64) -> u64 {
+        if self.protocol == Protocol::SiloR {
+            return self.epoch - 1;
+        }
+        if wanted > self.counters[stream] {
+            let highest = self.counters.iter().copied().max().unwrap_or(0);
+            self.counters[stream] = wanted.max(highest);
+        }
+        self.counters[stream]
+    }
+}
+
+impl Committing<'_> {
+    fn written(&self) -> usize {
+        self.accesses.iter().filter(|access| access.write).count()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frontier(marks: [u64; 2], positions: [u64; 2]) -> Frontier {
-        let wide = |of: [u64; 2]| {
-            let mut vector = [0; MAX_STREAMS];
-            vector[..2].copy_from_slice(&of);
-            vector
-        };
-        Frontier { streams: 2, positions: wide(positions), marks: wide(marks) }
-    }
-
-    #[test]
-    fn what_is_lacking_is_named() {
-        let f = frontier([3, 5], [10, 20]);
-        assert_eq!(f.lacking(&Need::AllMarks(3)), None);
-        assert_eq!(f.lacking(&Need::AllMarks(4)), Some((0, 4)));
-        assert_eq!(f.lacking(&Need::Marks(0b10, 5)), None);
-        assert_eq!(f.lacking(&Need::Position(1, 21)), Some((1, 21)));
-        let mut vector = [0; MAX_STREAMS];
-        vector[0] = 11;
-        assert_eq!(f.lacking(&Need::Positions(Box::new(vector))), Some((0, 11)));
-    }
-
-    #[test]
-    fn folding_what_was_published_dominates_it() {
-        let mut rows = Rows::new(Protocol::Taurus, 4);
-        let mut writer = [0; MAX_STREAMS];
-        writer[3] = 7;
-        rows.publish(2, &writer);
-        let mut reader = [0; MAX_STREAMS];
-        reader[1] = 9;
-        rows.fold(2, &mut reader);
-        assert_eq!((reader[1], reader[3]), (9, 7));
-    }
-}
+mod tests;

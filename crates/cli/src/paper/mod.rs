@@ -284,7 +284,7 @@ fn run_all(
             break;
         }
         let start = Instant::now();
-        let outcome = runner.run(&step.words);
+        let outcome = runner.run(&step.arguments());
         if matches!(outcome, Outcome::Done(_)) {
             took += start.elapsed().as_secs_f64();
             expected += step.cost;

@@ -1,0 +1,177 @@
+//! Fits the model's costs to measured runs at one and two workers.
+
+use super::calibration::{Conditions, FITTED, Point, Scheme};
+use hyades_scaling::costs::{ACCESSES, Costs, SchemeCosts, miss_share, scheme};
+use hyades_scaling::forward;
+use hyades_scaling::rules::Protocol;
+use std::collections::BTreeMap;
+
+/// The costs so far, and what they were fitted to.
+pub(super) struct Fitted {
+    pub costs: Costs,
+    /// The runs, with their transactions per second.
+    pub measured: Vec<(Scheme, Conditions, f64)>,
+}
+
+impl Fitted {
+    pub fn new(rows: u32, line_ns: f64) -> Fitted {
+        let costs = Costs {
+            none_ns: 0.0,
+            slowdown: 1.0,
+            line_ns,
+            theta: FITTED[0],
+            rows,
+            miss_ns: 0.0,
+            row_ns: 0.0,
+            schemes: BTreeMap::new(),
+            sites: BTreeMap::new(),
+        };
+        Fitted { costs, measured: Vec::new() }
+    }
+
+    /// What was measured of a scheme without a log.
+    fn of(&self, workers: usize, theta: f64) -> f64 {
+        let wanted = Conditions::memory(workers, theta);
+        let found = self.measured.iter().find(|(of, at, _)| of.0 == "none" && *at == wanted);
+        found.map_or(f64::NAN, |(.., rate)| *rate)
+    }
+
+    /// The runs beside the model.
+    pub fn points(&self) -> Vec<Point> {
+        let point = |(scheme, conditions, measured): &(Scheme, Conditions, f64)| {
+            let model = model(&self.costs, *scheme, conditions)?;
+            Some(Point::new(conditions.name(*scheme), *measured, model))
+        };
+        self.measured.iter().filter_map(point).collect()
+    }
+}
+
+/// Transactions per second in the model.
+fn model(costs: &Costs, scheme: Scheme, conditions: &Conditions) -> Option<f64> {
+    let protocol = Protocol::from_word(scheme.0)?;
+    let machine = conditions.machine(costs.rows, 0.0);
+    let ran = forward::run(costs, protocol, scheme, &machine).ok()?;
+    Some(ran.acknowledged as f64 / ran.seconds)
+}
+
+/// Finds the cost within limits with which the model takes the measured time for each transaction:
+/// the time is nearly linear in every cost.
+fn solve(measured: f64, limits: (f64, f64), model: impl Fn(f64) -> Option<f64>) -> Option<f64> {
+    let time = |cost: f64| Some(1.0 / model(cost)?);
+    let wanted = 1.0 / measured;
+    let (mut low, mut high) = limits;
+    if time(low)? >= wanted {
+        return Some(low);
+    }
+    if time(high)? <= wanted {
+        return Some(high);
+    }
+    let (mut below, mut above) = (time(low)?, time(high)?);
+    for _ in 0..8 {
+        let guess = low + (high - low) * (wanted - below) / (above - below);
+        let found = time(guess)?;
+        if (found / wanted - 1.0).abs() < 0.002 {
+            return Some(guess);
+        }
+        if found < wanted { (low, below) = (guess, found) } else { (high, above) = (guess, found) }
+    }
+    Some(low + (high - low) * (wanted - below) / (above - below))
+}
+
+/// The limits of a slowdown, and of the time in which a row moves to another core.
+const SLOWDOWNS: (f64, f64) = (0.5, 16.0);
+const ROWS_NS: (f64, f64) = (0.0, 5_000.0);
+
+/// Fits what does not depend on the log: the work, what a miss and a moved row cost, and how much
+/// two workers slow each other down.
+pub(super) fn without_log(fitted: &mut Fitted) {
+    const NONE: Scheme = ("none", "data");
+    let [usual, skewed] = FITTED;
+    let [slower, faster] = FITTED.map(|theta| 1e9 / fitted.of(1, theta));
+    let rows = fitted.costs.rows;
+    let misses = ACCESSES as f64 * (miss_share(rows, usual) - miss_share(rows, skewed));
+    fitted.costs.none_ns = slower;
+    fitted.costs.miss_ns = ((slower - faster) / misses.max(0.01)).max(0.0);
+    let (both, moved) = (fitted.of(2, usual), fitted.of(2, skewed));
+    // Each depends a little on the other.
+    for _ in 0..2 {
+        let slowed = |slowdown| Costs { slowdown, ..fitted.costs.clone() };
+        let rate = |slowdown| model(&slowed(slowdown), NONE, &Conditions::memory(2, usual));
+        fitted.costs.slowdown = solve(both, SLOWDOWNS, rate).unwrap_or(1.0);
+        let moving = |row_ns| Costs { row_ns, ..fitted.costs.clone() };
+        let rate = |row_ns| model(&moving(row_ns), NONE, &Conditions::memory(2, skewed));
+        fitted.costs.row_ns = solve(moved, ROWS_NS, rate).unwrap_or(0.0);
+    }
+}
+
+/// Adds a scheme with its costs at one worker, and fits its slowdown to a run of two.
+pub(super) fn with_log(
+    fitted: &mut Fitted,
+    of: Scheme,
+    costs: SchemeCosts,
+    both: Option<(Conditions, f64)>,
+) {
+    let name = scheme(of.0, of.1);
+    let trial = fitted.costs.clone();
+    let slowed = |slowdown| {
+        let own = SchemeCosts { slowdown: Some(slowdown), ..costs };
+        Costs { schemes: BTreeMap::from([(name.clone(), own)]), ..trial.clone() }
+    };
+    let slowdown = both.as_ref().and_then(|(conditions, measured)| {
+        solve(*measured, SLOWDOWNS, |slowdown| model(&slowed(slowdown), of, conditions))
+    });
+    fitted.costs.schemes.insert(name, SchemeCosts { slowdown, ..costs });
+    fitted.measured.extend(both.map(|(conditions, measured)| (of, conditions, measured)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_is_found_within_its_limits() {
+        let model = |cost: f64| Some(1e9 / (100.0 + 40.0 * cost));
+        let found = solve(1e9 / 300.0, (0.0, 16.0), model).unwrap();
+        assert!((found - 5.0).abs() < 0.05, "{found}");
+        assert_eq!(solve(1e9 / 50.0, (0.0, 16.0), model), Some(0.0));
+        assert_eq!(solve(1e9 / 5_000.0, (0.0, 16.0), model), Some(16.0));
+    }
+
+    /// Rates that the model itself gives with known costs lead back to these costs.
+    #[test]
+    fn the_fit_recovers_the_costs_of_a_model() {
+        let mut truth = Fitted::new(10_000, 40.0).costs;
+        (truth.none_ns, truth.slowdown, truth.miss_ns, truth.row_ns) = (900.0, 1.3, 80.0, 150.0);
+        let own =
+            SchemeCosts { worker_ns: 1_200.0, bytes: 900.0, replay_ns: None, slowdown: Some(1.5) };
+        truth.schemes.insert("taurus data".to_string(), own);
+        let rate = |scheme, conditions: &Conditions| model(&truth, scheme, conditions).unwrap();
+        let mut fitted = Fitted::new(10_000, 40.0);
+        for theta in FITTED {
+            for workers in [1, 2] {
+                let conditions = Conditions::memory(workers, theta);
+                let measured = rate(("none", "data"), &conditions);
+                fitted.measured.push((("none", "data"), conditions, measured));
+            }
+        }
+        without_log(&mut fitted);
+        let both = Conditions::memory(2, FITTED[0]);
+        let measured = rate(("taurus", "data"), &both);
+        let alone = SchemeCosts { slowdown: None, ..own };
+        with_log(&mut fitted, ("taurus", "data"), alone, Some((both, measured)));
+        let Costs { none_ns, slowdown, miss_ns, row_ns, .. } = fitted.costs;
+        let scheme = fitted.costs.schemes["taurus data"].slowdown.unwrap();
+        for (name, found, truth, within) in [
+            ("none", none_ns, 900.0, 10.0),
+            ("slowdown", slowdown, 1.3, 0.05),
+            ("miss", miss_ns, 80.0, 15.0),
+            ("row", row_ns, 150.0, 30.0),
+            ("scheme's slowdown", scheme, 1.5, 0.05),
+        ] {
+            assert!((found - truth).abs() < within, "{name}: {found} for {truth}");
+        }
+        assert_eq!(fitted.points().len(), 5);
+        let worst = fitted.points().iter().map(|p| p.residual.abs()).fold(0.0, f64::max);
+        assert!(worst < 0.03, "{worst}");
+    }
+}

@@ -1,0 +1,97 @@
+use super::*;
+use crate::data::{Data, Outcome, View};
+use crate::judge::Level;
+use serde_json::json;
+
+fn all(size: Size) -> Vec<Experiment> {
+    let setup = Setup::typical(size);
+    experiments(&Table::of(&setup))
+}
+
+fn value<'r>(run: &'r Run, option: &str) -> Option<&'r str> {
+    let at = run.words.iter().position(|word| word == option)?;
+    run.words.get(at + 1).map(String::as_str)
+}
+
+/// The papers' devices are those of the throttled ones, and in one place.
+#[test]
+fn devices_are_the_papers() {
+    for (id, machine) in [
+        ("simulated-nvme", NVME),
+        ("simulated-recovery", NVME),
+        ("simulated-hdd", HDD),
+        ("simulated-poplar", SSD),
+    ] {
+        let all = all(Size::FULL);
+        let experiment = all.iter().find(|experiment| experiment.id == id).unwrap();
+        for run in &experiment.runs {
+            let bandwidth = format!("{}MB", machine.bandwidth / 1e6);
+            assert_eq!(value(run, "--latency"), Some(machine.latency), "{id}");
+            assert_eq!(value(run, "--bandwidth"), Some(&bandwidth[..]), "{id}");
+            assert_eq!(value(run, "--devices"), Some(&machine.devices.to_string()[..]), "{id}");
+        }
+    }
+}
+
+#[test]
+fn silo_r_is_simulated_with_the_epochs_of_each_paper() {
+    let all: Vec<Experiment> = all(Size::QUICK).into_iter().chain(all(Size::FULL)).collect();
+    for (id, epoch) in [
+        ("simulated-nvme", "40ms"),
+        ("simulated-hdd", "40ms"),
+        ("simulated-recovery", "40ms"),
+        ("simulated-poplar", "50ms"),
+    ] {
+        let of = all.iter().filter(|experiment| experiment.id == id);
+        let runs = of.flat_map(|of| &of.runs).filter(|run| run.series == "Silo-R");
+        let runs: Vec<&Run> = runs.collect();
+        assert!(runs.len() > 2, "{id}");
+        for run in runs {
+            assert_eq!(value(run, "--epoch"), Some(epoch), "{id}");
+            // Whole epochs are measured.
+            let seconds: f64 = value(run, "--seconds").unwrap().parse().unwrap();
+            let epochs = seconds * 1e3 / epoch.trim_end_matches("ms").parse::<f64>().unwrap();
+            assert!((epochs - epochs.round()).abs() < 1e-9 && epochs > 0.9, "{id}: {epochs}");
+        }
+    }
+}
+
+/// Results of as many seeds as there are of these factors, which the first series is larger by.
+fn data(experiment: &Experiment, factors: &[f64]) -> Data {
+    let mut data = Data::default();
+    for factor in factors {
+        for run in &experiment.runs {
+            let rate = if run.series == "Taurus data" { 9.9 * factor } else { 1.0 };
+            data.add(&run.words, Outcome::Done(json!({"acknowledged_per_s": rate * 1e6})));
+        }
+    }
+    data
+}
+
+/// One run is not made into several: an interval comes from runs with different seeds.
+#[test]
+fn an_interval_is_that_of_the_seeds() {
+    let experiment = all(Size::QUICK).swap_remove(0);
+    let first = |factors: &[f64]| {
+        let data = data(&experiment, factors);
+        let view = View { experiment: &experiment, data: &data };
+        experiment.checks[0].look(&view).unwrap()
+    };
+    let one = first(&[1.0]);
+    assert_eq!(one.level, Level::Undecided);
+    assert!(one.text.contains("(one seed)"), "{}", one.text);
+    let several = first(&[0.9, 1.0, 1.0, 1.1, 1.0]);
+    assert_eq!(several.level, Level::Holds);
+    assert!(several.text.contains("5 seeds"), "{}", several.text);
+    assert!(several.text.starts_with("Simulated"), "{}", several.text);
+    assert_eq!(first(&[0.2, 0.9, 1.0, 1.1, 8.0]).level, Level::Undecided);
+}
+
+#[test]
+fn every_run_is_a_simulation_and_says_so() {
+    for experiment in all(Size::FULL).iter().chain(&all(Size::QUICK)) {
+        assert!(experiment.runs.iter().all(|run| run.words[0] == "simulate"), "{}", experiment.id);
+        assert!(experiment.how.starts_with("Simulated"), "{}", experiment.id);
+        assert!(!experiment.differs.is_empty() && !experiment.checks.is_empty());
+    }
+}
