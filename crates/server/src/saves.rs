@@ -175,7 +175,7 @@ mod tests {
         assert!(shared.opened.set(Opened { database, tables }).is_ok());
         shared.counters.changes.store(7, Relaxed);
         let saves = &shared.saves;
-        // Nobody takes it yet.
+        // No thread takes it yet.
         assert_eq!(saves.begin_in_background(Save, false), Some(Begun::Started));
         assert_eq!(saves.begin_in_background(Save, true), None, "one of each kind");
         assert_eq!(saves.begin_in_background(Rewrite, false), None);

@@ -183,7 +183,7 @@ fn persistence(shared: &Shared, out: &mut String) {
     let current = |of: SaveStats| seconds(of.since.map(|since| since.elapsed()));
     let status = |of: SaveStats| if of.has_failed { "err" } else { "ok" };
     let is_saving = shared.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
-    // One that nobody has asked for counts as well, but not BGREWRITEAOF.
+    // One that no command has asked for counts as well, but not BGREWRITEAOF.
     let is_saving = save.since.is_some() || is_saving && rewrite.since.is_none();
     line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
     line(out, "rdb_last_save_time", shared.last_save_seconds());

@@ -1,5 +1,6 @@
 //! Commands that walk over keys. KEYS runs as a job, on a snapshot: event loops go on meanwhile,
-//! and what is replied is on disk. SCAN and RANDOMKEY take steps of a bounded size, in a transaction.
+//! and what is replied is on disk. SCAN and RANDOMKEY take steps of a bounded size, in a
+//! transaction.
 
 use super::{Done, Job, Local, SYNTAX, integer, is};
 use crate::data::databases;

@@ -139,7 +139,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// An entry that is linked from the beginning of the walk to its end is visited exactly once,
     /// however the index grows meanwhile; others are visited or not. For: positions are ordered by
     /// bucket, then by hash. An entry keeps its bucket's number, the low bits of its hash, in every
-    /// segment that it comes to. A segment is split and never merged, so where one begins, one
+    /// segment that it moves to. A segment is split and never merged, so where one begins, one
     /// begins for ever: a position lies between two segments at any later time. Hence, at each
     /// position, exactly the entries with a lower bucket, or with this bucket and a lower hash,
     /// have been passed.
