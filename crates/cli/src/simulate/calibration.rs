@@ -149,6 +149,7 @@ impl Conditions {
         let scheme = if protocol == "none" { "no log".into() } else { scheme(protocol, record) };
         let workers = if self.workers == 1 { "1 worker" } else { "2 workers" };
         let device = match self.is_throttled {
+            true if streams(protocol) == 1 => "log on a device of 40 MB/s and 1 ms",
             true => "log on two devices of 40 MB/s and 1 ms",
             false => "log in memory",
         };
