@@ -4,10 +4,10 @@ use crate::resp::request::{Limits, Parsed, Parser};
 use crate::torture::SteppedServer;
 
 /// What a parser has found: requests, then an error or nothing, and how many bytes it took.
-type Found = (Vec<Vec<Vec<u8>>>, Option<String>, usize);
+type ParsedInput = (Vec<Vec<Vec<u8>>>, Option<String>, usize);
 
 /// Parses input that arrives in pieces of this length.
-fn parse(input: &[u8], piece: usize, limits: &Limits) -> Found {
+fn parse(input: &[u8], piece: usize, limits: &Limits) -> ParsedInput {
     let (mut parser, mut requests, mut taken, mut given) = (Parser::default(), Vec::new(), 0, 0);
     while given < input.len() {
         given = (given + piece).min(input.len());

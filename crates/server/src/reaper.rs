@@ -57,7 +57,7 @@ struct Pass {
 }
 
 /// What a turn has found.
-struct Found {
+struct ExpiredKeys {
     generations: Generations,
     /// Keys to remove.
     dead: Vec<DeadKey>,
@@ -65,7 +65,7 @@ struct Found {
     bytes: usize,
 }
 
-impl Found {
+impl ExpiredKeys {
     fn add(&mut self, generation: u64, key: &[u8]) {
         self.bytes += size_of::<DeadKey>() + key.len();
         self.dead.push((generation, key.to_vec()));
@@ -184,13 +184,14 @@ fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> 
 }
 
 /// Walks over keys, in a snapshot that is closed before anything is removed.
-fn find(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<Found, Error> {
+fn find(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<ExpiredKeys, Error> {
     let (tables, now, began) = (opened.tables, shared.clock.now_ms(), Instant::now());
     let snapshot = opened.database.open_snapshot();
     // Databases beyond the number of this run keep what they have, flushed ever before or not.
     let read = |tx: &hyades::Transaction<'_>| Ok(databases::live(tx, tables, MOST_DATABASES)?);
     let (live, next) = snapshot.read(read)?;
-    let mut found = Found { generations: Generations { live, next }, dead: Vec::new(), bytes: 0 };
+    let mut found =
+        ExpiredKeys { generations: Generations { live, next }, dead: Vec::new(), bytes: 0 };
     loop {
         pass.cursor = snapshot.read(|tx| {
             let step = tx.walk(tables.keys, pass.cursor).limit(STEP_KEYS).steps(STEPS);
