@@ -57,8 +57,8 @@ fn a_rewrite_is_not_a_save() {
         house.say(&mut client, b"BGREWRITEAOF\r\nBGREWRITEAOF\r\nBGSAVE\r\nBGSAVE SCHEDULE\r\n");
     let expected = "+Background append only file rewriting started -ERR Background append only \
                     file rewriting already in progress -ERR Another child process is active \
-                    (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE \
-                    whenever possible. +Background saving scheduled ";
+                    (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a \
+                    BGSAVE whenever possible. +Background saving scheduled ";
     assert_eq!(said, expected);
     assert_eq!(told(&mut house, &mut client, "rdb_bgsave_in_progress"), "0");
     assert_eq!(told(&mut house, &mut client, "aof_rewrite_in_progress"), "1");
