@@ -170,8 +170,8 @@ fn enough_rounds_fit_into_the_time() {
 #[test]
 fn the_series_of_a_group_have_the_same_concurrency_control() {
     // These compare controls, or name that of a series.
-    const ABOUT_CONTROLS: [&str; 3] =
-        ["concurrency-contention", "concurrency-long-reads", "command-spanning"];
+    const ABOUT_CONTROLS: [&str; 4] =
+        ["concurrency-contention", "concurrency-long-reads", "command-spanning", "command-at-home"];
     for experiment in experiments() {
         if ABOUT_CONTROLS.contains(&experiment.id) {
             continue;

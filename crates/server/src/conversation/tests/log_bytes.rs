@@ -2,9 +2,8 @@
 
 use super::*;
 
-/// What a command has logged, when it was answered. It is run once before.
-fn logged(house: &mut House, client: &mut Conversation, before: &str, command: &str) -> u64 {
-    house.say(client, before.as_bytes());
+/// What a command has logged, when it was answered.
+fn logged(house: &mut House, client: &mut Conversation, command: &str) -> u64 {
     let bytes = |house: &House| {
         let database = &house.shared.opened.get().unwrap().database;
         database.log().unwrap().flush().unwrap();
@@ -32,25 +31,27 @@ fn a_change_of_a_long_value_takes_few_bytes_of_the_log() {
         house.say(&mut client, format!("HSET small field:{n} value:{n}\r\n").as_bytes());
     }
     house.say(&mut client, format!("SET text {long}\r\n").as_bytes());
+    // Members that came in the order of their scores have left full blocks: these cut them.
+    house.say(&mut client, b"ZADD scores 1000 before 2200 before-too\r\n");
     for (command, most) in [
-        ("HSET large field:1000 another\r\n", 110),
-        ("HSET large one-more another\r\n", 110),
-        ("HDEL large field:1001\r\n", 100),
-        ("HINCRBY large counter 1\r\n", 110),
+        ("HSET large field:1000 another\r\n", 90),
+        ("HSET large one-more another\r\n", 90),
+        ("HDEL large field:1001\r\n", 90),
+        ("HINCRBY large counter 1\r\n", 90),
         ("HSET small field:30 another\r\n", 90),
-        ("SADD members one-more\r\n", 100),
+        ("SADD members one-more\r\n", 90),
         ("SREM members member:77\r\n", 90),
-        ("ZADD scores 1000 another\r\n", 190),
-        ("ZINCRBY scores 700 member:1500\r\n", 260),
-        ("RPUSH list one-more\r\n", 110),
-        ("LPUSH list one-more\r\n", 110),
-        ("LPOP list\r\n", 110),
-        ("LSET list 1500 another\r\n", 110),
+        ("ZADD scores 1000 another\r\n", 130),
+        ("ZINCRBY scores 700 member:1500\r\n", 150),
+        ("RPUSH list one-more\r\n", 90),
+        ("LPUSH list one-more\r\n", 90),
+        ("LPOP list\r\n", 90),
+        ("LSET list 1500 another\r\n", 90),
         ("APPEND text more\r\n", 90),
         ("SETRANGE text 1000 more\r\n", 90),
         ("SETBIT text 9000 1\r\n", 90),
     ] {
-        let bytes = logged(&mut house, &mut client, "PING\r\n", command);
+        let bytes = logged(&mut house, &mut client, command);
         eprintln!("{bytes:5} {}", command.trim_end());
         assert!(bytes > 0 && bytes <= most, "{command:?} logs {bytes} bytes, {most} at most");
     }
