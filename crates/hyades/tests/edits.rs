@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::directory;
+use common::{PROTOCOLS, directory};
 use hyades::{
     Abort, Builder, Column, Concurrency, Database, Protocol, RecordKind, Schema, Table, Type,
 };
@@ -12,17 +12,6 @@ use std::path::Path;
 const ROWS: Table = Table::nth(0);
 const BODY: Column<[u8]> = Column::at(2);
 const KEYS: i64 = 6;
-
-const PROTOCOLS: [Protocol; 8] = [
-    Protocol::Serial,
-    Protocol::Taurus,
-    Protocol::Taurus2016,
-    Protocol::Poplar,
-    Protocol::SiloR,
-    Protocol::Plover,
-    Protocol::Gsn,
-    Protocol::Physiological,
-];
 
 const CONTROLS: [Concurrency; 6] = [
     Concurrency::NoWait,

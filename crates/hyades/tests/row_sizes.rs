@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{directory, files};
+use common::{PROTOCOLS, directory, files};
 use hyades::{
     Abort, Builder, Column, Database, Error, Index, MAX_ROW_BYTES, Protocol, RecordKind, Schema,
     Table, Type, Value,
@@ -15,17 +15,6 @@ use std::sync::Arc;
 const ROWS: Table = Table::nth(0);
 /// Bytes of a row besides its variable column: the key and the end offset of that column.
 const FIXED_BYTES: usize = 12;
-
-const PROTOCOLS: [Protocol; 8] = [
-    Protocol::Serial,
-    Protocol::Taurus,
-    Protocol::Taurus2016,
-    Protocol::Poplar,
-    Protocol::SiloR,
-    Protocol::Plover,
-    Protocol::Gsn,
-    Protocol::Physiological,
-];
 
 fn builder(protocol: Protocol, hash: bool) -> Builder {
     let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);

@@ -11,7 +11,19 @@ pub const CACHED_ROWS: u32 = 1_000;
 /// Accesses of a transaction.
 pub const ACCESSES: usize = 2;
 
-/// The costs of a scheme: a protocol with a kind of record.
+/// The schemes whose costs are measured: a protocol with a kind of record.
+pub const SCHEMES: [(&str, &str); 8] = [
+    ("serial", "data"),
+    ("serial", "command"),
+    ("taurus", "data"),
+    ("taurus", "command"),
+    ("silo-r", "data"),
+    ("plover", "data"),
+    ("poplar", "data"),
+    ("gsn", "data"),
+];
+
+/// The costs of a scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SchemeCosts {
     /// Worker time of a transaction in nanoseconds, one worker on a core of its own, under the

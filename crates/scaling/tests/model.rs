@@ -1,24 +1,13 @@
 //! Bounds that hold on any machine, and limits.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
-use hyades_scaling::costs::{Costs, SchemeCosts, SiteCosts};
+use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, SiteCosts};
 use hyades_scaling::forward::{RunResult, run};
 use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
 use hyades_scaling::nodes::{self, Cluster};
 use hyades_scaling::replay::rate;
 use hyades_scaling::rules::Protocol;
 use std::collections::BTreeMap;
-
-const SCHEMES: [(&str, &str); 8] = [
-    ("serial", "data"),
-    ("serial", "command"),
-    ("taurus", "data"),
-    ("taurus", "command"),
-    ("silo-r", "data"),
-    ("plover", "data"),
-    ("poplar", "data"),
-    ("gsn", "data"),
-];
 
 fn costs(line_ns: f64) -> Costs {
     let own = |(_, record): (&str, &str)| SchemeCosts {

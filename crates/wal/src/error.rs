@@ -52,6 +52,8 @@ pub enum Error {
         path: PathBuf,
         /// The version found.
         found: u64,
+        /// The newest version of such files that this program reads.
+        newest: u32,
     },
     /// The options, directories or arguments do not fit this log.
     Invalid(String),
@@ -95,12 +97,11 @@ impl fmt::Display for Error {
             Self::Corrupt { path, offset, message } => {
                 write!(f, "{} is corrupt at byte {offset}: {message}", path.display())
             }
-            Self::Version { path, found } => write!(
+            Self::Version { path, found, newest } => write!(
                 f,
-                "{} has format version {found}, and this program reads version {}: use the program \
-                 that wrote it",
-                path.display(),
-                crate::format::VERSION
+                "{} has format version {found}, and this program reads versions up to {newest}: use \
+                 the program that wrote it",
+                path.display()
             ),
             Self::Invalid(message) => f.write_str(message),
             Self::Writers(places) => write!(

@@ -120,7 +120,11 @@ pub(crate) fn read_header(
     let n = file.read_at(&mut bytes, 0).map_err(Error::io(&path, "read"))?;
     let header = match SegmentHeader::decode(&bytes[..n]) {
         Err(NotAHeader::Version(version)) => {
-            return Err(Error::Version { path, found: u64::from(version) });
+            return Err(Error::Version {
+                path,
+                found: u64::from(version),
+                newest: crate::format::VERSION,
+            });
         }
         // A recycled or new file: it has not begun.
         Err(NotAHeader::Invalid) => None,

@@ -4,7 +4,7 @@
 use super::fit::{self, Fitted};
 use crate::failure::Failure;
 use crate::progress::Bar;
-use hyades_scaling::costs::{Costs, SchemeCosts, SiteCosts, scheme};
+use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, SiteCosts, scheme};
 use hyades_scaling::forward;
 use hyades_scaling::machine::Machine;
 use hyades_scaling::replay;
@@ -48,18 +48,6 @@ impl Point {
 
 /// A protocol with a kind of record.
 pub(super) type Scheme = (&'static str, &'static str);
-
-/// The schemes whose costs are measured. Those that this build does not have are skipped.
-pub(super) const SCHEMES: [Scheme; 8] = [
-    ("serial", "data"),
-    ("serial", "command"),
-    ("taurus", "data"),
-    ("taurus", "command"),
-    ("silo-r", "data"),
-    ("plover", "data"),
-    ("poplar", "data"),
-    ("gsn", "data"),
-];
 
 /// The schemes of sites, with their options.
 const SITES: [(Scheme, &str); 3] = [

@@ -1,7 +1,8 @@
-use super::calibration::{Conditions, FITTED, HELD_OUT, SCHEMES, held_out};
+use super::calibration::{Conditions, FITTED, HELD_OUT, held_out};
 use super::*;
 use crate::{Arguments, Command};
 use clap::Parser;
+use hyades_scaling::costs::SCHEMES;
 
 fn parse(words: &str) -> Command {
     let all = format!("hyades {words} --json");

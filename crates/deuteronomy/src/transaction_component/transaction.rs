@@ -38,15 +38,7 @@ fn part_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
 impl TransactionComponent {
     /// B1 to B4.
     pub fn begin(&self, work: &mut Work) -> Result<(), Error> {
-        if work.is_active() {
-            // Its `Transaction` was leaked.
-            drop(self.abort(work));
-        }
-        if let Some(poisoned) = self.log.poisoned() {
-            return Err(hyades_wal::Error::from(poisoned).into());
-        }
-        self.make_room(work)?;
-        self.clear(work);
+        self.prepare(work)?;
         self.timestamps.announce(work.at);
         for draws in 1.. {
             let ts = self.timestamps.draw(work.at);
@@ -66,11 +58,21 @@ impl TransactionComponent {
         Ok(())
     }
 
-    fn clear(&self, work: &mut Work) {
+    /// Makes the session ready for a transaction or a snapshot.
+    fn prepare(&self, work: &mut Work) -> Result<(), Error> {
+        if work.is_active() {
+            // Its `Transaction` was leaked.
+            drop(self.abort(work));
+        }
+        if let Some(poisoned) = self.log.poisoned() {
+            return Err(hyades_wal::Error::from(poisoned).into());
+        }
+        self.make_room(work)?;
         debug_assert!(work.parts.is_none(), "parts of an earlier transaction");
         work.failed = None;
         work.write_bytes = 0;
         work.vector.fill(0);
+        Ok(())
     }
 
     /// Begins a snapshot: it reads as of just below the horizon, but never before what its session
@@ -80,15 +82,7 @@ impl TransactionComponent {
     /// [`Abort::Shed`]; the log has stopped; [`Abort::Unfinished`], if an older transaction than
     /// the session's last one takes longer to end than the options allow.
     pub fn begin_snapshot(&self, work: &mut Work) -> Result<(), Error> {
-        if work.is_active() {
-            // Its `Transaction` was leaked.
-            drop(self.abort(work));
-        }
-        if let Some(poisoned) = self.log.poisoned() {
-            return Err(hyades_wal::Error::from(poisoned).into());
-        }
-        self.make_room(work)?;
-        self.clear(work);
+        self.prepare(work)?;
         let mut until = None;
         loop {
             // It raises the horizon.

@@ -82,11 +82,7 @@ impl Conversion {
     /// Converts a delta into `out` (cleared first), without the columns that `to` does not have.
     /// Returns the number of columns that are left.
     pub fn delta(&self, from: &Layout, delta: &[u8], out: &mut Vec<u8>) -> usize {
-        let place = |column: u16| self.places.get(usize::from(column)).copied().flatten();
-        let kept = Assignments::new(from, delta);
-        let mut kept: Vec<_> =
-            kept.filter_map(|(column, bytes)| Some((place(column)?, column, bytes))).collect();
-        kept.sort_unstable_by_key(|(place, ..)| *place);
+        let kept = self.kept(Assignments::new(from, delta));
         out.clear();
         push_varint(out, kept.len() as u64);
         for (place, column, bytes) in &kept {
@@ -103,16 +99,22 @@ impl Conversion {
 
     /// Converts edits into `out` (cleared first), without the columns that `to` does not have.
     pub fn edits(&self, from: &Layout, edits: &[u8], out: &mut Vec<u8>) {
-        let place = |column: u16| self.places.get(usize::from(column)).copied().flatten();
-        let kept = Edits::new(from, edits);
-        let mut kept: Vec<_> =
-            kept.filter_map(|(column, value)| Some((place(column)?, value))).collect();
-        kept.sort_unstable_by_key(|(place, _)| *place);
+        let kept = self.kept(Edits::new(from, edits));
         out.clear();
         push_varint(out, kept.len() as u64);
-        for (place, value) in kept {
+        for (place, _, value) in kept {
             value.push_after(place, out);
         }
+    }
+
+    /// The new values of columns that `to` has: the position there, the one here, the value; in
+    /// the order there.
+    fn kept<V>(&self, values: impl Iterator<Item = (u16, V)>) -> Vec<(u16, u16, V)> {
+        let place = |column: u16| self.places.get(usize::from(column)).copied().flatten();
+        let kept = values.filter_map(|(column, value)| Some((place(column)?, column, value)));
+        let mut kept: Vec<_> = kept.collect();
+        kept.sort_unstable_by_key(|(place, ..)| *place);
+        kept
     }
 }
 

@@ -38,6 +38,18 @@ pub const ITEM_GROUP: Column<i32> = Column::at(1);
 pub const ITEM_NAME: Column<str> = Column::at(2);
 pub const BY_GROUP: Index = Index(0);
 
+/// The protocols that log data records of transactions that run before they are logged.
+pub const PROTOCOLS: [Protocol; 8] = [
+    Protocol::Serial,
+    Protocol::Taurus,
+    Protocol::Taurus2016,
+    Protocol::Poplar,
+    Protocol::SiloR,
+    Protocol::Plover,
+    Protocol::Gsn,
+    Protocol::Physiological,
+];
+
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
     pub protocol: Protocol,

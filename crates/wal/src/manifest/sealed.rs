@@ -80,7 +80,11 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
     let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
     let sound = last.is_some_and(|last| last.crc32c == crc);
     if !FORMATS.map(u64::from).contains(&first.format) {
-        return Err(Error::Version { path: path.to_owned(), found: first.format });
+        return Err(Error::Version {
+            path: path.to_owned(),
+            found: first.format,
+            newest: WITH_EDITS,
+        });
     }
     if !sound {
         return Err(bad(last_start, "the checksum does not match the content".into()));
