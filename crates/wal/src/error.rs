@@ -99,8 +99,8 @@ impl fmt::Display for Error {
             }
             Self::Version { path, found, newest } => write!(
                 f,
-                "{} has format version {found}, and this program reads versions up to {newest}: use \
-                 the program that wrote it",
+                "{} has format version {found}, and this program reads versions up to {newest}: \
+                 use the program that wrote it",
                 path.display()
             ),
             Self::Invalid(message) => f.write_str(message),
