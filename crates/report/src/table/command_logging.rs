@@ -23,7 +23,7 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     let mut all = vec![tpcc(table), load::experiment(table), voter(table)];
     // Where time is short it is left out: its claim is on bytes, which vary little.
     all.extend(table.size.fine.then(|| differential::experiment(table)));
-    all.extend([at_home::experiment(table), spanning(table), slow_stream(table), distributed()]);
+    all.extend([at_home::experiment(table), spanning(table), slow_stream(table)]);
     all
 }
 
@@ -380,23 +380,5 @@ fn slow_stream(table: &Table<'_>) -> Experiment {
         ],
         checks,
         not_measured: None,
-    }
-}
-
-fn distributed() -> Experiment {
-    Experiment {
-        id: "command-distributed",
-        paper: Paper::CommandLogging,
-        source: "Figure 10, section V-C",
-        title: "Several nodes, replicas",
-        claim: "On three nodes, each partition on all of them, command logging has almost twice \
-                the throughput of physiological logging, 1.2 times with 5 % of New-Orders that \
-                span partitions, and the same beyond 10 %.",
-        how: String::new(),
-        differs: Vec::new(),
-        runs: Vec::new(),
-        panels: Vec::new(),
-        checks: Vec::new(),
-        not_measured: Some("the engine runs on one node"),
     }
 }
