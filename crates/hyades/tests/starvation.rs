@@ -147,6 +147,54 @@ fn without_running_alone_a_long_writer_starves() {
     }
 }
 
+/// Writes for a few milliseconds while another thread takes one checkpoint after the other.
+fn write_beside_checkpoints(concurrency: Concurrency) -> Result<(), Error> {
+    let dir = directory();
+    let limited =
+        builder(concurrency).retries(|retries| retries.deadline = Some(Duration::from_secs(4)));
+    let db = limited.open(dir.path()).unwrap();
+    db.try_transact(|tx| tx.insert(ROWS, &[1i64.into(), 0i64.into()]).map(drop)).unwrap().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                db.checkpoint().unwrap();
+            }
+        });
+        let slowly = |tx: &Transaction<'_>| {
+            tx.update(ROWS, 1i64, &[VALUE.set(1)])?;
+            std::thread::sleep(Duration::from_millis(20));
+            Ok::<_, Abort>(())
+        };
+        let ended = (0..3).try_for_each(|_| db.try_transact(slowly).map(Result::unwrap));
+        over.store(true, Ordering::Relaxed);
+        ended
+    })
+}
+
+/// A checkpoint closes an epoch, in which a transaction must not commit that has drawn its
+/// timestamp there.
+#[test]
+fn a_slow_writer_beside_checkpoints_gets_through() {
+    let _alone = alone();
+    for concurrency in Concurrency::all() {
+        write_beside_checkpoints(concurrency).unwrap();
+    }
+}
+
+/// The same under the broken rule.
+#[cfg(feature = "mutations")]
+#[test]
+fn if_checkpoints_do_not_wait_a_slow_writer_starves() {
+    use hyades_platform::mutation::{self, Mutation};
+
+    let _alone = alone();
+    mutation::set(Some(Mutation::CloseEpochsOfStarving));
+    let ended = write_beside_checkpoints(Concurrency::TimestampOrder);
+    mutation::set(None);
+    assert!(matches!(ended, Err(Error::Starved { .. })), "{ended:?}");
+}
+
 #[test]
 fn attempts_and_time_are_limited_if_that_is_wanted() {
     let _alone = alone();

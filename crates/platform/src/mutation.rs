@@ -94,6 +94,8 @@ mutations! {
     RethrowUnvalidated "rethrow-unvalidated",
     /// A starving transaction is retried concurrently with others, forever, never run alone.
     NoExclusiveRetry "no-exclusive-retry",
+    /// Under timestamp order a checkpoint closes the epoch of a transaction that runs alone.
+    CloseEpochsOfStarving "close-epochs-of-starving",
     /// What a replayed command writes is not compared with what it wrote when it first ran.
     ForgetOutcomes "forget-outcomes",
     /// Each sweep examines a few garbage items, however many there are, and pauses at a locked one.

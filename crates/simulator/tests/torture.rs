@@ -50,10 +50,16 @@ fn calls_that_are_logged_first_are_replayed() {
 }
 
 /// Seeds whose first history once failed, and what was wrong.
-const PAST: [(u64, &str); 1] = [(
-    46_150_874_786_921,
-    "a checkpoint of a stepped log waited for an anchor that no thread would write",
-)];
+const PAST: [(u64, &str); 2] = [
+    (
+        46_150_874_786_921,
+        "a checkpoint of a stepped log waited for an anchor that no thread would write",
+    ),
+    (
+        270_000_508,
+        "under timestamp order checkpoints closed the epoch of every attempt of a transaction",
+    ),
+];
 
 #[test]
 fn what_failed_once_holds() {

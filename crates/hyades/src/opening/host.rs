@@ -15,6 +15,7 @@ use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Log};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -25,6 +26,17 @@ pub(super) struct Host<C, P: LoggingProtocol> {
     pub log: Option<Log>,
     pub hot_rows: fn(&P) -> HotRows,
     pub concurrency: PhantomData<fn() -> C>,
+}
+
+impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
+    /// Before an epoch is closed, for a snapshot or a checkpoint: a transaction that has drawn its
+    /// timestamp in that epoch meets a conflict, so one that runs alone because it starves gets a
+    /// few attempts first.
+    fn let_one_that_starves_end(&self) {
+        if C::DRAWS_AT_BEGIN && !mutation::is(Mutation::CloseEpochsOfStarving) {
+            self.shared.gate.pass();
+        }
+    }
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
@@ -47,10 +59,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn open_snapshot(&self) -> Result<Arc<SnapshotState>, Error> {
         self.check_outside("a snapshot was opened")?;
-        if C::DRAWS_AT_BEGIN {
-            // A transaction that runs alone because it starves would meet a conflict with it.
-            self.shared.gate.pass();
-        }
+        self.let_one_that_starves_end();
         Ok(self.shared.engine.open_snapshot(self.log.as_ref()))
     }
 
@@ -59,13 +68,21 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     }
 
     fn check_outside(&self, what: &str) -> Result<(), Error> {
-        if !P::LOGS_FIRST || !self.is_inside() {
+        let why = match (P::LOGS_FIRST, C::DRAWS_AT_BEGIN) {
+            (true, _) => {
+                "whose calls are logged before they run: it would wait for calls that wait for \
+                 this transaction"
+            }
+            (false, true) => {
+                "under timestamp order: it would end the epoch in which this transaction has to \
+                 commit"
+            }
+            (false, false) => return Ok(()),
+        };
+        if !self.is_inside() {
             return Ok(());
         }
-        Err(Error::Misuse(format!(
-            "{what} inside a transaction of the same database, whose calls are logged before they \
-             run: it would wait for calls that wait for this transaction"
-        )))
+        Err(Error::Misuse(format!("{what} inside a transaction of the same database, {why}")))
     }
 
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {
@@ -118,6 +135,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
         settings: &CheckpointSettings,
         stop: &AtomicBool,
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
+        self.let_one_that_starves_end();
         let written = checkpoint::write(&self.shared.engine, log, settings, stop);
         // The epoch of the cut has ended, so tombstones that waited for it can go.
         self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
