@@ -3,12 +3,12 @@
 use crate::chart::Spread;
 use crate::experiment::{Experiment, Run};
 use crate::metric::Metric;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// How a run ended.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It printed this JSON.
@@ -60,6 +60,42 @@ impl Data {
     /// Adds an outcome.
     pub fn add(&mut self, words: &[String], outcome: Outcome) {
         self.outcomes.entry(words.join(" ")).or_default().push(outcome);
+    }
+
+    /// The outcomes that a report has of these experiments' runs, so that they can be judged anew.
+    /// A run counts if the report has the same `command` for it: an experiment that has changed
+    /// since has no figures for what has changed.
+    ///
+    /// # Errors
+    /// The JSON is not that of a report.
+    pub fn of_report(
+        report: &Value,
+        experiments: &[Experiment],
+        command: impl Fn(&Run) -> String,
+    ) -> Result<Data, String> {
+        let of = |from: &Value, key: &str| match from.get(key).and_then(Value::as_array) {
+            Some(values) => Ok(values.clone()),
+            None => Err(format!("it has no {key:?}")),
+        };
+        let reported = of(report, "experiments")?;
+        let mut data = Data::default();
+        for experiment in experiments {
+            let is_same = |one: &&Value| one["id"] == experiment.id;
+            let Some(found) = reported.iter().find(is_same) else { continue };
+            for run in of(found, "runs")? {
+                let is_same = |known: &&Run| {
+                    run["group"] == known.group
+                        && run["series"] == known.series.as_str()
+                        && run["x"] == known.x
+                        && run["command"] == command(known)
+                };
+                let Some(known) = experiment.runs.iter().find(is_same) else { continue };
+                let outcomes = serde_json::from_value(run["outcomes"].clone())
+                    .map_err(|error| format!("the outcomes of {}: {error}", run["command"]))?;
+                data.outcomes.entry(known.words.join(" ")).or_insert(outcomes);
+            }
+        }
+        Ok(data)
     }
 
     /// The outcomes of a command's repetitions.

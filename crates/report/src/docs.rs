@@ -1,6 +1,7 @@
 //! The results of a report as Markdown, for a page of the documentation. Nothing in it is written
 //! by hand: verdicts, figures and intervals are those of the report's JSON.
 
+use crate::judge::NoteKind;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -69,10 +70,11 @@ fn markdown(report: &Value) -> Option<String> {
         let findings = experiment.get("findings")?.as_array()?;
         for finding in findings {
             let (found, level) = (text(finding, "text")?, text(finding, "level")?);
-            let why = match text(finding, "why_above") {
-                Some(why) => format!(". Why above: {}", cell(&why)),
-                None => String::new(),
+            let why = |(key, kind): (&str, NoteKind)| {
+                Some(format!(". {}: {}", kind.words(), cell(&text(finding, key)?)))
             };
+            let kinds = [("why_above", NoteKind::Above), ("why_not", NoteKind::Not)];
+            let why: String = kinds.into_iter().filter_map(why).collect();
             let _ = writeln!(out, "| | {}{why} | {} |", cell(&found), cell(&level));
         }
         let missing = (experiment.get("checks")?.as_u64()? as usize).checked_sub(findings.len())?;
@@ -106,7 +108,8 @@ mod tests {
                  "expectations": "0 of 1 hold", "checks": 4, "not_measured": null, "findings": [
                      {"text": "x is 2 times y (paper: 2)", "level": "holds", "why_above": null},
                      {"text": "w", "level": "exceeds the claim", "why_above": "fewer | bytes"},
-                     {"text": "z", "level": "own expectation: does not hold"}]},
+                     {"text": "z", "level": "own expectation: does not hold",
+                      "why_above": null, "why_not": "two cores"}]},
                 {"id": "b", "source": "Figure 2", "title": "C", "verdict": "not measured",
                  "checks": 0, "not_measured": "one node", "findings": []},
             ],
@@ -124,6 +127,7 @@ mod tests {
             "| `a` | Figure 1: A \\| B | **claims: 1 of 2 hold**; own expectations: 0 of 1 hold |",
             "| | x is 2 times y (paper: 2) | holds |",
             "| | w. Why above: fewer \\| bytes | exceeds the claim |",
+            "| | z. Why not: two cores | own expectation: does not hold |",
             "| `b` | Figure 2: C | **claims: not measured** |",
             "1 checks have no figures",
             "| | one node | |",

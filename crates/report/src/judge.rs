@@ -73,7 +73,36 @@ pub struct Check {
     look: Box<Look>,
     basis: Basis,
     bound: Option<Bound>,
-    why: Option<Box<Why>>,
+    why_above: Option<Box<Why>>,
+    why_not: Option<Box<Why>>,
+}
+
+/// Why a result is not what is claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What it is about.
+    pub kind: NoteKind,
+    /// A sentence without its full stop.
+    pub text: String,
+}
+
+/// What a [`Note`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// A result that exceeds the claim.
+    Above,
+    /// A claim that does not hold, or in part only.
+    Not,
+}
+
+impl NoteKind {
+    /// What is written before its text.
+    pub fn words(self) -> &'static str {
+        match self {
+            NoteKind::Above => "Why above",
+            NoteKind::Not => "Why not",
+        }
+    }
 }
 
 /// Series that throttled devices may limit.
@@ -95,12 +124,33 @@ const LIMITED: f64 = 0.75;
 const LIMITED_ALIKE: f64 = 0.5;
 
 impl Bound {
-    fn is_met(&self, view: &View<'_>) -> bool {
+    /// The share of its devices' bandwidth that each series uses.
+    fn shares(&self, view: &View<'_>) -> Option<Vec<f64>> {
         let share = |(series, x, all): &Limited| {
             Some(view.median(self.group, series, *x, self.metric)? / all)
         };
-        let shares: Option<Vec<f64>> = self.series.iter().map(share).collect();
-        shares.is_some_and(|shares| are_limited(&shares))
+        self.series.iter().map(share).collect()
+    }
+
+    fn is_met(&self, view: &View<'_>) -> bool {
+        self.shares(view).is_some_and(|shares| are_limited(&shares))
+    }
+
+    /// Which of two series their devices limit, as a reason why a ratio is not the claimed one.
+    fn reason(&self, view: &View<'_>) -> Option<String> {
+        let shares = self.shares(view)?;
+        let [(of, ..), (over, ..)] = self.series[..] else { return None };
+        let limited = match [shares[0], shares[1]].map(|share| share >= LIMITED) {
+            [false, false] => "neither",
+            [true, false] => of,
+            [false, true] => over,
+            [true, true] => "both",
+        };
+        let [moves, over_moves] = [shares[0], shares[1]].map(|share| 100.0 * share);
+        Some(format!(
+            "devices limit {limited} here: {of} moves {moves:.0} % of the bytes that its devices \
+             allow, {over} {over_moves:.0} %"
+        ))
     }
 }
 
@@ -197,7 +247,13 @@ const OWN: &str = "expected:";
 impl Check {
     /// Creates a check from a function.
     pub fn new(check: impl Fn(&View<'_>) -> Option<Finding> + Send + Sync + 'static) -> Check {
-        Check { look: Box::new(check), basis: Basis::Tested, bound: None, why: None }
+        Check {
+            look: Box::new(check),
+            basis: Basis::Tested,
+            bound: None,
+            why_above: None,
+            why_not: None,
+        }
     }
 
     /// The same check, with a result that rests on this.
@@ -222,7 +278,16 @@ impl Check {
         self,
         why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
     ) -> Check {
-        Check { why: Some(Box::new(why)), ..self }
+        Check { why_above: Some(Box::new(why)), ..self }
+    }
+
+    /// The same check, with the reason why the claim does not hold, or in part only, if that is so:
+    /// a sentence without its full stop, with the measurements that show it.
+    pub fn not_by(
+        self,
+        why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Check {
+        Check { why_not: Some(Box::new(why)), ..self }
     }
 
     /// What its result rests on. A finding that says what is expected is compared with a figure of
@@ -242,11 +307,21 @@ impl Check {
         (self.look)(view)
     }
 
-    /// Why a result exceeds the claim; none if it does not.
-    pub fn note(&self, view: &View<'_>, basis: Basis, finding: &Finding) -> Option<String> {
-        let exceeds = basis.is_judged() && finding.level == Level::Exceeds;
-        let known = || self.why.as_ref().and_then(|why| why(view));
-        exceeds.then(|| known().unwrap_or_else(|| "not examined".to_string()))
+    /// Why a result exceeds the claim, or why the claim does not hold; none if neither is so.
+    pub fn note(&self, view: &View<'_>, basis: Basis, finding: &Finding) -> Option<Note> {
+        let (kind, why) = match finding.level {
+            Level::Exceeds => (NoteKind::Above, &self.why_above),
+            Level::Fails | Level::InPart(_) => (NoteKind::Not, &self.why_not),
+            Level::Holds | Level::Undecided => return None,
+        };
+        let own = why.as_ref().and_then(|why| why(view));
+        let by_devices = match (kind, &self.bound) {
+            (NoteKind::Not, Some(bound)) => bound.reason(view),
+            _ => None,
+        };
+        let known: Vec<String> = own.into_iter().chain(by_devices).collect();
+        let text = if known.is_empty() { "not examined".to_string() } else { known.join("; ") };
+        basis.is_judged().then_some(Note { kind, text })
     }
 }
 

@@ -17,6 +17,7 @@ pub mod metric;
 pub mod page;
 pub mod plan;
 pub mod plot;
+pub mod reasons;
 pub mod scale;
 pub mod style;
 pub mod svg;

@@ -21,6 +21,8 @@ pub enum Metric {
     ReplayRate,
     /// Replay time in seconds, without the population.
     ReplaySeconds,
+    /// Threads that replay.
+    ReplayThreads,
     /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
     /// Rows of the checkpoint that recovery loaded, per second.
@@ -64,6 +66,7 @@ impl Metric {
             Metric::DeviceRate => "written to all devices (MB/s)",
             Metric::ReplayRate => "replayed transactions / s",
             Metric::ReplaySeconds => "replay of the log (s)",
+            Metric::ReplayThreads => "threads that replay",
             Metric::ReplayBandwidth => "log replayed (MB/s)",
             Metric::ImageRate => "rows loaded from the checkpoint / s",
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
@@ -95,6 +98,7 @@ impl Metric {
             Metric::ReplaySeconds => {
                 number("/recovery/seconds")? - number("/recovery/image_seconds")?
             }
+            Metric::ReplayThreads => number("/recovery/threads")?,
             Metric::ReplayBandwidth => {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6

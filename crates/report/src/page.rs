@@ -2,11 +2,11 @@
 
 use crate::data::{Data, Outcome};
 use crate::experiment::{Experiment, Paper, Run};
-use crate::judge::Verdict;
+use crate::judge::{NoteKind, Verdict};
 use crate::plot;
-use crate::scale::{Processors, Rates, Size};
+use crate::scale::{Axes, Processors, Rates, Setup, Size};
 use crate::svg::{draw, escape};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ mod judged;
 use judged::{Judged, found, reason, standing, tally, untested};
 
 /// The head of a report.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
     /// The program and its version.
     pub program: String,
@@ -31,12 +31,49 @@ pub struct About {
     pub rates: Option<Rates>,
     /// Its processors, as the scale of devices has them.
     pub processors: Processors,
+    /// What the command line has chosen for all runs.
+    #[serde(default)]
+    pub axes: Axes,
     /// The commit that was built; none if it is not known.
     pub commit: Option<String>,
     /// Placeholders in commands, and what the page shows instead.
     pub placeholders: Vec<(String, String)>,
     /// The model's costs and residuals; none if nothing was simulated.
     pub calibration: Option<Value>,
+}
+
+impl About {
+    /// The head of a report that was written as JSON.
+    ///
+    /// # Errors
+    /// The JSON is not that of a report.
+    pub fn of_report(report: &Value) -> Result<About, String> {
+        let about = report.get("about").ok_or("it has no \"about\"")?;
+        serde_json::from_value(about.clone()).map_err(|error| error.to_string())
+    }
+
+    /// What the experiments of this report were made for.
+    pub fn setup(&self) -> Setup {
+        Setup {
+            size: self.size,
+            rates: self.rates.unwrap_or(Rates::TYPICAL),
+            processors: self.processors,
+            axes: self.axes.clone(),
+        }
+    }
+
+    /// The command of a run, to be repeated by hand.
+    pub fn command(&self, run: &Run) -> String {
+        let words: Vec<&str> = run.words.iter().map(String::as_str).collect();
+        let mut text = format!("hyades {} --json", words.join(" "));
+        for (word, meaning) in &self.placeholders {
+            text = text.replace(word.as_str(), meaning);
+        }
+        if run.words.iter().any(|word| word == "LOG") {
+            text += " && hyades log stat log --json";
+        }
+        text
+    }
 }
 
 /// A report.
@@ -238,18 +275,6 @@ impl<'a> Page<'a> {
     }
 
     /// A command as it is typed in a shell.
-    fn command(&self, run: &Run) -> String {
-        let words: Vec<&str> = run.words.iter().map(String::as_str).collect();
-        let mut text = format!("hyades {} --json", words.join(" "));
-        for (word, meaning) in &self.about.placeholders {
-            text = text.replace(word.as_str(), meaning);
-        }
-        if run.words.iter().any(|word| word == "LOG") {
-            text += " && hyades log stat log --json";
-        }
-        text
-    }
-
     fn commands(&self, judged: &Judged<'_>) -> String {
         let runs = &judged.view.experiment.runs;
         if runs.is_empty() {
@@ -257,7 +282,7 @@ impl<'a> Page<'a> {
         }
         let mut text = String::new();
         for run in runs {
-            let _ = writeln!(text, "{}", escape(&self.command(run)));
+            let _ = writeln!(text, "{}", escape(&self.about.command(run)));
             let words = self.data.of(&run.words).iter().find_map(|outcome| match outcome {
                 Outcome::Done(_) => outcome.trouble().map(str::to_string),
                 Outcome::Unavailable(words) => Some(format!("not available: {words}")),
@@ -323,7 +348,7 @@ impl<'a> Page<'a> {
                     .map(|run| {
                         json!({
                             "group": run.group, "series": run.series, "x": run.x,
-                            "command": self.command(run),
+                            "command": self.about.command(run),
                             "outcomes": self.data.of(&run.words),
                         })
                     })
@@ -335,7 +360,11 @@ impl<'a> Page<'a> {
                     .filter_map(|((basis, finding), note)| Some((basis, finding.as_ref()?, note)))
                     .map(|(basis, found, note)| {
                         let level = basis.level(found.level);
-                        json!({"text": found.text, "level": level, "why_above": note})
+                        let why = |kind| note.as_ref().filter(|n| n.kind == kind).map(|n| &n.text);
+                        json!({
+                            "text": found.text, "level": level,
+                            "why_above": why(NoteKind::Above), "why_not": why(NoteKind::Not),
+                        })
                     })
                     .collect();
                 json!({

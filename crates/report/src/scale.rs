@@ -66,7 +66,7 @@ impl Size {
 }
 
 /// What a command line chooses for all runs, in place of what each experiment has by itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axes {
     /// Directories for logs. If there are any, the real devices below them replace the throttled
     /// ones, and a curve over bandwidth shrinks to its point at 1.

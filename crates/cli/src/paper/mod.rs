@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 #[derive(Args, Clone, Debug)]
 pub struct PaperOptions {
     /// Directory for report.html and report.json
-    #[arg(long, value_name = "DIR", required_unless_present = "from")]
+    #[arg(long, value_name = "DIR", required_unless_present = "docs")]
     out: Option<PathBuf>,
     /// Short runs in few rounds: at most 15 minutes instead of 90
     #[arg(long)]
@@ -60,8 +60,11 @@ pub struct PaperOptions {
     /// Commit that was built, for the page [default: that of the working directory]
     #[arg(long, value_name = "ID")]
     commit: Option<String>,
-    /// Run nothing: take the results from this report.json, for --docs
-    #[arg(long, value_name = "FILE", requires = "docs", conflicts_with_all = ["out", "only"])]
+    /// Run nothing: judge the runs of this report.json again, for --docs, --out or both
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "quick", "only", "log_dir", "rows", "warehouses", "workers", "concurrency", "rounds",
+        "budget", "ghz", "commit",
+    ])]
     from: Option<PathBuf>,
     /// Write the results as tables into this page of Markdown, between its two marks
     #[arg(long, value_name = "FILE")]
@@ -118,20 +121,16 @@ impl PaperOptions {
 /// # Errors
 /// Wrong usage; or the report cannot be written.
 pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
-    if let (Some(from), Some(page)) = (&options.from, &options.docs) {
-        let cannot = format!("cannot read {}", from.display());
-        let text = std::fs::read_to_string(from).map_err(Failure::doing(&cannot))?;
-        let report = serde_json::from_str(&text).map_err(Failure::doing(&cannot))?;
-        write_docs(page, &report)?;
+    if let Some(from) = &options.from {
+        judge_again(options, from)?;
         return Ok(true);
     }
     let Some(out) = &options.out else {
-        return Err(Failure::Usage("give --out, or --from and --docs".to_string()));
+        return Err(Failure::Usage("give --out for the report, or --from".to_string()));
     };
     let mut setup = options.setup()?;
     choose(table::all(&setup), &options.only)?;
-    let cannot = format!("cannot write to {}", out.display());
-    std::fs::create_dir_all(out).map_err(Failure::doing(&cannot))?;
+    create(out)?;
     let began = Instant::now();
     let runner = Runner::new(Some(out.join("calibration.json")))?;
     let rates = rates(&runner, &setup);
@@ -141,23 +140,56 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     let mut data = Data::default();
     run_all(&runner, &experiments, setup.size, began, &mut data);
     let about = about(options, &setup, rates, began, calibration);
-    let page = Page { about, experiments: &experiments, data: &data };
-    let report = page.json();
-    let json =
-        serde_json::to_string_pretty(&report).map_err(Failure::doing("cannot write JSON"))?;
-    let html = out.join("report.html");
-    std::fs::write(&html, page.html())
-        .and_then(|()| std::fs::write(out.join("report.json"), json))
+    publish(options, &Page { about, experiments: &experiments, data: &data })?;
+    let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));
+    Ok(!failed)
+}
+
+/// Judges the runs of a report by the rules and the experiments of this build.
+fn judge_again(options: &PaperOptions, from: &Path) -> Result<(), Failure> {
+    let cannot = format!("cannot read {}", from.display());
+    let text = std::fs::read_to_string(from).map_err(Failure::doing(&cannot))?;
+    let report = serde_json::from_str(&text).map_err(Failure::doing(&cannot))?;
+    let about = About::of_report(&report).map_err(Failure::doing(&cannot))?;
+    let experiments = table::all(&about.setup());
+    let data = Data::of_report(&report, &experiments, |run| about.command(run))
         .map_err(Failure::doing(&cannot))?;
-    if let Some(page) = &options.docs {
-        write_docs(page, &report)?;
+    let runs = || experiments.iter().flat_map(|experiment| &experiment.runs);
+    let missing = runs().filter(|run| data.of(&run.words).is_empty()).count();
+    if missing > 0 {
+        eprintln!("  {missing} of {} runs are not in that report", runs().count());
+    }
+    if let Some(out) = &options.out {
+        create(out)?;
+    }
+    publish(options, &Page { about, experiments: &experiments, data: &data })
+}
+
+fn create(out: &Path) -> Result<(), Failure> {
+    let cannot = format!("cannot write to {}", out.display());
+    std::fs::create_dir_all(out).map_err(Failure::doing(&cannot))
+}
+
+/// Writes a report where the options say, and prints its verdicts.
+fn publish(options: &PaperOptions, page: &Page<'_>) -> Result<(), Failure> {
+    let report = page.json();
+    if let Some(out) = &options.out {
+        let json =
+            serde_json::to_string_pretty(&report).map_err(Failure::doing("cannot write JSON"))?;
+        std::fs::write(out.join("report.html"), page.html())
+            .and_then(|()| std::fs::write(out.join("report.json"), json))
+            .map_err(Failure::doing(&format!("cannot write to {}", out.display())))?;
+    }
+    if let Some(docs) = &options.docs {
+        write_docs(docs, &report)?;
     }
     for (id, standing) in page.standings() {
         println!("  {id:<26}{standing}");
     }
-    println!("  {} and report.json beside it", html.display());
-    let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));
-    Ok(!failed)
+    if let Some(out) = &options.out {
+        println!("  {} and report.json beside it", out.join("report.html").display());
+    }
+    Ok(())
 }
 
 fn about(
@@ -175,6 +207,7 @@ fn about(
         size: setup.size,
         rates,
         processors: setup.processors,
+        axes: setup.axes.clone(),
         commit: options.commit.clone().or_else(commit),
         placeholders: vec![
             (table::simulated::CALIBRATION.to_string(), "calibration.json".to_string()),

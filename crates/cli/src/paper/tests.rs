@@ -59,8 +59,8 @@ fn options_become_the_setup() {
     assert_eq!((setup.axes.workers, setup.axes.concurrency.as_deref()), (Some(7), Some("tictoc")));
     for (wrong, why) in [
         ("", "--out"),
-        ("--from r.json", "--docs"),
-        ("--from r.json --docs d --out o", "cannot be used"),
+        ("--from r.json", "--out"),
+        ("--from r.json --docs d --rows 5000", "cannot be used"),
         ("--out o --workers 0", "--workers"),
         ("--out o --concurrency none", "--concurrency"),
     ] {
@@ -68,6 +68,7 @@ fn options_become_the_setup() {
         assert!(error.contains(why), "{wrong}: {error}");
     }
     assert!(parse("--from r.json --docs d").is_ok());
+    assert!(parse("--from r.json --out o").is_ok());
 }
 
 #[test]

@@ -217,19 +217,60 @@ fn series_are_limited_from_three_quarters_on_or_from_half_if_alike() {
 }
 
 #[test]
-fn what_exceeds_a_claim_says_why_and_nothing_else_does() {
+fn what_is_not_as_claimed_says_why_and_nothing_else_does() {
     let data = Data::default();
     let experiment = Experiment::example(Vec::new());
     let view = View { experiment: &experiment, data: &data };
-    let note = |check: Check, basis, level| check.note(&view, basis, &found(level).unwrap());
+    let note = |check: Check, basis, level| {
+        let note = check.note(&view, basis, &found(level).unwrap());
+        note.map(|note| (note.kind, note.text))
+    };
+    let says = |kind, text: &str| Some((kind, text.to_string()));
     let check = || Check::new(|_| None);
-    let because = || check().above_because("fewer bytes");
+    let both = || check().above_because("fewer bytes").not_by(|_| Some("two cores".to_string()));
     let (tested, above) = (Basis::Tested, Level::Exceeds);
-    assert_eq!(note(because(), tested, above).as_deref(), Some("fewer bytes"));
-    assert_eq!(note(check(), tested, above).as_deref(), Some("not examined"));
-    assert_eq!(note(check().above_by(|_| None), tested, above).as_deref(), Some("not examined"));
-    assert_eq!(note(because(), tested, Level::Holds), None);
-    assert_eq!(note(because(), Basis::Throttle, above), None);
+    assert_eq!(note(both(), tested, above), says(NoteKind::Above, "fewer bytes"));
+    assert_eq!(note(check(), tested, above), says(NoteKind::Above, "not examined"));
+    let silent = check().above_by(|_| None).not_by(|_| None);
+    assert_eq!(note(silent, tested, above), says(NoteKind::Above, "not examined"));
+    for level in [Level::Fails, Level::InPart(0.5)] {
+        assert_eq!(note(both(), tested, level), says(NoteKind::Not, "two cores"));
+        assert_eq!(note(both(), Basis::Expected, level), says(NoteKind::Not, "two cores"));
+        assert_eq!(note(check(), tested, level), says(NoteKind::Not, "not examined"));
+    }
+    for level in [Level::Holds, Level::Undecided] {
+        assert_eq!(note(both(), tested, level), None);
+    }
+    assert_eq!(note(both(), Basis::Throttle, above), None);
+}
+
+/// What throttled devices do not limit says how far each series is from their limit.
+#[test]
+fn a_ratio_that_devices_do_not_explain_says_what_they_are_used_for() {
+    let run = |series: &str| Run {
+        group: "g",
+        series: series.to_string(),
+        x: 1.0,
+        words: vec![series.to_string()],
+        cost: 0.0,
+    };
+    let experiment = Experiment::example(vec![run("fast"), run("slow")]);
+    let mut data = Data::default();
+    for (series, moved) in [("fast", 20e6), ("slow", 90e6)] {
+        let done = serde_json::json!({"device_bytes": moved, "seconds": 1.0});
+        data.add(&[series.to_string()], Outcome::Done(done));
+    }
+    let view = View { experiment: &experiment, data: &data };
+    let reason = |most: f64| {
+        let series = vec![("fast", 1.0, 100.0), ("slow", 1.0, most)];
+        let check = Check::new(|_| None).unless_bound("g", Metric::DeviceRate, series);
+        check.note(&view, Basis::Tested, &found(Level::Fails).unwrap()).unwrap().text
+    };
+    assert_eq!(
+        reason(100.0),
+        "devices limit slow here: fast moves 20 % of the bytes that its devices allow, slow 90 %"
+    );
+    assert!(reason(1000.0).starts_with("devices limit neither here"));
 }
 
 #[test]

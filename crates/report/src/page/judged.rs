@@ -2,7 +2,7 @@
 
 use crate::data::{Data, View};
 use crate::experiment::Experiment;
-use crate::judge::{Basis, Check, Finding, Level, Verdict, expectations, verdict};
+use crate::judge::{Basis, Check, Finding, Level, Note, Verdict, expectations, verdict};
 use crate::svg::escape;
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ use std::fmt::Write;
 pub(super) struct Judged<'a> {
     pub view: View<'a>,
     pub findings: Vec<(Basis, Option<Finding>)>,
-    /// Why a result exceeds its claim, for each finding.
-    pub notes: Vec<Option<String>>,
+    /// Why a result is not what is claimed, for each finding.
+    pub notes: Vec<Option<Note>>,
     pub verdict: Verdict,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn found(judged: &Judged<'_>) -> String {
             (basis, level) => format!(": <b>{}</b>", basis.level(level)),
         };
         let why = match note {
-            Some(why) => format!("<br>Why above: {}.", escape(why)),
+            Some(note) => format!("<br>{}: {}.", note.kind.words(), escape(&note.text)),
             None => String::new(),
         };
         let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", escape(&finding.text));

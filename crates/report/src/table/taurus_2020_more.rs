@@ -52,7 +52,8 @@ fn full_mix(table: &Table<'_>) -> Experiment {
         checks: vec![
             below("Taurus data"),
             below("Taurus command"),
-            Check::times("Full mix", Metric::ReplayRate, "Taurus command", "Serial command", 12.8),
+            Check::times("Full mix", Metric::ReplayRate, "Taurus command", "Serial command", 12.8)
+                .not_by_threads("Full mix", [("Taurus command", 0.0), ("Serial command", 0.0)]),
         ],
         not_measured: None,
     }
@@ -69,7 +70,14 @@ fn below(of: &'static str) -> Check {
             level: of_cost(&below, 11.7),
         })
     })
+    .not_by(|_| Some(FULL_MIX_COST.to_string()))
 }
+
+/// Why logging costs more of the full mix here, which docs/performance.md measures.
+const FULL_MIX_COST: &str = "four streams for two workers, where the paper has one for five: \
+                             docs/performance.md has the cost by the number of streams, and counts \
+                             the instructions and the misses of the instruction cache that a \
+                             logged transaction takes more";
 
 /// The group of runs that differ in how they are replayed.
 const REPLAYED: &str = "Replay of commands";

@@ -1,0 +1,71 @@
+//! Why claims do not hold, from measurements of the same run.
+
+use crate::axis::short;
+use crate::data::View;
+use crate::judge::Check;
+use crate::metric::Metric;
+
+/// A series at a position on the horizontal axis.
+pub type Point = (&'static str, f64);
+
+/// What a metric is at two points.
+fn both(
+    view: &View<'_>,
+    group: &str,
+    metric: Metric,
+    [of, over]: [Point; 2],
+) -> Option<[String; 2]> {
+    let at = |(series, x): Point| view.median(group, series, x, metric).map(short);
+    Some([at(of)?, at(over)?])
+}
+
+impl Check {
+    /// The same check of replay rates, with the threads that replay each series.
+    pub fn not_by_threads(self, group: &'static str, points: [Point; 2]) -> Check {
+        self.not_by(move |view| {
+            let [of, over] = both(view, group, Metric::ReplayThreads, points)?;
+            let [left, right] = points.map(|point| point.0);
+            Some(format!("{left} is replayed by {of} threads here, and {right} by {over}"))
+        })
+    }
+
+    /// The same check of rates, with the bytes that a transaction logs.
+    pub fn not_by_bytes(self, group: &'static str, points: [Point; 2]) -> Check {
+        self.not_by(move |view| {
+            let [of, over] = both(view, group, Metric::BytesPerTransaction, points)?;
+            let [left, right] = points.map(|point| point.0);
+            Some(format!("a transaction logs {of} bytes with {left}, and {over} with {right}"))
+        })
+    }
+
+    /// The same check of replay rates of one thread, with its time and bytes for a transaction.
+    pub fn not_by_replay_time(self, group: &'static str, points: [Point; 2]) -> Check {
+        self.not_by(move |view| {
+            let of = |(series, x): Point| {
+                let rate = view.median(group, series, x, Metric::ReplayRate)?;
+                let bytes = view.median(group, series, x, Metric::BytesPerRecord)?;
+                Some(format!("{} \u{b5}s ({} bytes) with {series}", short(1e6 / rate), short(bytes)))
+            };
+            Some(format!(
+                "one thread replays a transaction in {}, and in {}: a procedure is compiled code on \
+                 rows in memory, and takes about as long as it takes to install what it has written",
+                of(points[0])?,
+                of(points[1])?
+            ))
+        })
+    }
+
+    /// The same check of latencies, with both.
+    pub fn not_by_latency(
+        self,
+        group: &'static str,
+        points: [Point; 2],
+        because: &'static str,
+    ) -> Check {
+        self.not_by(move |view| {
+            let [of, over] = both(view, group, Metric::LatencyP50, points)?;
+            let [left, right] = points.map(|point| point.0);
+            Some(format!("{of} ms with {left} and {over} ms with {right}: {because}"))
+        })
+    }
+}
