@@ -4,7 +4,8 @@
 //! data component, and an evictor that drops the key from the version table interleave in every
 //! way, in the steps of `crates/deuteronomy`. One promise is checked: a reader that commits has
 //! read the newest committed version below its timestamp. `streams` is about durability, `leaving`
-//! about what leaves memory, `parts` about transactions that log their writes in parts.
+//! about what leaves memory, `parts` about transactions that log their writes in parts; `whole` has
+//! all of it at once, at random.
 //!
 //! Left out: weak memory, the log, and trimming. The code takes a latch for most of these steps
 //! together; the model shows which order they need where they are apart.
@@ -15,6 +16,7 @@ mod parts;
 pub mod ranges;
 mod scripts;
 mod streams;
+pub mod whole;
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

@@ -13,6 +13,9 @@
 //! cargo run -p hyades-model -- E4 E6   # some
 //! ```
 //!
+//! One model, of the transaction component as a whole, has too many states for that, and draws its
+//! interleavings at random.
+//!
 //! A model does not prove the code: it checks the rules, with one-byte frames and sequentially
 //! consistent memory. The head of each model says what it leaves out. The checker identifies states
 //! by 64-bit fingerprints.

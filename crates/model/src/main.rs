@@ -1,6 +1,7 @@
 //! Prints the result of the checker for each item of docs/protocols.md: the trace that breaks a
 //! promise under the printed rules and under each mistake, and the number of states under ours.
 
+use hyades_model::deuteronomy::whole;
 use hyades_model::{case::Case, cases};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,9 +12,11 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|case| wanted.is_empty() || wanted.iter().any(|item| item == case.item))
         .collect();
-    if selected.is_empty() {
+    let wants_whole = wanted.is_empty() || wanted.iter().any(|item| item == whole::ITEM);
+    if selected.is_empty() && !wants_whole {
         let mut items: Vec<&str> = cases().iter().map(|case| case.item).collect();
         items.dedup();
+        items.push(whole::ITEM);
         eprintln!("No item has that name. There are: {}.", items.join(", "));
         return ExitCode::FAILURE;
     }
@@ -22,6 +25,15 @@ fn main() -> ExitCode {
     for case in &selected {
         match case.verify() {
             Ok(outcome) => println!("{}", case.report(&outcome)),
+            Err(fault) => {
+                println!("UNEXPECTED: {fault}");
+                wrong += 1;
+            }
+        }
+    }
+    if wants_whole {
+        match whole::report(whole::TRIALS) {
+            Ok(report) => println!("{report}"),
             Err(fault) => {
                 println!("UNEXPECTED: {fault}");
                 wrong += 1;

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use hyades_model::case::{Case, Expected, Rules, trace};
+use hyades_model::deuteronomy::whole;
 use hyades_model::{ITEMS, cases};
 use std::path::Path;
 
@@ -35,5 +36,13 @@ fn every_item_is_shown_to_fail_and_to_hold() {
         let of = |wanted: fn(&Case) -> bool| cases.iter().any(|c| c.item == *item && wanted(c));
         assert!(of(|c| matches!(c.expected, Expected::Breaks(_))), "{item} never fails");
         assert!(of(|c| matches!(c.expected, Expected::Holds(_))), "{item} never holds");
+    }
+}
+
+#[test]
+fn every_mistake_of_the_whole_component_is_named_on_the_page() {
+    let page = page();
+    for (_, mistake) in whole::Rule::ALL {
+        assert!(page.contains(mistake), "the page does not name this: {mistake}");
     }
 }
