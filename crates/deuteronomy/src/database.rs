@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::proxy::StopOnPanic;
 use crate::recovery::{Recovered, restart};
 use crate::session::Session;
+use crate::ticket::CommitQueue;
 use crate::transaction_component::TransactionComponent;
 use hyades_wal::Log;
 use std::sync::atomic::Ordering;
@@ -76,6 +77,11 @@ impl Database {
     /// [`Error::Sessions`]: as many exist as the options allow.
     pub fn session(&self) -> Result<Session, Error> {
         Session::new(Arc::clone(&self.component))
+    }
+
+    /// A queue for the transactions of this database that wait for acknowledgement.
+    pub fn commit_queue<T>(&self) -> CommitQueue<T> {
+        CommitQueue::new(&self.component.log)
     }
 
     /// Makes the data component stable, and truncates the log that is not needed any more. Runs by

@@ -136,4 +136,4 @@ pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 pub use recovery::Recovered;
 pub use session::{Session, Transaction};
 pub use snapshot::Snapshot;
-pub use ticket::Ticket;
+pub use ticket::{CommitQueue, Ticket};

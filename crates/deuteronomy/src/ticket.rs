@@ -1,10 +1,10 @@
-//! Waiting for durability.
+//! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
 
 use crate::error::Error;
-use hyades_wal::{Lane, Log, Needs, ParkedWaker, first_unmet};
+use hyades_wal::{Awaited, Log, Needs, Poisoned};
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// A committed transaction, which others see already: it is *acknowledged* once its own record, and
 /// everything it depends on, is on disk.
@@ -16,19 +16,18 @@ use std::task::{Context, Poll};
 pub struct Ticket {
     /// None if there is nothing to wait for.
     log: Option<Log>,
-    needs: Needs,
-    /// The waker of the task that awaits it.
-    parked: ParkedWaker,
+    awaited: Awaited,
 }
 
-fn unmet(log: &Log, needs: &Needs) -> Option<(Lane, u64)> {
-    first_unmet(|lane| log.frontier().at(lane), needs.iter())
+/// What callers are told where the log has stopped.
+fn unknown(_: Poisoned) -> Error {
+    Error::OutcomeUnknown
 }
 
 impl Ticket {
     pub(crate) fn new(log: &Log, needs: Needs) -> Self {
         let log = (!needs.is_empty()).then(|| log.clone());
-        Self { log, needs, parked: ParkedWaker::default() }
+        Self { log, awaited: Awaited::new(needs) }
     }
 
     /// Whether the transaction is acknowledged. Does not block.
@@ -36,15 +35,7 @@ impl Ticket {
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
     pub fn is_acknowledged(&self) -> Result<bool, Error> {
-        let Some(log) = &self.log else { return Ok(true) };
-        if unmet(log, &self.needs).is_none() {
-            return Ok(true);
-        }
-        // The failure is recorded after the last successful sync, so the frontier is read again.
-        if log.poisoned().is_some() && unmet(log, &self.needs).is_some() {
-            return Err(Error::OutcomeUnknown);
-        }
-        Ok(false)
+        self.log.as_ref().map_or(Ok(true), |log| self.awaited.is_reached(log)).map_err(unknown)
     }
 
     /// Blocks until the transaction is acknowledged.
@@ -52,12 +43,7 @@ impl Ticket {
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
     pub fn wait(self) -> Result<(), Error> {
-        if let Some(log) = &self.log {
-            while let Some((lane, lsn)) = unmet(log, &self.needs) {
-                log.wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
-            }
-        }
-        Ok(())
+        self.log.as_ref().map_or(Ok(()), |log| self.awaited.wait(log)).map_err(unknown)
     }
 }
 
@@ -65,19 +51,87 @@ impl Future for Ticket {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.is_acknowledged() {
-            Ok(false) => {
-                let Self { log, needs, parked, .. } = &mut *self;
-                let log = log.as_ref().expect("without a log it is acknowledged");
-                match unmet(log, needs) {
-                    // Woken when this stream has got there, to look for the next.
-                    Some((lane, lsn)) => parked.register(log, lane, lsn, context.waker()),
-                    None => context.waker().wake_by_ref(),
-                }
-                Poll::Pending
-            }
-            Ok(true) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error)),
+        let Self { log, awaited } = &mut *self;
+        match log {
+            Some(log) => awaited.poll(log, context).map_err(unknown),
+            None => Poll::Ready(Ok(())),
         }
+    }
+}
+
+/// A queue of transactions that wait for acknowledgement, each with an item to return when it is
+/// acknowledged. None waits behind another.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options};
+/// use std::sync::Arc;
+///
+/// let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 2));
+/// let database = Database::open(options, Arc::new(MemoryData::new()))?;
+/// let (mut session, mut queue) = (database.session()?, database.commit_queue());
+/// for n in 0..100u8 {
+///     let (_, ticket) = session.submit(|tx| tx.put(&[n], b"there"))?;
+///     queue.push(ticket, n);
+/// }
+/// let mut acknowledged = Vec::new();
+/// while !queue.is_empty() {
+///     queue.wait_for_one()?;
+///     queue.drain(|n| acknowledged.push(n))?; // whatever is acknowledged by now, in any order
+/// }
+/// assert_eq!(acknowledged.len(), 100);
+/// # Ok(()) }
+/// ```
+pub struct CommitQueue<T>(hyades_wal::CommitQueue<T>);
+
+impl<T> CommitQueue<T> {
+    pub(crate) fn new(log: &Log) -> Self {
+        Self(hyades_wal::CommitQueue::new(Some(log.clone())))
+    }
+
+    /// Adds a transaction.
+    ///
+    /// # Panics
+    /// If the ticket belongs to another database.
+    pub fn push(&mut self, mut ticket: Ticket, item: T) {
+        let is_own = ticket.log.as_ref().is_none_or(|log| self.0.is_for(log));
+        assert!(is_own, "a ticket goes to a queue of its own database");
+        self.0.push(ticket.awaited.needs_mut(), item);
+    }
+
+    /// How many transactions wait.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no transaction waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the item of every transaction acknowledged by now, in any order, through
+    /// `acknowledged`. Returns their number.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged.
+    /// The items of acknowledged ones have been returned before.
+    pub fn drain(&mut self, acknowledged: impl FnMut(T)) -> Result<usize, Error> {
+        self.0.drain(acknowledged).map_err(unknown)
+    }
+
+    /// Blocks until [`CommitQueue::drain`] would make progress; there may be nothing to return yet:
+    /// wait in a loop. Returns at once if the queue is empty.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the log failed and drain would find nothing.
+    pub fn wait_for_one(&self) -> Result<(), Error> {
+        self.0.wait_for_one().map_err(unknown)
+    }
+
+    /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log fails; at once
+    /// if it would by now. A queue is always armed with the same waker, which may be woken early.
+    pub fn arm(&mut self, waker: &Waker) {
+        self.0.arm(waker);
     }
 }

@@ -145,3 +145,37 @@ fn no_checkpoint_is_taken_while_the_resume_point_cannot_move() {
     drop(young);
     database.close().unwrap();
 }
+
+/// A queue returns what is acknowledged and nothing else, also when the log stops.
+#[test]
+fn a_queue_returns_what_is_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |dir: &Path| {
+        let data: Arc<dyn DataComponent> = Arc::new(MemoryData::new());
+        Database::open(options(dir, true), data).unwrap()
+    };
+    let database = open(dir.path());
+    let (mut session, mut queue) = (database.session().unwrap(), database.commit_queue());
+    let mut put = |key: &[u8]| session.submit(|tx| tx.put(key, b"1")).unwrap().1;
+    queue.push(put(b"a"), 'a');
+    let mut returned = Vec::new();
+    assert_eq!(queue.drain(|item| returned.push(item)).unwrap(), 0);
+    for stream in 0..2 {
+        database.log().step(stream);
+    }
+    queue.push(put(b"b"), 'b');
+    queue.wait_for_one().unwrap();
+    assert_eq!(queue.drain(|item| returned.push(item)).unwrap(), 1);
+    let waits_for_nothing = database.session().unwrap().begin().unwrap().abort();
+    database.log().stop("for this test");
+    queue.push(waits_for_nothing, 'c');
+    let drained = queue.drain(|item| returned.push(item));
+    assert!(matches!(drained, Err(Error::OutcomeUnknown)), "{drained:?}");
+    assert_eq!((&returned[..], queue.len()), (&['a', 'c'][..], 1));
+    assert!(matches!(queue.wait_for_one(), Err(Error::OutcomeUnknown)));
+
+    let other_dir = tempfile::tempdir().unwrap();
+    let other = open(other_dir.path());
+    let (_, ticket) = other.session().unwrap().submit(|tx| tx.put(b"a", b"1")).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.push(ticket, 'd'))).is_err());
+}

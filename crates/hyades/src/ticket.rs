@@ -1,20 +1,15 @@
 //! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
 
-mod arming;
-
 use crate::erased::Answer;
 use crate::error::Error;
-use crate::logging::{Needs, first_unmet, is_met};
+use crate::logging::Needs;
 use crate::transaction_id::TransactionId;
 use hyades_platform::epoch::EpochNumber;
-use hyades_wal::{Lane, Log, Lsn, ParkedWaker};
-use smallvec::SmallVec;
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use hyades_wal::{Awaited, Log, Lsn, Poisoned};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// A pre-committed transaction: it is *acknowledged* once its own record, and everything it depends
 /// on, is on disk.
@@ -43,20 +38,14 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 pub struct Ticket {
     log: Option<Arc<Log>>,
-    needs: Needs,
+    awaited: Awaited,
     /// The transaction's epoch, and the stream and the end of its record.
     position: Option<(EpochNumber, usize, Lsn)>,
-    /// The waker of the task that awaits it.
-    parked: ParkedWaker,
 }
 
-/// The first position that the transaction still lacks.
-fn unmet(log: &Log, needs: &Needs) -> Option<(Lane, u64)> {
-    first_unmet(|lane| log.frontier().at(lane), needs.iter())
-}
-
-fn reached(log: &Log, needs: &Needs) -> bool {
-    unmet(log, needs).is_none()
+/// What callers are told where the log has stopped.
+fn unknown(_: Poisoned) -> Error {
+    Error::OutcomeUnknown
 }
 
 /// References to the log move from a session's tickets to a [`CommitQueue`] and back in portions of
@@ -133,8 +122,7 @@ impl Tickets {
             }
             handles => handles.as_ref().map(|(_, own)| own.clone()),
         };
-        let parked = ParkedWaker::default();
-        Ticket { log, needs: std::mem::take(needs), position: *position, parked }
+        Ticket { log, awaited: Awaited::new(std::mem::take(needs)), position: *position }
     }
 }
 
@@ -153,24 +141,12 @@ impl Ticket {
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
     pub fn is_acknowledged(&self) -> Result<bool, Error> {
-        let Some(log) = &self.log else { return Ok(true) };
-        if reached(log, &self.needs) {
-            return Ok(true);
-        }
-        // The failure is recorded after the last successful sync, so the frontier is read again.
-        if log.poisoned().is_some() && !reached(log, &self.needs) {
-            return Err(Error::OutcomeUnknown);
-        }
-        // Streams state their marks on demand.
-        for (lane, number) in self.needs.iter() {
-            log.request(lane, number);
-        }
-        Ok(false)
+        self.log.as_ref().map_or(Ok(true), |log| self.awaited.is_reached(log)).map_err(unknown)
     }
 
     /// Whether its acknowledgement depends on the log.
     pub(crate) fn needs_something(&self) -> bool {
-        self.log.is_some() && !self.needs.is_empty()
+        self.log.is_some() && !self.awaited.needs().is_empty()
     }
 
     /// Blocks until the transaction is acknowledged.
@@ -178,12 +154,7 @@ impl Ticket {
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
     pub fn wait(self) -> Result<(), Error> {
-        if let Some(log) = &self.log {
-            while let Some((lane, lsn)) = unmet(log, &self.needs) {
-                log.wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
-            }
-        }
-        Ok(())
+        self.log.as_ref().map_or(Ok(()), |log| self.awaited.wait(log)).map_err(unknown)
     }
 }
 
@@ -191,107 +162,11 @@ impl Future for Ticket {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.is_acknowledged() {
-            Ok(false) => {
-                let Self { log, needs, parked, .. } = &mut *self;
-                let log = log.as_ref().expect("without a log it is acknowledged");
-                match unmet(log, needs) {
-                    // Woken when this slot has got there, to look for the next.
-                    Some((lane, lsn)) => parked.register(log, lane, lsn, context.waker()),
-                    None => context.waker().wake_by_ref(),
-                }
-                Poll::Pending
-            }
-            Ok(true) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error)),
+        let Self { log, awaited, .. } = &mut *self;
+        match log {
+            Some(log) => awaited.poll(log, context).map_err(unknown),
+            None => Poll::Ready(Ok(())),
         }
-    }
-}
-
-/// A transaction that waits for this position, and then for what `needs` holds.
-struct ParkedTicket<T> {
-    lsn: Lsn,
-    needs: Needs,
-    item: T,
-}
-
-impl<T> PartialEq for ParkedTicket<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.lsn == other.lsn
-    }
-}
-impl<T> Eq for ParkedTicket<T> {}
-impl<T> PartialOrd for ParkedTicket<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for ParkedTicket<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // The heap returns its greatest element first; the lowest position is wanted.
-        other.lsn.cmp(&self.lsn)
-    }
-}
-
-/// Transactions parked under one lane of the frontier.
-struct WaitQueue<T> {
-    /// Those that need nothing else, by ascending position: nearly all, since a session's own
-    /// records arrive in this order.
-    last: VecDeque<(Lsn, T)>,
-    /// The highest position that was ever in `last`.
-    highest: Lsn,
-    /// Those that need further lanes and arrived by ascending position: mostly under the stream of
-    /// their own record.
-    first: VecDeque<ParkedTicket<T>>,
-    /// Those that need further lanes and arrived in another order.
-    others: BinaryHeap<ParkedTicket<T>>,
-    /// The position that the waker was last armed for, see [`CommitQueue::arm`].
-    armed: Lsn,
-}
-
-impl<T> WaitQueue<T> {
-    fn new() -> Self {
-        WaitQueue {
-            armed: 0,
-            last: VecDeque::new(),
-            highest: 0,
-            first: VecDeque::new(),
-            others: BinaryHeap::new(),
-        }
-    }
-
-    #[inline(always)]
-    fn park(&mut self, lsn: Lsn, needs: &mut Needs, item: T) {
-        if needs.is_empty() && lsn >= self.highest {
-            self.highest = lsn;
-            self.last.push_back((lsn, item));
-        } else {
-            let parked = ParkedTicket { lsn, needs: std::mem::take(needs), item };
-            if self.first.back().is_none_or(|back| back.lsn <= lsn) {
-                self.first.push_back(parked);
-            } else {
-                self.others.push(parked);
-            }
-        }
-    }
-
-    /// Removes a transaction that needs further lanes and whose position here is reached.
-    fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
-        let is_past = |parked: &mut ParkedTicket<T>| is_met(reached, parked.lsn);
-        if let Some(parked) = self.first.pop_front_if(is_past) {
-            return Some(parked);
-        }
-        self.others
-            .peek()
-            .is_some_and(|parked| is_met(reached, parked.lsn))
-            .then(|| self.others.pop())?
-    }
-
-    /// Returns the lowest position that a transaction waits for.
-    fn lowest(&self) -> Option<Lsn> {
-        let (last, first, others) = (self.last.front(), self.first.front(), self.others.peek());
-        let others = first.into_iter().chain(others).map(|parked| parked.lsn);
-        last.map(|last| last.0).into_iter().chain(others).min()
     }
 }
 
@@ -324,23 +199,15 @@ impl<T> WaitQueue<T> {
 /// ```
 pub struct CommitQueue<T> {
     handles: Option<Arc<LogHandles>>,
-    lanes: Vec<WaitQueue<T>>,
-    /// Items of transactions that wait for nothing.
-    free: Vec<T>,
+    queue: hyades_wal::CommitQueue<T>,
     /// References of tickets that were pushed, see [`HANDLE_BATCH`].
     spent: Vec<Arc<Log>>,
-    len: usize,
 }
 
 impl<T> CommitQueue<T> {
     pub(crate) fn new(handles: Option<Arc<LogHandles>>) -> Self {
-        let lanes = handles.as_ref().map_or(0, |handles| handles.log.lanes());
-        let lanes = (0..lanes).map(|_| WaitQueue::new()).collect();
-        CommitQueue { handles, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
-    }
-
-    fn log(&self) -> Option<&Log> {
-        self.handles.as_ref().map(|handles| &handles.log)
+        let queue = hyades_wal::CommitQueue::new(handles.as_ref().map(|of| of.log.clone()));
+        CommitQueue { handles, queue, spent: Vec::new() }
     }
 
     /// Adds a transaction.
@@ -357,34 +224,17 @@ impl<T> CommitQueue<T> {
                 own.give_back(std::mem::replace(&mut self.spent, room));
             }
         }
-        self.len += 1;
-        if let Some(item) = self.park(&mut ticket.needs, item) {
-            self.free.push(item);
-        }
-    }
-
-    /// Parks the item under a lane that it still needs; returns it if it needs none.
-    #[inline(always)]
-    fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
-        if let Some(handles) = &self.handles {
-            while let Some((lane, lsn)) = needs.pop() {
-                if !is_met(handles.log.frontier().at(lane), lsn) {
-                    self.lanes[lane.index()].park(lsn, needs, item);
-                    return None;
-                }
-            }
-        }
-        Some(item)
+        self.queue.push(ticket.awaited.needs_mut(), item);
     }
 
     /// Returns how many transactions wait.
     pub fn len(&self) -> usize {
-        self.len
+        self.queue.len()
     }
 
     /// Whether no transaction waits.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.queue.is_empty()
     }
 
     /// Returns the item of every transaction acknowledged by now, in any order, through
@@ -393,33 +243,8 @@ impl<T> CommitQueue<T> {
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged.
     /// The items of acknowledged ones have been returned before.
-    pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Error> {
-        let poisoned = self.log().is_some_and(|log| log.poisoned().is_some());
-        let mut done = self.free.len();
-        self.free.drain(..).for_each(&mut acknowledged);
-        for lane in Lane::first(self.lanes.len()) {
-            let at = lane.index();
-            let reached = self.log().expect("there are lanes").frontier().at(lane);
-            let last = &mut self.lanes[at].last;
-            while let Some((_, item)) = last.pop_front_if(|(lsn, _)| is_met(reached, *lsn)) {
-                acknowledged(item);
-                done += 1;
-            }
-            while let Some(mut parked) = self.lanes[at].pop(reached) {
-                if let Some(item) = self.park(&mut parked.needs, parked.item) {
-                    acknowledged(item);
-                    done += 1;
-                }
-            }
-            if let (Some(lsn), Some(log)) = (self.lanes[at].lowest(), self.log()) {
-                log.request(lane, lsn);
-            }
-        }
-        self.len -= done;
-        if poisoned && self.len > 0 {
-            return Err(Error::OutcomeUnknown);
-        }
-        Ok(done)
+    pub fn drain(&mut self, acknowledged: impl FnMut(T)) -> Result<usize, Error> {
+        self.queue.drain(acknowledged).map_err(unknown)
     }
 
     /// Blocks until [`CommitQueue::drain`] would make progress: until a position at which
@@ -430,14 +255,41 @@ impl<T> CommitQueue<T> {
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed and drain would find nothing.
     pub fn wait_for_one(&self) -> Result<(), Error> {
-        if !self.free.is_empty() {
-            return Ok(());
-        }
-        let Some(log) = self.log() else { return Ok(()) };
-        let lanes = Lane::first(self.lanes.len()).zip(&self.lanes);
-        let lowest = lanes.map(|(lane, queue)| Some((lane, queue.lowest()?)));
-        // Waits for all lanes: the one that most transactions wait for may be stalled.
-        let wanted: SmallVec<[(Lane, u64); 16]> = lowest.flatten().collect();
-        log.wait_any(&wanted).map_err(|_| Error::OutcomeUnknown)
+        self.queue.wait_for_one().map_err(unknown)
+    }
+
+    /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log fails; at once
+    /// if it would by now. The streams that transactions wait for stop collecting work and write.
+    ///
+    /// For a thread that sleeps until any of several events: drain, arm, and sleep until it is
+    /// woken. A waker may be woken early, and a queue is always armed with the same one: a position
+    /// for which it was armed already is not armed again. An empty queue wakes nothing.
+    ///
+    /// ```
+    /// use hyades::{Database, Schema, Type};
+    /// use std::{sync::Arc, task::{Wake, Waker}, thread::{self, Thread}};
+    ///
+    /// struct Unpark(Thread);
+    /// impl Wake for Unpark {
+    ///     fn wake(self: Arc<Self>) {
+    ///         self.0.unpark();
+    ///     }
+    /// }
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut builder = Database::builder();
+    /// let names = builder.table(Schema::new("names").column("n", Type::Text).primary_key(&["n"]));
+    /// let db = builder.open(dir.path())?;
+    /// let (mut session, mut queue) = (db.session()?, db.commit_queue());
+    /// let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    /// let (_, ticket) = session.submit(|tx| Ok(tx.insert(names, &["Ain".into()])?))?;
+    /// queue.push(ticket, ());
+    /// while queue.drain(drop)? == 0 {
+    ///     queue.arm(&waker);
+    ///     thread::park(); // until the waker is woken, or for another reason
+    /// }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn arm(&mut self, waker: &Waker) {
+        self.queue.arm(waker);
     }
 }

@@ -41,9 +41,11 @@
 //! # Ok(()) }
 //! ```
 
+mod awaited;
 mod backup;
 mod checksum;
 mod chunk;
+mod commit_queue;
 pub mod compress;
 mod error;
 mod flusher;
@@ -83,8 +85,10 @@ mod verdict;
 mod wait_any;
 mod writer;
 
+pub use awaited::Awaited;
 pub use backup::Copied;
 pub use chunk::{Chunk, Frames};
+pub use commit_queue::CommitQueue;
 pub use error::{Error, Poisoned};
 pub use frame::{Frame, FrameKind, MAX_PAYLOAD, Payload, read_anchor, read_heartbeat};
 pub use frontier::Frontier;
@@ -101,7 +105,6 @@ pub use needs::{Needs, admits, first_unmet, is_met};
 pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
 pub use pace::Choice;
-pub use parked_waker::ParkedWaker;
 pub use reader::{ReaderEnd, StreamReader};
 pub use statement::Statement;
 pub use stream::StreamStats;

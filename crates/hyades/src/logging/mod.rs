@@ -40,7 +40,7 @@ use draft::{ArrivedPlace, Draft, Reserved};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
-pub(crate) use hyades_wal::{Needs, admits, first_unmet, is_met};
+pub(crate) use hyades_wal::{Needs, admits, is_met};
 use outcomes::StatedSum;
 use predecessors::Predecessor;
 use record::RecordKind;

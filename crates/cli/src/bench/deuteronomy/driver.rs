@@ -8,9 +8,8 @@ use super::observed::{self, Observed, Observer, OperationTimes, TimedOperations}
 use crate::bench::driver::{DRAIN_EVERY, Interval, Measured, Started, Tally, start_worker};
 use crate::bench::settings::Settings;
 use crate::failure::Failure;
-use hyades_deuteronomy::{Database, Error, Session, Ticket};
+use hyades_deuteronomy::{CommitQueue, Database, Error, Session};
 use hyades_platform::clock::monotonic_ns;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -71,8 +70,7 @@ struct KeyWorker<'o> {
     drawer: Drawer,
     observer: Option<&'o Observer>,
     times: OperationTimes,
-    /// In the order of their commits, which is nearly that of their acknowledgements.
-    waiting: VecDeque<(Ticket, Started)>,
+    waiting: CommitQueue<Started>,
     tally: Tally,
     interval: Interval,
     in_flight: usize,
@@ -85,7 +83,7 @@ struct KeyWorker<'o> {
 
 impl<'o> KeyWorker<'o> {
     fn new(
-        session: Session,
+        (session, waiting): (Session, CommitQueue<Started>),
         drawer: Drawer,
         observer: Option<&'o Observer>,
         interval: Interval,
@@ -95,7 +93,7 @@ impl<'o> KeyWorker<'o> {
             drawer,
             observer,
             times: OperationTimes::new(),
-            waiting: VecDeque::new(),
+            waiting,
             tally: Tally::new(false),
             interval,
             in_flight: 1,
@@ -123,28 +121,25 @@ impl<'o> KeyWorker<'o> {
         })?;
         self.retries += attempts - 1;
         self.reads += reads;
-        self.waiting.push_back((ticket, Started { at_ns, rolled_back: false }));
+        self.waiting.push(ticket, Started { at_ns, rolled_back: false });
         Ok(())
     }
 
-    /// Removes acknowledged transactions, and counts them if `now` is within the interval. One that
-    /// is acknowledged before an earlier one of its session counts with that.
+    /// Removes acknowledged transactions, and counts them if `now` is within the interval.
     fn drain(&mut self, now: u64) -> Result<(), Error> {
         let Interval { begin, end, .. } = self.interval;
         let counts = (begin..end).contains(&now);
         if counts && self.before.is_none() {
             self.before = Some((self.retries, self.reads));
         }
-        while let Some((ticket, started)) = self.waiting.front() {
-            if !ticket.is_acknowledged()? {
-                break;
-            }
+        let Self { waiting, tally, observer, .. } = self;
+        let observer = *observer;
+        waiting.drain(|started| {
             if counts {
-                self.tally.count(*started, now, begin);
+                tally.count(started, now, begin);
             }
-            self.observer.into_iter().for_each(Observer::acknowledge);
-            self.waiting.pop_front();
-        }
+            observer.into_iter().for_each(Observer::acknowledge);
+        })?;
         Ok(())
     }
 
@@ -160,13 +155,8 @@ impl<'o> KeyWorker<'o> {
             let mut now = monotonic_ns();
             self.drain(now)?;
             while self.waiting.len() >= self.in_flight && now < self.interval.end {
-                let (ticket, started) = self.waiting.pop_front().expect("some are in flight");
-                ticket.wait()?;
+                self.waiting.wait_for_one()?;
                 now = monotonic_ns();
-                if (self.interval.begin..self.interval.end).contains(&now) {
-                    self.tally.count(started, now, self.interval.begin);
-                }
-                self.observer.into_iter().for_each(Observer::acknowledge);
                 self.drain(now)?;
             }
             if now >= self.interval.end {
@@ -181,7 +171,10 @@ impl<'o> KeyWorker<'o> {
         let (retries, reads) = self.before.unwrap_or((self.retries, self.reads));
         self.tally.conflicts = self.retries - retries;
         let reads = self.reads - reads;
-        self.waiting.into_iter().try_for_each(|(ticket, _)| ticket.wait())?;
+        while !self.waiting.is_empty() {
+            self.waiting.wait_for_one()?;
+            self.waiting.drain(drop)?;
+        }
         Ok((self.tally, reads, self.times))
     }
 }
@@ -204,11 +197,11 @@ pub fn drive(
     let start = AtomicU64::new(0);
     let next = Arc::new(AtomicU64::new(accesses.rows));
     let work = |number: usize| -> Result<(Tally, u64, OperationTimes), Error> {
-        let session = database.session();
+        let (session, queue) = (database.session(), database.commit_queue());
         let drawer = Drawer::new(*accesses, drive.worker_seed(number), Arc::clone(&next));
         barrier.wait();
         let interval = Interval::new(start.load(Ordering::Relaxed), &drive);
-        let mut worker = KeyWorker::new(session?, drawer, observer, interval);
+        let mut worker = KeyWorker::new((session?, queue), drawer, observer, interval);
         worker.in_flight = drive.in_flight;
         worker.run()?;
         worker.finish()

@@ -1,0 +1,88 @@
+//! What the ticket of a transaction waits for.
+
+use crate::error::Poisoned;
+use crate::lane::Lane;
+use crate::log::Log;
+use crate::needs::{Needs, first_unmet};
+use crate::parked_waker::ParkedWaker;
+use std::task::{Context, Poll};
+
+/// What a transaction waits for before it is acknowledged, and the waker of the task that awaits
+/// it. The log is always the one that the transaction was logged to.
+#[derive(Debug, Default)]
+pub struct Awaited {
+    needs: Needs,
+    parked: ParkedWaker,
+}
+
+impl Awaited {
+    /// Not awaited by a task yet.
+    pub fn new(needs: Needs) -> Self {
+        Awaited { needs, parked: ParkedWaker::default() }
+    }
+
+    /// What has to be reached, whether or not it is.
+    #[inline]
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    /// The same, for a [`CommitQueue`](crate::CommitQueue).
+    #[inline]
+    pub fn needs_mut(&mut self) -> &mut Needs {
+        &mut self.needs
+    }
+
+    /// The first position that the transaction still lacks.
+    fn unmet(&self, log: &Log) -> Option<(Lane, u64)> {
+        first_unmet(|lane| log.frontier().at(lane), self.needs.iter())
+    }
+
+    /// Whether all is reached. Does not block.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub fn is_reached(&self, log: &Log) -> Result<bool, Poisoned> {
+        if self.unmet(log).is_none() {
+            return Ok(true);
+        }
+        // The failure is recorded after the last successful sync, so the frontier is read again.
+        if let Some(cause) = log.poisoned().filter(|_| self.unmet(log).is_some()) {
+            return Err(cause);
+        }
+        // Streams state their marks on demand.
+        for (lane, number) in self.needs.iter() {
+            log.request(lane, number);
+        }
+        Ok(false)
+    }
+
+    /// Blocks until all is reached.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub fn wait(&self, log: &Log) -> Result<(), Poisoned> {
+        while let Some((lane, number)) = self.unmet(log) {
+            log.wait(lane, number)?;
+        }
+        Ok(())
+    }
+
+    /// Whether all is reached; if not, the task is woken when it may be.
+    pub fn poll(&mut self, log: &Log, context: &mut Context<'_>) -> Poll<Result<(), Poisoned>> {
+        match self.is_reached(log) {
+            Ok(false) => {
+                match self.unmet(log) {
+                    // Woken when this slot has got there, to look for the next.
+                    Some((lane, number)) => {
+                        self.parked.register(log, lane, number, context.waker());
+                    }
+                    None => context.waker().wake_by_ref(),
+                }
+                Poll::Pending
+            }
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(cause) => Poll::Ready(Err(cause)),
+        }
+    }
+}

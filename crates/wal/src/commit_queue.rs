@@ -1,0 +1,236 @@
+//! Transactions that wait for acknowledgement, each with an item.
+
+use crate::Lsn;
+use crate::error::Poisoned;
+use crate::lane::Lane;
+use crate::log::Log;
+use crate::needs::{Needs, is_met};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::task::Waker;
+
+/// A transaction that waits for this position, and then for what `needs` holds.
+struct ParkedTicket<T> {
+    lsn: Lsn,
+    needs: Needs,
+    item: T,
+}
+
+impl<T> PartialEq for ParkedTicket<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.lsn == other.lsn
+    }
+}
+impl<T> Eq for ParkedTicket<T> {}
+impl<T> PartialOrd for ParkedTicket<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for ParkedTicket<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The heap returns its greatest element first; the lowest position is wanted.
+        other.lsn.cmp(&self.lsn)
+    }
+}
+
+/// Transactions parked under one lane of the frontier.
+struct WaitQueue<T> {
+    /// Those that need nothing else, by ascending position: nearly all, since a session's own
+    /// records arrive in this order.
+    last: VecDeque<(Lsn, T)>,
+    /// The highest position that was ever in `last`.
+    highest: Lsn,
+    /// Those that need further lanes and arrived by ascending position: mostly under the stream of
+    /// their own record.
+    first: VecDeque<ParkedTicket<T>>,
+    /// Those that need further lanes and arrived in another order.
+    others: BinaryHeap<ParkedTicket<T>>,
+    /// The position that the waker was last armed for, see [`CommitQueue::arm`].
+    armed: Lsn,
+}
+
+impl<T> WaitQueue<T> {
+    fn new() -> Self {
+        WaitQueue {
+            armed: 0,
+            last: VecDeque::new(),
+            highest: 0,
+            first: VecDeque::new(),
+            others: BinaryHeap::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn park(&mut self, lsn: Lsn, needs: &mut Needs, item: T) {
+        if needs.is_empty() && lsn >= self.highest {
+            self.highest = lsn;
+            self.last.push_back((lsn, item));
+        } else {
+            let parked = ParkedTicket { lsn, needs: std::mem::take(needs), item };
+            if self.first.back().is_none_or(|back| back.lsn <= lsn) {
+                self.first.push_back(parked);
+            } else {
+                self.others.push(parked);
+            }
+        }
+    }
+
+    /// Removes a transaction that needs further lanes and whose position here is reached.
+    fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
+        let is_past = |parked: &mut ParkedTicket<T>| is_met(reached, parked.lsn);
+        if let Some(parked) = self.first.pop_front_if(is_past) {
+            return Some(parked);
+        }
+        self.others
+            .peek()
+            .is_some_and(|parked| is_met(reached, parked.lsn))
+            .then(|| self.others.pop())?
+    }
+
+    /// Returns the lowest position that a transaction waits for.
+    fn lowest(&self) -> Option<Lsn> {
+        let (last, first, others) = (self.last.front(), self.first.front(), self.others.peek());
+        let others = first.into_iter().chain(others).map(|parked| parked.lsn);
+        last.map(|last| last.0).into_iter().chain(others).min()
+    }
+}
+
+/// A queue of transactions that wait for acknowledgement, each with an item to return when it is
+/// acknowledged.
+///
+/// A transaction is parked under one lane of the frontier that it still needs, by position, and
+/// moves on when that is reached. None waits behind another.
+pub struct CommitQueue<T> {
+    /// None if nothing is ever waited for.
+    log: Option<Log>,
+    lanes: Vec<WaitQueue<T>>,
+    /// Items of transactions that wait for nothing.
+    free: Vec<T>,
+    len: usize,
+}
+
+impl<T> CommitQueue<T> {
+    /// An empty queue for transactions of this log; without one, for those that wait for nothing.
+    pub fn new(log: Option<Log>) -> Self {
+        let lanes = log.as_ref().map_or(0, Log::lanes);
+        let lanes = (0..lanes).map(|_| WaitQueue::new()).collect();
+        CommitQueue { log, lanes, free: Vec::new(), len: 0 }
+    }
+
+    /// Whether it is for transactions of this log.
+    #[inline]
+    pub fn is_for(&self, log: &Log) -> bool {
+        self.log.as_ref().is_some_and(|own| own.is(log))
+    }
+
+    /// Adds a transaction with what it needs, of which nothing is left.
+    #[inline]
+    pub fn push(&mut self, needs: &mut Needs, item: T) {
+        self.len += 1;
+        if let Some(item) = self.park(needs, item) {
+            self.free.push(item);
+        }
+    }
+
+    /// Parks the item under a lane that it still needs; returns it if it needs none.
+    #[inline(always)]
+    fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
+        if let Some(log) = &self.log {
+            while let Some((lane, lsn)) = needs.pop() {
+                if !is_met(log.frontier().at(lane), lsn) {
+                    self.lanes[lane.index()].park(lsn, needs, item);
+                    return None;
+                }
+            }
+        }
+        Some(item)
+    }
+
+    /// How many transactions wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no transaction waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the item of every transaction acknowledged by now, in any order, through
+    /// `acknowledged`. Returns their number.
+    ///
+    /// # Errors
+    /// The log stopped, and some transactions can never be acknowledged. The items of acknowledged
+    /// ones have been returned before.
+    pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Poisoned> {
+        let poisoned = self.log.as_ref().and_then(Log::poisoned);
+        let mut done = self.free.len();
+        self.free.drain(..).for_each(&mut acknowledged);
+        for lane in Lane::first(self.lanes.len()) {
+            let at = lane.index();
+            let reached = self.log.as_ref().expect("there are lanes").frontier().at(lane);
+            let last = &mut self.lanes[at].last;
+            while let Some((_, item)) = last.pop_front_if(|(lsn, _)| is_met(reached, *lsn)) {
+                acknowledged(item);
+                done += 1;
+            }
+            while let Some(mut parked) = self.lanes[at].pop(reached) {
+                if let Some(item) = self.park(&mut parked.needs, parked.item) {
+                    acknowledged(item);
+                    done += 1;
+                }
+            }
+            if let (Some(lsn), Some(log)) = (self.lanes[at].lowest(), &self.log) {
+                log.request(lane, lsn);
+            }
+        }
+        self.len -= done;
+        match poisoned {
+            Some(cause) if self.len > 0 => Err(cause),
+            _ => Ok(done),
+        }
+    }
+
+    /// Blocks until [`CommitQueue::drain`] would make progress: until a position at which
+    /// transactions are parked is reached, in any stream. A transaction that needs further lanes is
+    /// then parked under one of those, so there may be nothing to return yet: wait in a loop.
+    /// Returns at once if the queue is empty.
+    ///
+    /// # Errors
+    /// The log stopped, and drain would find nothing.
+    pub fn wait_for_one(&self) -> Result<(), Poisoned> {
+        if !self.free.is_empty() {
+            return Ok(());
+        }
+        let Some(log) = &self.log else { return Ok(()) };
+        let lanes = Lane::first(self.lanes.len()).zip(&self.lanes);
+        let lowest = lanes.map(|(lane, queue)| Some((lane, queue.lowest()?)));
+        // Waits for all lanes: the one that most transactions wait for may be stalled.
+        let wanted: SmallVec<[(Lane, u64); 16]> = lowest.flatten().collect();
+        log.wait_any(&wanted)
+    }
+
+    /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log stops; at once
+    /// if it would by now. The streams that transactions wait for stop collecting work and write.
+    ///
+    /// A waker may be woken early, and a queue is always armed with the same one: a position for
+    /// which it was armed already is not armed again. An empty queue wakes nothing.
+    pub fn arm(&mut self, waker: &Waker) {
+        if !self.free.is_empty() {
+            waker.wake_by_ref();
+        }
+        let Some(log) = &self.log else { return };
+        for (lane, queue) in Lane::first(self.lanes.len()).zip(&mut self.lanes) {
+            let Some(lowest) = queue.lowest() else { continue };
+            // A waker parked at a position that is not reached yet is still parked there. If that
+            // is below `lowest`, it is woken early, and the queue is armed again.
+            let is_parked = log.frontier().at(lane) < queue.armed && queue.armed <= lowest;
+            if !is_parked {
+                queue.armed = lowest;
+                log.register(lane, lowest, waker.clone());
+            }
+        }
+    }
+}
