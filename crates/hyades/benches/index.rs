@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossbeam_epoch as epoch;
 use hyades::hash_index::{HashIndex, hash_key};
-use hyades::ordered_index::{Inserted, KeyShape, Keyed, NoHooks, OrderedIndex};
+use hyades_index::{Inserted, KeyShape, Keyed, NoHooks, OrderedIndex};
 use smallvec::{SmallVec, smallvec};
 
 struct Entry {

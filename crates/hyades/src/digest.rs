@@ -2,9 +2,9 @@
 
 use crate::storage::Stamp;
 use crate::storage::hash_index::hash_key;
-use crate::storage::ordered_index::Keyed;
 use crate::storage::record::word;
 use crate::storage::table::TableData;
+use hyades_index::Keyed;
 use std::sync::atomic::Ordering;
 
 /// Returns the sum of the hashes of every row and of every secondary index entry that matches its

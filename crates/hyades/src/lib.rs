@@ -93,6 +93,8 @@ pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
+#[doc(hidden)]
+pub use storage::hash_index;
 pub use storage::partition::Partitions;
 #[cfg(feature = "research")]
 pub use storage::range::Range;
@@ -101,8 +103,6 @@ pub use storage::schema::{
     Column, Columns, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, PrimaryKind, Schema, Set,
 };
 pub use storage::value::{Assignable, ColumnType, Type, Value};
-#[doc(hidden)]
-pub use storage::{hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 #[cfg(feature = "research")]
 pub use transaction::access::Access;

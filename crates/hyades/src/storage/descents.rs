@@ -2,13 +2,13 @@
 //! advance while the transaction does other work, and fingers (the last leaf used in an index).
 
 use super::key::KeyBytes;
-use super::ordered_index::{Descent, DescentProgress, Finger};
 use super::range::Range;
 use super::table::TableData;
 use crate::storage::Stamp;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
+use hyades_index::{Descent, DescentProgress, Finger};
 use std::ops::Bound;
 
 /// Maximum number of fingers. Further indexes share the last one.

@@ -1,6 +1,6 @@
 //! Gaps between rows: a transaction can read, validate and stamp the absence of a key like a row.
 
-use super::ordered_index::{GapHooks, Insertion, Leaf};
+use hyades_index::{GapHooks, Insertion, Leaf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -29,9 +29,9 @@ use crossbeam_epoch::Guard;
 pub use self::hash::hash_key;
 pub use self::walk::{HashCursor, HashPosition};
 use super::key::same;
-use super::ordered_index::Backoff;
-pub use super::ordered_index::Keyed;
-use super::prefetch::prefetch;
+use hyades_index::Backoff;
+pub use hyades_index::Keyed;
+use hyades_platform::prefetch::prefetch;
 
 const SLOTS: usize = 7;
 /// Few under miri, which is slow, so that segments are split there too.

@@ -14,9 +14,9 @@ mod block;
 
 use self::block::{free_block, is_wasteful, new_block, retire_block, store_block};
 use super::key::stored_len;
-use super::prefetch::{prefetch, prefetch_bytes};
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
+use hyades_platform::prefetch::{prefetch, prefetch_bytes};
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 

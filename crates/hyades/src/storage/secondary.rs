@@ -2,8 +2,6 @@
 
 use super::gap::{Gap, GapChange, leaf_change};
 use super::key::{self, KeyBytes};
-use super::ordered_index::{Finger, GapHooks, Inserted, Keyed, OrderedIndex};
-use super::prefetch::prefetch;
 use super::record::{Record, word};
 use super::schema::Columns;
 use super::table::{Retired, TableData};
@@ -11,6 +9,8 @@ use super::value::{self, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
+use hyades_index::{Finger, GapHooks, Inserted, Keyed, OrderedIndex};
+use hyades_platform::prefetch::prefetch;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU32, Ordering};
 

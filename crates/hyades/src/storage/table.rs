@@ -8,9 +8,6 @@ use super::gap::{Gap, GapChange, MissBuckets, leaf_change};
 use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
-use super::ordered_index::{
-    Descent, DescentProgress, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex,
-};
 use super::origin::Origin;
 use super::partition::TablePartitions;
 use super::record::{Record, word};
@@ -22,6 +19,9 @@ use super::value::{Type, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
+use hyades_index::{
+    Descent, DescentProgress, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex,
+};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 

@@ -1,12 +1,12 @@
 //! Prefetching of rows: they are loaded into the cache while the caller does other work.
 
-use super::prefetch::prefetch;
 use super::record::Record;
 use super::schema::Columns;
 use super::table::TableData;
 use super::window::{CopyWindow, window};
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
+use hyades_platform::prefetch::prefetch;
 
 /// A row that is being prefetched, beginning with its hash bucket.
 pub(crate) struct PrefetchedRow {

@@ -10,9 +10,9 @@ use crate::logging::LoggingProtocol;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::{Gap, GapChange, StampHooks};
 use crate::storage::key::successor_of_prefix;
-use crate::storage::ordered_index::Keyed;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
 use crate::storage::wanted::{ahead, fetch_rows};
+use hyades_index::Keyed;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 

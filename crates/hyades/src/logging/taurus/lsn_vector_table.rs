@@ -55,7 +55,7 @@ pub(crate) use slots::Ring;
 
 use crate::logging::HotRows;
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
-use crate::storage::prefetch::prefetch;
+use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
 use hyades_wal::{Log, Lsn, lsn_vector::covers};
 use reference::{Kind, PackedReference, Single};

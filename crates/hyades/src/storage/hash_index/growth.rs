@@ -4,8 +4,8 @@
 //! changed: its chains are locked until both halves are published, and frozen from then on.
 
 use super::{ADDRESS, DIRECTORY_SLACK, Directory, FROZEN, HashIndex, Keyed, Segment, hash_key};
-use crate::storage::prefetch::prefetch;
 use crossbeam_epoch::Guard;
+use hyades_platform::prefetch::prefetch;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 

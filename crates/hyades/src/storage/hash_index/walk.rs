@@ -4,9 +4,9 @@
 //! walks on soon. [`HashIndex::walk_from`] goes by bucket number first, and its position is one
 //! number for a client, which may come back after any time.
 
-use super::super::prefetch::prefetch;
 use super::{ADDRESS, BUCKETS, Bucket, HashIndex, Keyed};
 use crossbeam_epoch::Guard;
+use hyades_platform::prefetch::prefetch;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 

@@ -1,6 +1,5 @@
 use super::*;
 use crate::storage::key::KeyBytes;
-use crate::storage::ordered_index::{Finger, NoHooks};
 use crate::storage::record::word;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, Set};
@@ -8,6 +7,7 @@ use crate::storage::table::{Placed, TableData};
 use crate::storage::value::Value;
 use crate::storage::window::window;
 use bumpalo::Bump;
+use hyades_index::{Finger, NoHooks};
 use proptest::prelude::*;
 
 const KINDS: [Type; 10] = [

@@ -5,8 +5,8 @@ use super::reference::{self, GENERATIONS, Kind, PackedReference};
 use super::slot::{MARKED, Slot, store};
 use super::slots::Slots;
 use super::{LsnVectorTable, Ring, STALLED_TICKS};
-use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{Ordering, checker_fence, fence};
 
 impl LsnVectorTable {

@@ -24,10 +24,10 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::super::prefetch::{prefetch, prefetch_bytes};
 use super::key::{Keyed, Probe};
 use super::version::Version;
 use super::{Inserted, Insertion, Leaf};
+use hyades_platform::prefetch::{prefetch, prefetch_bytes};
 
 /// The header of all nodes. Counts are written under the node's lock and read without it.
 #[repr(C)]

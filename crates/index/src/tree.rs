@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
-use super::super::prefetch::prefetch_bytes;
 use super::finger::Finger;
 use super::key::{Keyed, Probe, padded, words};
 use super::node::{InnerNode, LeafNode, NodeHeader, Separator};
 use super::version::{FIRST, Version};
 use super::{GapHooks, Inserted, Insertion, Leaf};
+use hyades_platform::prefetch::prefetch_bytes;
 
 /// A B+tree over keys with `W` inline words, `L` entries per leaf, `N` children per inner node, and
 /// `B` (0 or `N`) full keys per inner node; see the node layouts.

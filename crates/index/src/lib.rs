@@ -37,7 +37,7 @@ use node::LeafHead;
 use scan::ScanRange;
 pub use scan::Visit;
 use tree::Tree;
-pub(super) use version::Backoff;
+pub use version::Backoff;
 
 /// Callbacks that update gap payloads when leaves are split and merged.
 ///

@@ -117,13 +117,16 @@ impl Version {
 }
 
 /// Spins briefly, then yields the processor.
-pub(in crate::storage) struct Backoff(u32);
+#[derive(Debug, Default)]
+pub struct Backoff(u32);
 
 impl Backoff {
+    /// Before the first pause.
     pub fn new() -> Self {
         Backoff(0)
     }
 
+    /// Waits, longer with each call.
     pub fn pause(&mut self) {
         if self.0 < 6 {
             for _ in 0..1 << self.0 {
