@@ -77,6 +77,33 @@ fn the_last_directory_may_be_on_another_device() {
     assert!(slow["latency_us"]["p50"].as_f64() > Some(10_000.0), "{slow}");
 }
 
+/// One of two streams takes 30 ms to read, whichever thread reads it, and replay has nothing to do
+/// meanwhile.
+#[test]
+fn the_time_of_reading_a_slow_stream_is_told_from_that_of_replay() {
+    let words = "bank --accounts 500 --rate 2000 --streams 2 --devices 2 \
+                 --device throttled:latency=10us,over=memory \
+                 --last-device throttled:latency=30ms,over=memory --recovery-threads 1";
+    for record in ["data", "command"] {
+        let report = recovered(&format!("{words} --record {record}"));
+        let reading = &report["recovery"]["reading"];
+        let of = |value: &Value, key: &str| value[key].as_f64().unwrap();
+        let streams = reading["streams"].as_array().unwrap();
+        assert_eq!(streams.len(), 2, "{reading}");
+        let bytes: f64 = streams.iter().map(|stream| of(stream, "bytes")).sum();
+        assert_eq!(bytes, report["recovery"]["bytes"].as_f64().unwrap(), "{report}");
+        let slowest = streams.iter().map(|stream| of(stream, "read_seconds")).fold(0.0, f64::max);
+        assert!(slowest >= 0.03, "{reading}");
+        let waits = streams.iter().map(|stream| of(stream, "wait_seconds"));
+        assert!((of(reading, "wait_seconds") - waits.sum::<f64>()).abs() < 1e-9, "{reading}");
+        assert!(of(reading, "wait_seconds") >= 0.02, "{reading}");
+        assert!(of(reading, "replaying_seconds") > 0.0, "{reading}");
+        let all = of(reading, "wait_seconds") + of(reading, "replaying_seconds");
+        let seconds = of(&report["recovery"], "seconds");
+        assert!(all <= seconds, "one thread replays for {all} s of {seconds}");
+    }
+}
+
 #[test]
 fn whole_rows_are_longer_than_what_changed_and_are_recovered() {
     let bytes = |more: &str| {

@@ -175,6 +175,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let lanes: Vec<LaneReader> =
             readers.into_iter().map(|reader| LaneReader::new(reader, ahead)).collect();
         let streams = lanes.len();
+        let times: Vec<_> = lanes.iter().map(|lane| (lane.stream, lane.times())).collect();
         let result = self.with_progress(streams, || self.replay_streams(incarnation, lanes));
         if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
             return Err(error);
@@ -205,6 +206,7 @@ impl<S: Stamp> Recovery<'_, S> {
             dead: report.dead - before.2,
             seconds: seconds_since(began),
             streams,
+            reads: times.iter().map(|(stream, times)| times.of(*stream)).collect(),
         };
         event!(
             INFO,
