@@ -494,23 +494,6 @@ fn calls_are_posted_and_refused() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
-/// The experiment on what bytes cost writes less, and is not recovered.
-#[test]
-fn changes_can_be_cut() {
-    let physiological = "voter --concurrency partitioned --protocol physiological --no-undo";
-    let whole = &bench(physiological)["log_bytes_per_transaction"];
-    let cut = &bench(&format!("{physiological} --cut-changes 4"))["log_bytes_per_transaction"];
-    assert!(cut.as_f64().unwrap() < whole.as_f64().unwrap(), "{cut} {whole}");
-    for (words, why) in [
-        ("--protocol serial --cut-changes 100", "physiological"),
-        ("--protocol physiological --cut-changes 100 --recover", "--recover"),
-    ] {
-        let output = hyades(&format!("bench voter {words} {SHORT}"), &[]);
-        assert_eq!(code(&output), 2, "{words}");
-        assert!(stderr(&output).contains(why), "{words}: {}", stderr(&output));
-    }
-}
-
 /// The report says what a crash can lose.
 #[test]
 fn what_is_acknowledged_early_can_be_lost() {

@@ -241,22 +241,12 @@ pub(crate) fn read_before<'a>(layout: &Layout, mut bytes: &'a [u8]) -> Option<Be
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::layout::layout_of_tests as layout;
     use crate::storage::row::{apply_delta, encode_delta};
-    use crate::storage::schema::{Schema, Set};
-    use crate::storage::value::Type;
+    use crate::storage::schema::Set;
     use hyades_platform::epoch::EpochNumber;
     use hyades_wal::FrameKind;
     use proptest::prelude::*;
-
-    fn layout() -> Layout {
-        let schema = Schema::new("t")
-            .column("k", Type::I64)
-            .nullable("a", Type::Text)
-            .nullable("b", Type::I32)
-            .column("c", Type::Bytes)
-            .primary_key(&["k"]);
-        Layout::new(&schema, 0)
-    }
 
     proptest! {
         #[test]
