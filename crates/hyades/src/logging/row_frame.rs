@@ -94,10 +94,11 @@ impl RowHead {
     /// Writes a short head to the front of `payload`.
     pub fn write(self, payload: &mut [u8]) {
         let RowHead { first, begins, ends } = self;
-        payload[0] = if begins { flag::BEGIN } else { 0 } | if ends { flag::END } else { 0 };
-        match first {
-            None => payload[0] |= flag::FIRST,
-            Some(first) => payload[1..LONGEST_HEAD].copy_from_slice(&first.to_le_bytes()),
+        let flags =
+            [(begins, flag::BEGIN), (ends, flag::END), (first.is_none(), flag::FIRST)];
+        payload[0] = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+        if let Some(first) = first {
+            payload[1..LONGEST_HEAD].copy_from_slice(&first.to_le_bytes());
         }
     }
 }
