@@ -270,7 +270,7 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
         records_per_s: Some(records as f64 / replay_seconds),
         threads: Some(report.threads),
         version_bytes: (report.version_bytes > 0).then_some(report.version_bytes),
-        reading: Reading::of(runs, report.threads),
+        reading: Reading::of(runs),
         cold: settings.knobs.cold.then_some(true),
         state_matches: None,
     };

@@ -214,8 +214,8 @@ pub struct ReadingOfStream {
 }
 
 impl Reading {
-    /// What `threads` threads did while they replayed these incarnations; none without any.
-    pub fn of(incarnations: &[IncarnationReport], threads: usize) -> Option<Reading> {
+    /// What the threads did that replayed these incarnations; none without any.
+    pub fn of(incarnations: &[IncarnationReport]) -> Option<Reading> {
         let of = |read: &StreamRead| ReadingOfStream {
             stream: read.stream,
             bytes: read.bytes,
@@ -224,8 +224,9 @@ impl Reading {
         };
         let streams: Vec<_> = StreamRead::by_stream(incarnations).iter().map(of).collect();
         let wait_seconds = streams.iter().map(|stream| stream.wait_seconds).sum::<f64>();
-        let seconds = incarnations.iter().map(|incarnation| incarnation.seconds).sum::<f64>();
-        let replaying_seconds = (seconds * threads as f64 - wait_seconds).max(0.0);
+        let of_threads = |of: &IncarnationReport| of.seconds * of.threads as f64;
+        let all_seconds = incarnations.iter().map(of_threads).sum::<f64>();
+        let replaying_seconds = (all_seconds - wait_seconds).max(0.0);
         (!streams.is_empty()).then_some(Reading { wait_seconds, replaying_seconds, streams })
     }
 }

@@ -120,6 +120,11 @@ impl RecordShape {
         StampKind { command: head.command, unordered_readers }
     }
 
+    /// Whether nothing but their order in the stream says in which order records are replayed.
+    pub fn is_sequential(&self) -> bool {
+        !self.predecessors && !self.data_only && !self.has_vectors()
+    }
+
     /// How [`parts::add`] has to read frames ahead of a record.
     pub fn row_form(&self) -> (RowFrames, RowHeads) {
         (self.rows, self.row_heads)

@@ -39,6 +39,8 @@ pub struct IncarnationReport {
     pub seconds: f64,
     /// Number of streams.
     pub streams: usize,
+    /// Number of replay threads: one where the order of the stream is the only one.
+    pub threads: usize,
     /// Its streams, and how long reading them took.
     pub reads: Vec<StreamRead>,
 }
