@@ -4,7 +4,7 @@ use crate::existing;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use clap::Args;
-use hyades::{Loss, Restore, RestoreReport, Until};
+use hyades::{Loss, Restore, RestoreReport, StreamRead, Until};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -85,12 +85,20 @@ fn json(report: &RestoreReport) -> serde_json::Value {
             "message": format!("{other:?}"),
         }),
     };
+    let read = |read: &StreamRead| {
+        serde_json::json!({
+            "stream": read.stream, "bytes": read.bytes, "read_seconds": read.read_seconds,
+            "wait_seconds": read.wait_seconds,
+        })
+    };
     serde_json::json!({
         "cut_epoch": report.cut_epoch,
         "last_epoch_us": report.last_epoch_us,
         "next_epoch_us": report.next_epoch_us,
         "rows": report.rows,
         "transactions": report.transactions,
+        "replay_seconds": report.replay_seconds,
+        "streams": report.reads.iter().map(read).collect::<Vec<_>>(),
         "dead": report.dead,
         "losses": report.losses.iter().map(loss).collect::<Vec<_>>(),
     })

@@ -23,7 +23,8 @@ fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
-fn check_keys(report: &Value) {
+/// `replayed`: whether the run was recovered by replaying streams, which are reported then.
+fn check_keys(report: &Value, replayed: bool) {
     let mut expected = [
         "workload",
         "protocol",
@@ -57,24 +58,31 @@ fn check_keys(report: &Value) {
     assert_eq!(keys(report), expected);
     assert_eq!(keys(&report["latency_us"]), ["max", "p50", "p99"]);
     assert_eq!(keys(&report["load"]), ["bytes", "records"]);
-    assert_eq!(
-        keys(&report["recovery"]),
-        [
-            "bytes",
-            "image_seconds",
-            "records",
-            "records_per_s",
-            "seconds",
-            "state_matches",
-            "threads"
-        ]
-    );
+    let mut expected = vec![
+        "bytes",
+        "image_seconds",
+        "records",
+        "records_per_s",
+        "seconds",
+        "state_matches",
+        "threads",
+    ];
+    expected.extend(replayed.then_some("reading"));
+    expected.sort_unstable();
+    assert_eq!(keys(&report["recovery"]), expected);
+    if replayed {
+        let reading = &report["recovery"]["reading"];
+        assert_eq!(keys(reading), ["replaying_seconds", "streams", "wait_seconds"]);
+        for stream in reading["streams"].as_array().unwrap() {
+            assert_eq!(keys(stream), ["bytes", "read_seconds", "stream", "wait_seconds"]);
+        }
+    }
 }
 
 #[test]
 fn without_a_log_its_keys_are_there_and_null() {
     let report = bench("ycsb --rows 1000 --protocol none --workers 1 --in-flight 7");
-    check_keys(&report);
+    check_keys(&report, false);
     for null in ["record", "device", "consistent"] {
         assert!(report[null].is_null(), "{null} of {report}");
     }
@@ -101,7 +109,7 @@ fn calls_that_are_logged_on_arrival_are_recovered() {
 fn a_recovered_run_says_everything() {
     let report =
         bench("bank --accounts 500 --recover --recovery-threads 2 --streams 3 --scanners 1");
-    check_keys(&report);
+    check_keys(&report, true);
     let object = report.as_object().unwrap();
     let nulls: Vec<_> =
         object.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key).collect();
@@ -160,7 +168,7 @@ fn a_transaction_component_recovers_to_the_same_state() {
                 "ycsb --rows 3000 --engine deuteronomy --dc {dc} --budget 1MiB --workers 2 \
                  --in-flight 64 {more} --recover"
             ));
-            check_keys(&report);
+            check_keys(&report, false);
             assert_eq!(report["recovery"]["state_matches"], true, "{report}");
             let (engine, concurrency) = ("deuteronomy".into(), "timestamp-order".into());
             assert_eq!((&report["engine"], &report["concurrency"]), (&engine, &concurrency));
@@ -209,7 +217,7 @@ fn stores_by_themselves_run_the_same_transactions() {
             let report = bench(&format!(
                 "ycsb --rows 3000 --engine {engine} --budget 8MiB --workers 2 --in-flight 64 {more}"
             ));
-            check_keys(&report);
+            check_keys(&report, false);
             let (engine, own) = (engine.into(), "auto".into());
             assert_eq!((&report["engine"], &report["concurrency"]), (&engine, &own));
             assert_eq!(
@@ -268,7 +276,7 @@ fn smallbank_and_tatp_hold_their_conditions_after_a_crash() {
 #[test]
 fn a_hot_spot_can_be_chosen() {
     let report = bench("smallbank --accounts 50 --hot-accounts 2 --hot-share 1");
-    check_keys(&report);
+    check_keys(&report, false);
     let (workload, consistent) = ("smallbank".into(), true.into());
     assert_eq!((&report["workload"], &report["consistent"]), (&workload, &consistent));
     let help = stdout(&hyades("bench smallbank --help", &[]));
@@ -484,23 +492,6 @@ fn calls_are_posted_and_refused() {
     }
     let output = hyades(&format!("bench voter --post --posted-calls 10000 {SHORT}"), &[]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-}
-
-/// The experiment on what bytes cost writes less, and is not recovered.
-#[test]
-fn changes_can_be_cut() {
-    let physiological = "voter --concurrency partitioned --protocol physiological --no-undo";
-    let whole = &bench(physiological)["log_bytes_per_transaction"];
-    let cut = &bench(&format!("{physiological} --cut-changes 4"))["log_bytes_per_transaction"];
-    assert!(cut.as_f64().unwrap() < whole.as_f64().unwrap(), "{cut} {whole}");
-    for (words, why) in [
-        ("--protocol serial --cut-changes 100", "physiological"),
-        ("--protocol physiological --cut-changes 100 --recover", "--recover"),
-    ] {
-        let output = hyades(&format!("bench voter {words} {SHORT}"), &[]);
-        assert_eq!(code(&output), 2, "{words}");
-        assert!(stderr(&output).contains(why), "{words}: {}", stderr(&output));
-    }
 }
 
 /// The report says what a crash can lose.

@@ -83,6 +83,13 @@ fn a_backup_is_whole_and_goes_back_to_any_transaction() {
         let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         rows.push(report["transactions"].as_u64().unwrap());
         assert_eq!(report["losses"].as_array().unwrap().len(), 0);
+        let streams = report["streams"].as_array().unwrap();
+        assert!(streams.iter().any(|stream| stream["bytes"].as_u64() > Some(0)), "{report}");
+        for stream in streams {
+            let seconds = |key: &str| stream[key].as_f64().unwrap();
+            assert!(seconds("read_seconds") >= 0.0 && seconds("wait_seconds") >= 0.0, "{report}");
+        }
+        assert!(report["replay_seconds"].as_f64() > Some(0.0), "{report}");
         if at < 2 {
             let epoch: u64 = id.split('.').next().unwrap().parse().unwrap();
             assert_eq!(report["cut_epoch"].as_u64(), Some(epoch - 1 + at as u64));

@@ -77,6 +77,33 @@ fn the_last_directory_may_be_on_another_device() {
     assert!(slow["latency_us"]["p50"].as_f64() > Some(10_000.0), "{slow}");
 }
 
+/// One of two streams takes 30 ms to read, whichever thread reads it, and replay has nothing to do
+/// meanwhile.
+#[test]
+fn the_time_of_reading_a_slow_stream_is_told_from_that_of_replay() {
+    let words = "bank --accounts 500 --rate 2000 --streams 2 --devices 2 \
+                 --device throttled:latency=10us,over=memory \
+                 --last-device throttled:latency=30ms,over=memory --recovery-threads 1";
+    for record in ["data", "command"] {
+        let report = recovered(&format!("{words} --record {record}"));
+        let reading = &report["recovery"]["reading"];
+        let of = |value: &Value, key: &str| value[key].as_f64().unwrap();
+        let streams = reading["streams"].as_array().unwrap();
+        assert_eq!(streams.len(), 2, "{reading}");
+        let bytes: f64 = streams.iter().map(|stream| of(stream, "bytes")).sum();
+        assert_eq!(bytes, report["recovery"]["bytes"].as_f64().unwrap(), "{report}");
+        let slowest = streams.iter().map(|stream| of(stream, "read_seconds")).fold(0.0, f64::max);
+        assert!(slowest >= 0.029, "{reading}");
+        let waits = streams.iter().map(|stream| of(stream, "wait_seconds"));
+        assert!((of(reading, "wait_seconds") - waits.sum::<f64>()).abs() < 1e-9, "{reading}");
+        assert!(of(reading, "wait_seconds") >= 0.02, "{reading}");
+        assert!(of(reading, "replaying_seconds") > 0.0, "{reading}");
+        let all = of(reading, "wait_seconds") + of(reading, "replaying_seconds");
+        let seconds = of(&report["recovery"], "seconds");
+        assert!(all <= seconds, "one thread replays for {all} s of {seconds}");
+    }
+}
+
 #[test]
 fn whole_rows_are_longer_than_what_changed_and_are_recovered() {
     let bytes = |more: &str| {
@@ -184,5 +211,22 @@ fn knobs_that_make_no_sense_end_with_2() {
         let output = hyades("bench bank", &words.split(' ').collect::<Vec<_>>());
         assert_eq!(code(&output), 2, "{words}");
         assert!(stderr(&output).contains(right), "{words}: {}", stderr(&output));
+    }
+}
+
+/// The experiment on what bytes cost writes less, and is not recovered.
+#[test]
+fn changes_can_be_cut() {
+    let physiological = "voter --concurrency partitioned --protocol physiological --no-undo";
+    let whole = &bench(physiological)["log_bytes_per_transaction"];
+    let cut = &bench(&format!("{physiological} --cut-changes 4"))["log_bytes_per_transaction"];
+    assert!(cut.as_f64().unwrap() < whole.as_f64().unwrap(), "{cut} {whole}");
+    for (words, why) in [
+        ("--protocol serial --cut-changes 100", "physiological"),
+        ("--protocol physiological --cut-changes 100 --recover", "--recover"),
+    ] {
+        let output = hyades(&format!("bench voter {words} --seconds 0.1 --warmup 0"), &[]);
+        assert_eq!(code(&output), 2, "{words}");
+        assert!(stderr(&output).contains(why), "{words}: {}", stderr(&output));
     }
 }

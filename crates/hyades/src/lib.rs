@@ -89,7 +89,7 @@ pub use metrics::{Histogram, Metric, MetricValue, Metrics};
 pub use posted::PostedCall;
 #[cfg(feature = "research")]
 pub use recovery::plan::Replay;
-pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
+pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport, StreamRead};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};

@@ -14,7 +14,7 @@ use crate::logging::StampFormat;
 use crate::opening::{self, RestoreSource};
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::RecordShape;
-use crate::recovery::report::Loss;
+use crate::recovery::report::{Loss, StreamRead};
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_platform::epoch::EpochNumber;
@@ -114,6 +114,10 @@ pub struct RestoreReport {
     pub rows: u64,
     /// Transactions replayed, on top of a checkpoint if there was one.
     pub transactions: u64,
+    /// Seconds spent on replaying the log.
+    pub replay_seconds: f64,
+    /// The streams that were replayed, and how long reading them took.
+    pub reads: Vec<StreamRead>,
     /// Records skipped because something they depend on was lost.
     pub dead: u64,
     /// What could not be read, and what was lost with it.
@@ -201,6 +205,8 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     };
     let recovered = database.recovery();
     report.transactions = recovered.records;
+    report.replay_seconds = recovered.replay_seconds;
+    report.reads = StreamRead::by_stream(&recovered.incarnations);
     report.dead = recovered.dead;
     report.losses.clone_from(&recovered.losses);
     report.schema_changes.clone_from(&recovered.schema_changes);
@@ -400,6 +406,14 @@ impl std::fmt::Display for RestoreReport {
         }
         writeln!(f)?;
         writeln!(f, "{} rows; {} transactions replayed", self.rows, self.transactions)?;
+        writeln!(f, "{:.3} s of replay", self.replay_seconds)?;
+        for StreamRead { stream, bytes, read_seconds, wait_seconds } in &self.reads {
+            writeln!(
+                f,
+                "log stream {stream}: {bytes} bytes read in {read_seconds:.3} s, of which replay \
+                 waited for {wait_seconds:.3} s"
+            )?;
+        }
         self.schema_changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
         if !self.losses.is_empty() {
             writeln!(f, "SALVAGED: this is not all that the database held.")?;

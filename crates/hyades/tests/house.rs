@@ -396,7 +396,8 @@ fn unsafe_stands_only_in_named_files() {
 }
 
 /// Clippy looks at every unsafe block and impl (`undocumented_unsafe_blocks`), in all crates and
-/// nowhere silenced; here, that it is asked to.
+/// nowhere silenced; here, that it is asked to, that the argument stands just above, and that every
+/// unsafe function states its contract, also those that are not public.
 #[test]
 fn every_unsafe_block_has_its_argument() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -408,18 +409,47 @@ fn every_unsafe_block_has_its_argument() {
     }
     let silenced = |_: &str, code: &str| code.contains("undocumented_unsafe_blocks");
     expect_none(offences(&sources(), silenced), "a lint that is silenced");
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), 0);
     for source in sources() {
         let lines: Vec<&str> = source.text.lines().collect();
         for (at, line) in lines.iter().enumerate() {
             let opens = code(line).contains("unsafe {") || code(line).contains("unsafe impl");
-            let argued = lines[at.saturating_sub(8)..=at].iter().any(|l| l.contains("SAFETY:"));
-            if opens && !argued {
+            let declares = code(line).contains("unsafe fn ") && !is_of_unsafe_impl(&lines, at);
+            seen += usize::from(opens);
+            let has = |words: &str| comments_above(&lines, at).iter().any(|l| l.contains(words));
+            if opens && !has("// SAFETY:") || declares && !has("/// # Safety") {
                 found.push(format!("{}:{}: {}", source.path, at + 1, line.trim()));
             }
         }
     }
-    expect_none(found, "unsafe without a SAFETY argument above it");
+    assert!(seen > 100, "blocks were found: {seen}");
+    expect_none(found, "unsafe without a SAFETY argument, or a contract, just above it");
+}
+
+/// The comments and attributes just above a line, or above the line in which its statement begins.
+fn comments_above<'l>(lines: &[&'l str], at: usize) -> Vec<&'l str> {
+    let above = lines[..at].iter().rev().map(|line| line.trim());
+    let above = above.skip_while(|line| line.ends_with('='));
+    above.take_while(|line| line.starts_with("//") || line.starts_with("#[")).collect()
+}
+
+/// Whether a line is in the body of an `unsafe impl`: the trait states the contract of its methods.
+fn is_of_unsafe_impl(lines: &[&str], at: usize) -> bool {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let is_outside = |line: &&&str| {
+        !line.trim().is_empty() && indentation(line) < indentation(lines[at])
+    };
+    lines[..at].iter().rev().find(is_outside).is_some_and(|line| line.starts_with("unsafe impl"))
+}
+
+#[test]
+fn an_argument_stands_just_above_what_it_is_about() {
+    let text = "// SAFETY: a\n// b\n#[cfg]\nlet x =\n    unsafe { y };\n\nunsafe { z };";
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(comments_above(&lines, 4), ["#[cfg]", "// b", "// SAFETY: a"]);
+    assert!(comments_above(&lines, 6).is_empty());
+    let lines = ["unsafe impl A for B {", "", "    unsafe fn c() {}", "}", "unsafe fn d() {}"];
+    assert!(is_of_unsafe_impl(&lines, 2) && !is_of_unsafe_impl(&lines, 4));
 }
 
 #[test]

@@ -131,6 +131,10 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         partition(count, |slot| unsafe { self.below(slot, probe) })
     }
 
+    /// Whether the key in `slot` is below `probe`.
+    ///
+    /// # Safety
+    /// As for [`Self::lower_bound`].
     #[inline(always)]
     unsafe fn below(&self, slot: usize, probe: &Probe<'_, W>) -> bool {
         for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {

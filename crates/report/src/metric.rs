@@ -25,6 +25,8 @@ pub enum Metric {
     ReplayThreads,
     /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
+    /// What reading the log adds to the time of the replay threads, in percent.
+    ReadingShare,
     /// Rows of the checkpoint that recovery loaded, per second.
     ImageRate,
     /// Bytes of that checkpoint, in MB/s.
@@ -68,6 +70,7 @@ impl Metric {
             Metric::ReplaySeconds => "replay of the log (s)",
             Metric::ReplayThreads => "threads that replay",
             Metric::ReplayBandwidth => "log replayed (MB/s)",
+            Metric::ReadingShare => "reading the log, added to replay (%)",
             Metric::ImageRate => "rows loaded from the checkpoint / s",
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
@@ -102,6 +105,10 @@ impl Metric {
             Metric::ReplayBandwidth => {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6
+            }
+            Metric::ReadingShare => {
+                let reading = |of: &str| number(&format!("/recovery/reading/{of}"));
+                100.0 * reading("wait_seconds")? / reading("replaying_seconds")?
             }
             Metric::ImageRate => {
                 number("/recovery/image_rows")? / number("/recovery/image_seconds")?
@@ -156,6 +163,12 @@ mod tests {
         assert_eq!(Metric::ReplayBandwidth.of(&run), Some(2.0));
         assert_eq!(Metric::BytesPerRecord.of(&run), Some(4000.0));
         assert_eq!(Metric::ImageRate.of(&run), None);
+        let reading = json!({"wait_seconds": 0.5, "replaying_seconds": 2.0});
+        let run = json!({ "recovery": { "reading": reading } });
+        assert_eq!(Metric::ReadingShare.of(&run), Some(25.0));
+        let reading = json!({"wait_seconds": 0.5, "replaying_seconds": 0.0});
+        let run = json!({ "recovery": { "reading": reading } });
+        assert_eq!(Metric::ReadingShare.of(&run), None);
         let recovery = json!({"image_rows": 6, "image_bytes": 4e6, "image_seconds": 2.0});
         let run = json!({ "recovery": recovery });
         assert_eq!(Metric::ImageRate.of(&run), Some(3.0));

@@ -130,6 +130,7 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
         "log_bytes_per_transaction": 50.0,
         "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e4,
                      "image_rows": 100, "image_bytes": 1e4, "records_per_s": 1e5,
+                     "reading": {"wait_seconds": 0.1, "replaying_seconds": 0.9},
                      "state_matches": true},
         "log": {"incarnations": [{"parallelism": 12.5}]},
         "scans": {"completed": 10, "failed": 0, "rows_per_s": 2e5},

@@ -203,6 +203,21 @@ impl Rules {
         Some(end)
     }
 
+    /// The same, with a number above those of all rows that it accesses, and above the last one of
+    /// its stream. Returns the highest number of these rows, then its own and the record's end.
+    fn append_numbered(
+        &mut self,
+        txn: &Committing<'_>,
+        order: &mut Order,
+        records: &mut Vec<Logged>,
+    ) -> (u64, Option<(u64, u64)>) {
+        let seen = txn.accesses.iter().map(|a| self.numbers[a.row as usize]).max().unwrap_or(0);
+        let number = seen.max(self.counters[txn.stream]) + 1;
+        let Some(end) = Rules::append(txn, order, number, records) else { return (seen, None) };
+        self.counters[txn.stream] = number;
+        (seen, Some((number, end)))
+    }
+
     /// A reader waits for all that was reserved before it ended.
     fn serial(
         &mut self,
@@ -324,13 +339,11 @@ impl Rules {
         needs: &mut Needs,
         records: &mut Vec<Logged>,
     ) {
-        let seen = txn.accesses.iter().map(|a| self.numbers[a.row as usize]).max().unwrap_or(0);
-        let has_read = !self.blind_writes || txn.accesses.iter().any(|access| !access.write);
-        let number = seen.max(self.counters[txn.stream]) + 1;
-        let Some(end) = Rules::append(txn, order, number, records) else {
+        let (seen, record) = self.append_numbered(txn, order, records);
+        let Some((number, end)) = record else {
             return needs.push((Lane::common(order.streams()), seen));
         };
-        self.counters[txn.stream] = number;
+        let has_read = !self.blind_writes || txn.accesses.iter().any(|access| !access.write);
         for access in txn.accesses.iter().filter(|access| access.write) {
             self.numbers[access.row as usize] = number;
         }
@@ -349,17 +362,13 @@ impl Rules {
         needs: &mut Needs,
         records: &mut Vec<Logged>,
     ) {
-        let seen = txn.accesses.iter().map(|a| self.numbers[a.row as usize]).max().unwrap_or(0);
-        let mut number = seen.max(self.counters[txn.stream]) + 1;
-        if Rules::append(txn, order, number, records).is_some() {
-            self.counters[txn.stream] = number;
+        let (seen, record) = self.append_numbered(txn, order, records);
+        if let Some((number, _)) = record {
             for access in txn.accesses {
                 self.numbers[access.row as usize] = number;
             }
-        } else {
-            number = seen;
         }
-        needs.push((Lane::common(order.streams()), number));
+        needs.push((Lane::common(order.streams()), record.map_or(seen, |(number, _)| number)));
     }
 
     /// The watermark that a stream can state: all its later records have higher numbers. A stream

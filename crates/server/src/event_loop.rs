@@ -4,61 +4,27 @@
 //! on disk, writes each connection once, and sleeps if nothing is left: until a socket is ready, a
 //! transaction is acknowledged, or another thread has something for it.
 
-use crate::client_socket::ClientSocket;
+mod deadlines;
+mod mailbox;
+
+pub use mailbox::{Accepted, Mailbox};
+
 use crate::clients::{Calls, ClientEntry};
 use crate::commands::JobReply;
 use crate::connection::Connection;
 use crate::conversation::{Next, Turn};
 use crate::executors::Executors;
 use crate::shared::{Shared, Stopping};
-use crate::tls::TlsStream;
 use crate::waker::LoopWaker;
+use deadlines::{Idlers, note_deadline};
 use hyades::{CommitQueue, Session, Ticket};
+use mailbox::Message;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::task::{Wake, Waker};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
 use std::time::{Duration, Instant};
-
-/// A connection that was accepted.
-pub struct Accepted {
-    /// Its socket.
-    pub socket: ClientSocket,
-    /// The client's address, and the server's.
-    pub addresses: (String, String),
-    /// How it is encrypted.
-    pub tls: Option<Box<TlsStream>>,
-    /// Why the client is not served. It is told.
-    pub refusal: Option<&'static str>,
-}
-
-/// What other threads have for a loop.
-enum Message {
-    Accepted(Box<Accepted>),
-    JobDone(u64, Box<JobReply>),
-}
-
-/// A loop, as other threads see it.
-pub struct Mailbox {
-    messages: Mutex<Vec<Message>>,
-    waker: Arc<LoopWaker>,
-    /// Number of its connections.
-    pub connections: AtomicUsize,
-}
-
-impl Mailbox {
-    fn send(&self, message: Message) {
-        self.messages.lock().expect("no holder panics").push(message);
-        self.waker.wake_by_ref();
-    }
-
-    /// Gives the loop a connection.
-    pub fn accept(&self, accepted: Accepted) {
-        self.connections.fetch_add(1, Relaxed);
-        self.send(Message::Accepted(Box::new(accepted)));
-    }
-}
 
 const WAKER: Token = Token(0);
 
@@ -78,15 +44,6 @@ const MOST_SHAKEN: usize = 4;
 /// After a failure of the log, or when it is asked to stop, a loop sends what is left for so long.
 const FAREWELL: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(10);
-
-/// What a loop knows of clients that say nothing.
-#[derive(Default)]
-struct Idlers {
-    /// The setting that `looks_at` follows.
-    seconds: u64,
-    /// When one of them may have said nothing for that time.
-    looks_at: Option<Instant>,
-}
 
 /// A transaction that is not acknowledged yet.
 struct Awaited {
@@ -127,31 +84,12 @@ pub struct EventLoop {
     shaken: usize,
 }
 
-/// Keeps the deadline of a connection that was served.
-fn note_deadline(
-    deadlines: &mut BTreeSet<(Instant, u64)>,
-    shared: &Shared,
-    id: u64,
-    connection: &mut Connection,
-) {
-    let deadline = connection.next_deadline(shared);
-    if deadline != connection.deadline {
-        let before = std::mem::replace(&mut connection.deadline, deadline);
-        before.map(|before| deadlines.remove(&(before, id)));
-        deadline.map(|deadline| deadlines.insert((deadline, id)));
-    }
-}
-
 impl EventLoop {
     /// Creates a loop.
     pub fn new(shared: &Arc<Shared>, executors: Executors) -> std::io::Result<EventLoop> {
         let poll = Poll::new()?;
         let waker = LoopWaker::new(poll.registry(), WAKER)?;
-        let mailbox = Mailbox {
-            messages: Mutex::default(),
-            waker: waker.clone(),
-            connections: AtomicUsize::new(0),
-        };
+        let mailbox = Mailbox::new(waker.clone());
         shared.add_waker(waker.as_waker());
         Ok(EventLoop {
             shared: shared.clone(),
@@ -217,15 +155,6 @@ impl EventLoop {
         }
     }
 
-    /// When the pause ends for which connections wait, unless a client ends it, which wakes the
-    /// loop.
-    fn pause_end(&self) -> Option<Instant> {
-        if self.set_aside.is_empty() {
-            return None;
-        }
-        Some(self.shared.pause.running().map_or_else(Instant::now, |(_, end)| end))
-    }
-
     /// Notes what has happened.
     fn note(&mut self, events: &Events) {
         for event in events {
@@ -238,9 +167,8 @@ impl EventLoop {
             self.list(id);
         }
         // What is sent from here on wakes the loop again.
-        self.mailbox.waker.reset();
-        let messages = std::mem::take(&mut *self.mailbox.messages.lock().expect("no panics"));
-        for message in messages {
+        self.mailbox.reset();
+        for message in self.mailbox.take() {
             match message {
                 Message::Accepted(accepted) => self.accept(*accepted),
                 Message::JobDone(id, reply) => self.job_done(id, *reply),
@@ -252,46 +180,6 @@ impl EventLoop {
             && now.is_some_and(|now| deadline <= now)
         {
             self.deadlines.pop_first();
-            self.list(id);
-        }
-    }
-
-    /// Disconnects clients that have said nothing for the time of `timeout`, but for those that
-    /// wait for something themselves.
-    fn end_idle(&mut self) {
-        let seconds = self.shared.settings.timeout_seconds();
-        let is_due = self.idlers.looks_at.is_some_and(|at| at <= Instant::now());
-        if seconds == self.idlers.seconds && !is_due {
-            return;
-        }
-        self.idlers = Idlers { seconds, looks_at: None };
-        if seconds == 0 {
-            return;
-        }
-        let (now, now_ms) = (Instant::now(), self.shared.clock.now_ms());
-        let time = Duration::from_secs(seconds);
-        let mut looks_at = now + time;
-        let mut ended = Vec::new();
-        for (id, connection) in &self.connections {
-            let entry = &connection.entry;
-            let idle_ms = (now_ms - entry.active_ms.load(Relaxed)).max(0) as u64;
-            let left = time.saturating_sub(Duration::from_millis(idle_ms));
-            let waits = entry.listens()
-                || entry.is_monitor.load(Relaxed)
-                || connection.conversation.is_blocked()
-                || connection.conversation.is_set_aside()
-                || connection.conversation.is_waiting_for_job();
-            match left.is_zero() {
-                true if !waits => ended.push(*id),
-                true => {}
-                false => looks_at = looks_at.min(now + left),
-            }
-        }
-        self.idlers.looks_at = Some(looks_at);
-        for id in ended {
-            if let Some(connection) = self.connections.get(&id) {
-                connection.entry.is_killed.store(true, Relaxed);
-            }
             self.list(id);
         }
     }

@@ -1,14 +1,27 @@
 //! The file that clients of this machine connect to, if `unixsocket` names one: it is made when the
 //! server starts, and removed when it ends. One that a killed server has left is replaced.
+//!
+//! A socket that is bound and does not listen yet looks like one that a killed server has left.
+//! Invariant: the file is made and removed under a lock of its directory, which is held from the
+//! look for another server until this one listens. So of servers that start at once one listens,
+//! and the others find it.
 
 use mio::net::{UnixListener, UnixStream};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt::Display;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a server waits while others start or end in the same directory, each in far less.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// When it looks again.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// Longest path of a Unix socket, in bytes.
 const LONGEST_PATH: usize = 107;
@@ -33,7 +46,32 @@ fn failed(path: &Path, why: impl Display) -> Error {
     Error::other(format!("cannot listen at unixsocket {}: {why}", path.display()))
 }
 
-/// Removes the file of a server that is gone.
+/// Locks the directory of a socket until the result is dropped, also against other servers of this
+/// process.
+fn lock_directory(path: &Path) -> Result<File> {
+    let named = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = File::open(named.unwrap_or(Path::new(".")))?;
+    let ends = Instant::now() + LOCK_WAIT;
+    loop {
+        match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(dir),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() < ends => std::thread::sleep(LOCK_RETRY),
+            Err(Errno::WOULDBLOCK) => {
+                let seconds = LOCK_WAIT.as_secs();
+                return Err(Error::other(format!(
+                    "another program has locked its directory for {seconds} s: end that, or name \
+                     another path"
+                )));
+            }
+            Err(error) => {
+                return Err(Error::other(format!("its directory cannot be locked: {error}")));
+            }
+        }
+    }
+}
+
+/// Removes the file of a server that is gone. The directory is locked.
 fn remove_stale(path: &Path) -> Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),
@@ -71,6 +109,7 @@ impl SocketFile {
             let why = format!("a path has at most {LONGEST_PATH} bytes, and this one {length}");
             return Err(failed(path, why));
         }
+        let locked = lock_directory(path).map_err(|error| failed(path, error))?;
         remove_stale(path)?;
         let listen = || -> Result<(UnixListener, SocketFile)> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -88,13 +127,16 @@ impl SocketFile {
             let listener = std::os::unix::net::UnixListener::from(socket);
             Ok((UnixListener::from_std(listener), file))
         };
-        listen().map_err(|error| failed(path, error))
+        let listens = listen().map_err(|error| failed(path, error));
+        drop(locked);
+        listens
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another server may have made its own in the same place.
+        // Another server may have made its own in the same place, and makes none meanwhile.
+        let Ok(_locked) = lock_directory(&self.path) else { return };
         let (Ok(own), Ok(found)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else {
             return;
         };
@@ -107,6 +149,7 @@ impl Drop for SocketFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     fn refused(path: &Path) -> String {
         SocketFile::listen(path, None).expect_err("it is refused").to_string()
@@ -127,14 +170,83 @@ mod tests {
         assert!(!path.exists());
     }
 
+    /// Leaves what a killed server leaves.
+    fn leave_stale(path: &Path) {
+        let (listener, file) = SocketFile::listen(path, None).unwrap();
+        std::mem::forget(file);
+        drop(listener);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn of_servers_that_start_at_once_one_listens_and_the_others_say_why_not() {
+        const SERVERS: usize = 4;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let start = Barrier::new(SERVERS);
+        for round in 0..100 {
+            // In every other round there is no file.
+            if round % 2 == 0 {
+                leave_stale(&path);
+            }
+            let listen = || {
+                start.wait();
+                SocketFile::listen(&path, None)
+            };
+            let results: Vec<_> = std::thread::scope(|scope| {
+                let servers = [(); SERVERS].map(|()| scope.spawn(listen));
+                servers.into_iter().map(|server| server.join().unwrap()).collect()
+            });
+            let (listening, refused): (Vec<_>, Vec<_>) =
+                results.into_iter().partition(|result| result.is_ok());
+            assert_eq!((listening.len(), refused.len()), (1, SERVERS - 1), "round {round}");
+            for result in refused {
+                let error = result.unwrap_err().to_string();
+                assert!(error.contains("a server that runs listens there"), "{error}");
+            }
+            assert!(UnixStream::connect(&path).is_ok(), "round {round}: the file is its own");
+            drop(listening);
+            assert!(!path.exists(), "round {round}");
+        }
+    }
+
+    /// One ends while the next one starts: if that one listens, its file stays.
+    #[test]
+    fn a_server_that_ends_does_not_remove_the_file_of_one_that_starts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        for round in 0..200 {
+            let (listener, ending) = SocketFile::listen(&path, None).unwrap();
+            drop(listener);
+            let start = Barrier::new(2);
+            let next = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    drop(ending);
+                });
+                start.wait();
+                SocketFile::listen(&path, None).unwrap()
+            });
+            assert!(UnixStream::connect(&path).is_ok(), "round {round}");
+            drop(next);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_stays_locked_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let locked = lock_directory(&path).unwrap();
+        assert!(refused(&path).contains("has locked its directory for 5 s"));
+        drop(locked);
+        assert!(SocketFile::listen(&path, None).is_ok());
+    }
+
     #[test]
     fn what_a_killed_server_has_left_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let (listener, file) = SocketFile::listen(&path, None).unwrap();
-        std::mem::forget(file);
-        drop(listener);
-        assert!(path.exists());
+        leave_stale(&path);
         let (_listener, second) = SocketFile::listen(&path, None).unwrap();
         // A file that another server has put in its place is not removed.
         fs::remove_file(&path).unwrap();

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -189,4 +190,35 @@ fn much_is_sent_and_read_over_the_file() {
     writer.join().unwrap();
     assert_eq!(all.matches(&value).count(), 20);
     assert!(all.ends_with(":20\r\n"));
+}
+
+#[test]
+fn of_two_servers_that_start_at_once_one_serves_and_the_other_says_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..5 {
+        let begin = Barrier::new(2);
+        let start = |name: &str| {
+            let data = format!("{name}-{round}");
+            begin.wait();
+            start(dir.path(), &data, "--port 0 --streams 1")
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let servers = ["one", "two"].map(|name| scope.spawn(move || start(name)));
+            servers.into_iter().map(|server| server.join().unwrap()).collect()
+        });
+        let (mut serving, mut refused) = (Vec::new(), Vec::new());
+        for result in results {
+            match result {
+                Ok(server) => serving.push(server),
+                Err(error) => refused.push(error.to_string()),
+            }
+        }
+        assert_eq!((serving.len(), refused.len()), (1, 1), "round {round}: {refused:?}");
+        assert!(refused[0].contains("a server that runs listens there"), "{refused:?}");
+        assert_eq!(ping_file(&socket_of(dir.path())), Ok(()), "round {round}");
+        for server in serving {
+            server.handle().stop();
+            server.wait().unwrap();
+        }
+    }
 }

@@ -243,8 +243,9 @@ impl Flusher {
         let start = stream.order.try_reserve(FLUSHER_SLOT, length, limit)?;
         debug_assert!(start + length <= limit, "the flusher would wait for room of its own making");
         // SAFETY: `try_reserve` gave [start, start + length) to the flusher's slot alone, and it is
-        // published only below. It ends at or below `limit`, one ring size above `durable`, so
-        // everything one ring size before its end is durable.
+        // published only below. It starts at or above `durable` and ends at or below `limit`, one
+        // ring size above that, so it is not longer than the ring, and everything one ring size
+        // before its end is durable.
         unsafe { stream.put(start, kind, payload.into()) };
         stream.order.publish(FLUSHER_SLOT, start + length);
         Some(start + length)
@@ -379,9 +380,10 @@ impl Flusher {
 
     /// The total length of the whole frames from `durable` that fit into `limit`.
     fn whole_frames(&self, durable: Lsn, cut: Lsn, limit: usize) -> usize {
-        // SAFETY: everything below the cut is filled and visible, as `flush` checked. Only this
-        // flusher raises the stream's durable position, which is `durable`, and no writer
-        // overwrites what is behind it.
+        // SAFETY: everything below the cut is filled and visible, as `flush` checked, and no frame
+        // is put more than one ring size above `durable`, so neither is the cut. Only this flusher
+        // raises the stream's durable position, which is `durable`, and no writer overwrites what
+        // is behind it.
         let (a, b) = unsafe { self.stream().ring.slices(durable, cut) };
         let length_at = |at: usize| {
             let mut head = [0; MAX_HEAD];
@@ -436,8 +438,9 @@ impl Flusher {
         }
         .encode(&self.shared.uuid);
         // SAFETY: `to` is at most the cut, below which everything is filled and visible, as `flush`
-        // checked. No writer overwrites the range before it is reported durable, which is after
-        // this write and its sync.
+        // checked, and which is at most one ring size above the durable position. No writer
+        // overwrites the range before it is reported durable, which is after this write and its
+        // sync.
         let (a, b) = unsafe { stream.ring.slices(from, to) };
         let used = BATCH_HEADER + (to - from) as usize;
         let padding = &self.zeros[..used.next_multiple_of(block) - used];

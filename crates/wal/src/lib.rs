@@ -97,8 +97,8 @@ pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
     BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, EDITS, Incarnation,
-    IncarnationSettings, MARKS, Manifest, NUMBERS_ARE_VERSIONS, SEPARATE_NUMBERS, StreamEntry,
-    VERSIONS, WITH_SPLICES,
+    IncarnationSettings, MARKS, Manifest, NUMBERS_ARE_VERSIONS, ROW_HEADS, SEPARATE_NUMBERS,
+    SHORT_HEADS, StreamEntry, VERSIONS, WITH_SPLICES,
 };
 pub use marks::Marks;
 pub use needs::{Needs, admits, first_unmet, is_met};

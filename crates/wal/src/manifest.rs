@@ -4,8 +4,8 @@
 mod sealed;
 
 use self::sealed::{
-    WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_NUMBERED_VERSIONS, WITH_VERSIONS,
-    seal, write_atomically,
+    WITH_CALLS, WITH_CHECKPOINT, WITH_EDITS, WITH_MARKS, WITH_NUMBERED_VERSIONS, WITH_ROW_HEADS,
+    WITH_VERSIONS, seal, write_atomically,
 };
 pub(crate) use self::sealed::{seal_body, unseal};
 use crate::Lsn;
@@ -126,6 +126,12 @@ pub const CALLS: &str = "calls";
 pub const EDITS: &str = "edits";
 /// The only value of [`EDITS`].
 pub const WITH_SPLICES: &str = "splices";
+
+/// The incarnation's setting that says how the frames of single rows name their transaction. Absent
+/// in logs of earlier versions, where each states its Lsn.
+pub const ROW_HEADS: &str = "row-heads";
+/// The only value of [`ROW_HEADS`].
+pub const SHORT_HEADS: &str = "short";
 
 /// A checkpoint from which recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -323,7 +329,9 @@ impl Manifest {
             let marks = self.incarnations.iter().filter_map(|i| i.settings.get(MARKS));
             marks.into_iter().any(|marks| marks == value)
         };
-        let version = if have(EDITS) {
+        let version = if have(ROW_HEADS) {
+            WITH_ROW_HEADS
+        } else if have(EDITS) {
             WITH_EDITS
         } else if have_marks(NUMBERS_ARE_VERSIONS) {
             WITH_NUMBERED_VERSIONS

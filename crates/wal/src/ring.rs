@@ -43,18 +43,19 @@ impl Ring {
     /// Copies `from` to position `at`.
     ///
     /// # Safety
-    /// The caller has exclusive access to [at, at + from.len()): it has reserved and not published
-    /// these positions, and everything one buffer size before them is durable.
+    /// `from` is at most as long as the buffer. The caller has exclusive access to [at, at +
+    /// from.len()): it has reserved and not published these positions, and everything one buffer
+    /// size before them is durable.
     #[inline]
     pub(crate) unsafe fn write(&self, at: u64, from: &[u8]) {
         let size = self.bytes.len();
         debug_assert!(from.len() <= size, "{} bytes in a buffer of {size}", from.len());
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
-        // SAFETY: from.len() <= size, so offset + first <= size and from.len() - first <= offset:
-        // both copies stay inside the buffer. The caller has exclusive access to these bytes
-        // (contract), so no other thread accesses them and `from` does not overlap them. They are
-        // UnsafeCells, so they may be written through &self.
+        // SAFETY: from.len() <= size (contract), so offset + first <= size and
+        // from.len() - first <= offset: both copies stay inside the buffer. The caller has
+        // exclusive access to these bytes (contract), so no other thread accesses them and `from`
+        // does not overlap them. They are UnsafeCells, so they may be written through &self.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(offset), first);
             let rest = from.len() - first;
@@ -95,8 +96,8 @@ impl Ring {
                 copy(rest, to.add(4 + head_len));
             }
         } else {
-            // SAFETY: together the pieces have `length` bytes, and the caller has exclusive access
-            // to that many from `at` on (contract).
+            // SAFETY: together the pieces have `length` bytes, which is at most the buffer's size,
+            // and the caller has exclusive access to that many from `at` on (contract).
             unsafe { self.write_in_pieces(at, [&first, &second[..head_len], rest]) };
         }
     }
@@ -110,7 +111,7 @@ impl Ring {
     unsafe fn write_in_pieces(&self, mut at: u64, pieces: [&[u8]; 3]) {
         for piece in pieces {
             // SAFETY: each piece begins where the last one ended, so it is a part of the range to
-            // which the caller has exclusive access (contract).
+            // which the caller has exclusive access and which the buffer has room for (contract).
             unsafe { self.write(at, piece) };
             at += piece.len() as u64;
         }
@@ -144,8 +145,9 @@ impl Ring {
     /// The bytes [from, to), in one or two pieces.
     ///
     /// # Safety
-    /// The bytes are filled and visible to the caller, and are not written while the slices live:
-    /// `to` is at most a cut, and `from` is not yet reported durable.
+    /// The range is at most as long as the buffer. Its bytes are filled and visible to the caller,
+    /// and are not written while the slices live: `to` is at most a cut, and `from` is not yet
+    /// reported durable.
     pub(crate) unsafe fn slices(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
         let size = self.bytes.len();
         debug_assert!(from <= to, "a range from {from} to {to}");
@@ -153,9 +155,10 @@ impl Ring {
         debug_assert!(length <= size, "{length} bytes of a buffer of {size}");
         let offset = from as usize & (size - 1);
         let first = length.min(size - offset);
-        // SAFETY: length <= size, so offset + first <= size and length - first <= offset: both
-        // pieces are inside the buffer, all of which is initialized. No thread writes them while
-        // the slices live (contract), and these borrow the ring, so it is not freed either.
+        // SAFETY: length <= size (contract), so offset + first <= size and
+        // length - first <= offset: both pieces are inside the buffer, all of which is initialized.
+        // No thread writes them while the slices live (contract), and these borrow the ring, so it
+        // is not freed either.
         unsafe {
             (
                 std::slice::from_raw_parts(self.base().add(offset), first),

@@ -109,14 +109,14 @@ impl Stream {
     /// Copies a frame to its reserved position. The payload has the reserved length.
     ///
     /// # Safety
-    /// The caller reserved `[start, start + frame::len(payload.len()))` and has not published it,
-    /// and everything one ring size before its end is durable.
+    /// The caller reserved `[start, start + frame::len(payload.len()))`, which is not longer than the
+    /// ring, and has not published it, and everything one ring size before its end is durable.
     #[inline(always)]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
         let (head, len, rest) = frame::head(self.seed, start, kind, payload);
-        // SAFETY: checksum, head and rest together have frame::len(payload.len()) bytes, to which
-        // the caller has exclusive access: it reserved them and has not published them, and what
-        // they overwrite is durable (contract).
+        // SAFETY: checksum, head and rest together have frame::len(payload.len()) bytes, no more
+        // than the ring, to which the caller has exclusive access: it reserved them and has not
+        // published them, and what they overwrite is durable (contract).
         unsafe { self.ring.write_behind(start, head, len, rest) };
     }
 

@@ -35,7 +35,7 @@ use hyades_workloads::{
     ycsb::Ycsb,
 };
 use options::{Bench, Workload as Choice};
-use report::{Checkpoints, Latency, Load, Posted, Recovery, Report};
+use report::{Checkpoints, Latency, Load, Posted, Reading, Recovery, Report};
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 
@@ -270,6 +270,7 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
         records_per_s: Some(records as f64 / replay_seconds),
         threads: Some(report.threads),
         version_bytes: (report.version_bytes > 0).then_some(report.version_bytes),
+        reading: Reading::of(runs),
         cold: settings.knobs.cold.then_some(true),
         state_matches: None,
     };

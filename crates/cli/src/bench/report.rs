@@ -9,6 +9,7 @@ use super::timeline::Contrast;
 use crate::device::DeviceChoice;
 use crate::place::DeviceKind;
 use crate::units::{bytes, count, exact, rate, time};
+use hyades::{IncarnationReport, StreamRead};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -155,7 +156,7 @@ pub struct Load {
 }
 
 /// Result of the recovery; all null unless requested.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Recovery {
     /// Seconds from opening until the database accepts transactions.
     pub seconds: Option<f64>,
@@ -178,11 +179,56 @@ pub struct Recovery {
     /// The most memory that older versions of rows took; absent where rows had one version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_bytes: Option<u64>,
+    /// The time that replay spent on reading the log; absent where nothing was replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
     /// Whether the page cache was dropped before; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold: Option<bool>,
     /// Whether the digest of the state equals that before the crash.
     pub state_matches: Option<bool>,
+}
+
+/// The time of the replay threads, without the population: waiting for the log, and all else.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reading {
+    /// Seconds, summed over the threads, in which they read the log or waited for it to be read.
+    pub wait_seconds: f64,
+    /// All other seconds, summed likewise: they replayed, or waited for each other.
+    pub replaying_seconds: f64,
+    /// By stream.
+    pub streams: Vec<ReadingOfStream>,
+}
+
+/// One stream of [`Reading`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReadingOfStream {
+    /// Its number.
+    pub stream: u32,
+    /// Log bytes read.
+    pub bytes: u64,
+    /// Seconds in which it was read and its checksums were compared.
+    pub read_seconds: f64,
+    /// Seconds, summed over the replay threads, in which they waited for that.
+    pub wait_seconds: f64,
+}
+
+impl Reading {
+    /// What the threads did that replayed these incarnations; none without any.
+    pub fn of(incarnations: &[IncarnationReport]) -> Option<Reading> {
+        let of = |read: &StreamRead| ReadingOfStream {
+            stream: read.stream,
+            bytes: read.bytes,
+            read_seconds: read.read_seconds,
+            wait_seconds: read.wait_seconds,
+        };
+        let streams: Vec<_> = StreamRead::by_stream(incarnations).iter().map(of).collect();
+        let wait_seconds = streams.iter().map(|stream| stream.wait_seconds).sum::<f64>();
+        let of_threads = |of: &IncarnationReport| of.seconds * of.threads as f64;
+        let all_seconds = incarnations.iter().map(of_threads).sum::<f64>();
+        let replaying_seconds = (all_seconds - wait_seconds).max(0.0);
+        (!streams.is_empty()).then_some(Reading { wait_seconds, replaying_seconds, streams })
+    }
 }
 
 impl Report {
@@ -367,6 +413,21 @@ impl Report {
                 rate(r.records_per_s.unwrap_or(0.0)),
             ),
         );
+        if let Some(Reading { wait_seconds, replaying_seconds, streams }) = &r.reading {
+            let each = |stream: &ReadingOfStream| {
+                format!("stream {}: {}", stream.stream, time(stream.read_seconds))
+            };
+            let each: Vec<String> = streams.iter().map(each).collect();
+            line(
+                "log read",
+                format!(
+                    "{} of the threads' time, {} for replay; {}",
+                    time(*wait_seconds),
+                    time(*replaying_seconds),
+                    each.join(", ")
+                ),
+            );
+        }
         if let Some(most) = r.version_bytes {
             line("versions", format!("at most {} of older versions of rows", bytes(most as f64)));
         }

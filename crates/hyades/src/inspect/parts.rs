@@ -4,7 +4,7 @@
 use super::{Inspected, RowChange, StreamInspector, describe};
 use crate::error::Error;
 use crate::logging::predecessors;
-use crate::logging::row_frame::{FRAME_HEAD, FramedChange, RowFrames, flag};
+use crate::logging::row_frame::{FramedChange, RowFrame, RowFrames};
 use hyades_wal::{Frame, FrameKind, Lsn};
 
 /// A frame ahead of a transaction's record, with a part of its content.
@@ -41,10 +41,14 @@ impl StreamInspector<'_> {
             return Ok(None);
         }
         let broken = || self.decoder.broken(frame, "a part of a transaction");
-        let (first, rest) = frame.payload.split_first_chunk::<8>().ok_or_else(broken)?;
-        let mut part = InspectedPart { first: u64::from_le_bytes(*first), row: None };
-        if self.shape.rows != RowFrames::None && rest.first() == Some(&(flag::BEGIN | flag::END)) {
-            part.row = Some(self.row_of(&frame.payload[FRAME_HEAD..]).ok_or_else(broken)?);
+        if self.shape.rows == RowFrames::None {
+            let first = frame.payload.first_chunk::<8>().ok_or_else(broken)?;
+            return Ok(Some(InspectedPart { first: Lsn::from_le_bytes(*first), row: None }));
+        }
+        let framed = RowFrame::read(self.shape.row_heads, frame).ok_or_else(broken)?;
+        let mut part = InspectedPart { first: framed.first, row: None };
+        if framed.is_whole() {
+            part.row = Some(self.row_of(framed.bytes).ok_or_else(broken)?);
         }
         Ok(Some(part))
     }

@@ -6,6 +6,7 @@ use super::record::{Change, push_tid, take_tid};
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, push_varint, take, take_varint};
 use crate::storage::tid::Tid;
+use hyades_wal::{Frame, Lsn};
 
 /// Whether changed rows have frames of their own, and what these hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,17 +40,110 @@ impl RowFrames {
     }
 }
 
+/// How row frames name their transaction, by where its first frame starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RowHeads {
+    /// Each frame by the Lsn, then flags: in logs of earlier versions.
+    #[default]
+    Long,
+    /// Flags, then the Lsn, which the first frame leaves out: it starts there itself.
+    Short,
+}
+
+impl RowHeads {
+    /// Parses an incarnation's setting.
+    pub fn of(setting: Option<&str>) -> RowHeads {
+        match setting {
+            Some(hyades_wal::SHORT_HEADS) => RowHeads::Short,
+            _ => RowHeads::Long,
+        }
+    }
+}
+
 /// Flags of a row frame. A change that does not fit one frame goes into several.
-pub(crate) mod flag {
+mod flag {
     /// The change begins here.
     pub const BEGIN: u8 = 1;
     /// The change ends here.
     pub const END: u8 = 2;
+    /// It is the transaction's first frame. Only in short heads.
+    pub const FIRST: u8 = 4;
+    pub const ALL: u8 = 7;
 }
 
-/// Bytes of a row frame's payload ahead of the change: the start of the transaction's first frame,
-/// and flags.
-pub(crate) const FRAME_HEAD: usize = 9;
+/// Bytes of a row frame's payload ahead of the change, at most.
+pub(crate) const LONGEST_HEAD: usize = 9;
+
+/// The head of a row frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowHead {
+    /// Where the first frame of its transaction starts; `None`: here.
+    pub first: Option<Lsn>,
+    /// Whether the change begins here.
+    pub begins: bool,
+    /// Whether the change ends here.
+    pub ends: bool,
+}
+
+impl RowHead {
+    /// The length of one with this `first`.
+    pub fn len(first: Option<Lsn>) -> usize {
+        if first.is_some() { LONGEST_HEAD } else { 1 }
+    }
+
+    /// Writes a short head to the front of `payload`.
+    pub fn write(self, payload: &mut [u8]) {
+        let RowHead { first, begins, ends } = self;
+        let flags =
+            [(begins, flag::BEGIN), (ends, flag::END), (first.is_none(), flag::FIRST)];
+        payload[0] = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+        if let Some(first) = first {
+            payload[1..LONGEST_HEAD].copy_from_slice(&first.to_le_bytes());
+        }
+    }
+}
+
+/// The payload of a row frame: a change, or a piece of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowFrame<'a> {
+    /// Where the first frame of its transaction starts.
+    pub first: Lsn,
+    /// Whether the change begins here.
+    pub begins: bool,
+    /// Whether the change ends here.
+    pub ends: bool,
+    /// The change, or the piece.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> RowFrame<'a> {
+    /// Parses a frame; `None` if it is malformed.
+    pub fn read(heads: RowHeads, frame: &Frame<'a>) -> Option<RowFrame<'a>> {
+        let mut bytes = frame.payload;
+        let (first, flags) = match heads {
+            RowHeads::Long => (take_lsn(&mut bytes)?, take(&mut bytes, 1)?[0]),
+            RowHeads::Short => {
+                let flags = take(&mut bytes, 1)?[0];
+                let is_first = flags & flag::FIRST != 0;
+                let first = if is_first { frame.start } else { take_lsn(&mut bytes)? };
+                let is_sound = flags & !flag::ALL == 0 && (is_first || first < frame.start);
+                (is_sound.then_some(first)?, flags)
+            }
+        };
+        let (begins, ends) = (flags & flag::BEGIN != 0, flags & flag::END != 0);
+        Some(RowFrame { first, begins, ends, bytes })
+    }
+
+    /// Whether it holds all of its change.
+    pub fn is_whole(&self) -> bool {
+        self.begins && self.ends
+    }
+}
+
+/// Takes an Lsn of 8 bytes.
+fn take_lsn(bytes: &mut &[u8]) -> Option<Lsn> {
+    Some(Lsn::from_le_bytes(take(bytes, 8)?.try_into().ok()?))
+}
 
 /// A row's change, once its frames are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,21 +242,12 @@ pub(crate) fn read_before<'a>(layout: &Layout, mut bytes: &'a [u8]) -> Option<Be
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::layout::layout_of_tests as layout;
     use crate::storage::row::{apply_delta, encode_delta};
-    use crate::storage::schema::{Schema, Set};
-    use crate::storage::value::Type;
+    use crate::storage::schema::Set;
     use hyades_platform::epoch::EpochNumber;
+    use hyades_wal::FrameKind;
     use proptest::prelude::*;
-
-    fn layout() -> Layout {
-        let schema = Schema::new("t")
-            .column("k", Type::I64)
-            .nullable("a", Type::Text)
-            .nullable("b", Type::I32)
-            .column("c", Type::Bytes)
-            .primary_key(&["k"]);
-        Layout::new(&schema, 0)
-    }
 
     proptest! {
         #[test]
@@ -209,7 +294,54 @@ mod tests {
             for rows in [RowFrames::After, RowFrames::Both] {
                 let _ = FramedChange::read(rows, &bytes);
             }
+            for heads in [RowHeads::Long, RowHeads::Short] {
+                let _ = RowFrame::read(heads, &frame(7, &bytes));
+            }
         }
+    }
+
+    fn frame(start: Lsn, payload: &[u8]) -> Frame<'_> {
+        Frame { start, end: start + 6 + payload.len() as u64, kind: FrameKind::Part, payload }
+    }
+
+    #[test]
+    fn a_frame_names_its_transaction_or_begins_it() {
+        for (first, begins, ends) in [
+            (None, true, true),
+            (None, true, false),
+            (Some(0), false, true),
+            (Some(999), false, false),
+            (Some(999), true, true),
+        ] {
+            let head = RowHead { first, begins, ends };
+            let mut payload = vec![0xEE; RowHead::len(first) + 3];
+            head.write(&mut payload);
+            let first = first.unwrap_or(1000);
+            let whole = RowFrame { first, begins, ends, bytes: &[0xEE; 3] };
+            assert_eq!(RowFrame::read(RowHeads::Short, &frame(1000, &payload)), Some(whole));
+            assert_eq!(whole.is_whole(), begins && ends);
+            // The former head.
+            let mut payload = first.to_le_bytes().to_vec();
+            payload.push(u8::from(begins) | u8::from(ends) << 1);
+            payload.extend_from_slice(&[0xEE; 3]);
+            assert_eq!(RowFrame::read(RowHeads::Long, &frame(1000, &payload)), Some(whole));
+        }
+        assert_eq!(RowHeads::of(None), RowHeads::Long);
+        assert_eq!(RowHeads::of(Some(hyades_wal::SHORT_HEADS)), RowHeads::Short);
+    }
+
+    #[test]
+    fn a_frame_that_names_a_later_one_or_has_unknown_flags_is_malformed() {
+        let named = |first: Lsn| {
+            let mut payload = vec![0; LONGEST_HEAD];
+            RowHead { first: Some(first), begins: true, ends: true }.write(&mut payload);
+            RowFrame::read(RowHeads::Short, &frame(1000, &payload)).map(|frame| frame.first)
+        };
+        assert_eq!([999, 1000, 1001].map(named), [Some(999), None, None]);
+        let short = |payload: &[u8]| RowFrame::read(RowHeads::Short, &frame(1000, payload)).is_some();
+        assert!(short(&[7]) && !short(&[7 | 8]) && !short(&[7 | 128]));
+        // Cut off.
+        assert!(!short(&[]) && !short(&[3; 8]) && short(&[3, 1, 0, 0, 0, 0, 0, 0, 0]));
     }
 
     #[test]

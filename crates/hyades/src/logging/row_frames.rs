@@ -1,7 +1,7 @@
 //! Writes the changes of a transaction row by row, ahead of its record.
 
 use super::draft::{Draft, encode_change};
-use super::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
+use super::row_frame::{LONGEST_HEAD, RowFrames, RowHead, push_before, push_row};
 use super::write::{Write, final_writes};
 use crate::storage::Stamp;
 use crate::storage::record::word;
@@ -20,11 +20,11 @@ impl<S: Stamp> Draft<'_, '_, S> {
         let frame = &mut *self.payload;
         for write in final_writes(self.writes) {
             frame.clear();
-            frame.resize(FRAME_HEAD, 0);
+            frame.resize(LONGEST_HEAD, 0);
             images.push(self.tables, rows, self.tid, write, frame);
-            let bytes = left.min(frame.len() - FRAME_HEAD);
+            let bytes = left.min(frame.len() - LONGEST_HEAD);
             left -= bytes;
-            append(self.writer, self.stream, &mut frame[..FRAME_HEAD + bytes], &mut first);
+            append(self.writer, self.stream, &mut frame[..LONGEST_HEAD + bytes], &mut first);
         }
         first
     }
@@ -64,21 +64,20 @@ impl Images {
     }
 }
 
-/// Appends one change in as many frames as it needs. In `frame` its bytes follow room for the head.
+/// Appends one change in as many frames as it needs. In `frame` its bytes follow room for the
+/// longest head. `first` is where the transaction's first frame starts, once there is one.
 fn append(writer: &mut Writer, stream: usize, frame: &mut [u8], first: &mut Option<Lsn>) {
-    let room = writer.max_payload() - FRAME_HEAD;
-    let bytes = frame.len() - FRAME_HEAD;
+    let bytes = frame.len() - LONGEST_HEAD;
     let mut done = 0;
     while done < bytes {
-        let n = room.min(bytes - done);
-        let reservation = writer.reserve(stream, FRAME_HEAD + n);
-        let name = *first.get_or_insert(reservation.start());
+        let head = RowHead::len(*first);
+        let n = (writer.max_payload() - head).min(bytes - done);
+        let reservation = writer.reserve(stream, head + n);
         // The head overwrites bytes that the previous frame already holds.
-        let payload = &mut frame[done..done + FRAME_HEAD + n];
-        let begins = if done == 0 { flag::BEGIN } else { 0 };
-        let ends = if done + n == bytes { flag::END } else { 0 };
-        payload[..8].copy_from_slice(&name.to_le_bytes());
-        payload[8] = begins | ends;
+        let change = LONGEST_HEAD + done;
+        let payload = &mut frame[change - head..change + n];
+        RowHead { first: *first, begins: done == 0, ends: done + n == bytes }.write(payload);
+        first.get_or_insert(reservation.start());
         reservation.fill(FrameKind::Part, &*payload);
         done += n;
     }

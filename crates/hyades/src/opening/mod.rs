@@ -402,8 +402,10 @@ impl Opening<'_> {
         let calls = P::LOGS_FIRST.then_some((hyades_wal::CALLS, &*partitions));
         let edits = rows.is_none() && self.may_log_edits();
         let edits = edits.then_some((hyades_wal::EDITS, hyades_wal::WITH_SPLICES));
+        let heads = rows.map(|_| (hyades_wal::ROW_HEADS, hyades_wal::SHORT_HEADS));
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
         let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls).chain(edits);
+        let settings = settings.chain(heads);
         let cut = self.builder.log.research.cut_changes.filter(|_| rows.is_some());
         let cut = cut.map(|bytes| bytes.to_string());
         let settings = settings.chain(cut.as_ref().map(|bytes| (RowFrames::CUT, &**bytes)));

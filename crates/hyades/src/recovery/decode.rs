@@ -5,7 +5,7 @@ use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::predecessors::Predecessor;
 use crate::logging::record::RecordHead;
-use crate::logging::row_frame::RowFrames;
+use crate::logging::row_frame::{RowFrames, RowHeads};
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::EpochNumber;
@@ -32,6 +32,8 @@ pub(crate) struct RecordShape {
     pub predecessors: bool,
     /// Whether each changed row has a frame of its own.
     pub rows: RowFrames,
+    /// How these frames name their transaction.
+    pub row_heads: RowHeads,
     /// The checkpoint holds the records of epochs up to this one.
     cut: Option<EpochNumber>,
     /// Records of epochs above this one are skipped.
@@ -63,7 +65,9 @@ impl RecordShape {
         let versions = incarnation.settings.contains_key(hyades_wal::VERSIONS);
         let until = EpochNumber::ABOVE_ALL;
         let calls = incarnation.settings.contains_key(hyades_wal::CALLS).then_some(true);
-        let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
+        let setting = |name: &str| incarnation.settings.get(name).map(String::as_str);
+        let rows = RowFrames::of(setting("rows"));
+        let row_heads = RowHeads::of(setting(hyades_wal::ROW_HEADS));
         RecordShape {
             lanes,
             need_lanes,
@@ -72,6 +76,7 @@ impl RecordShape {
             versions,
             predecessors,
             rows,
+            row_heads,
             cut,
             until,
             ended,
@@ -113,6 +118,16 @@ impl RecordShape {
     fn stamp_kind(&self, head: &RecordHead) -> StampKind {
         let unordered_readers = self.data_only || self.versions;
         StampKind { command: head.command, unordered_readers }
+    }
+
+    /// Whether nothing but their order in the stream says in which order records are replayed.
+    pub fn is_sequential(&self) -> bool {
+        !self.predecessors && !self.data_only && !self.has_vectors()
+    }
+
+    /// How [`parts::add`] has to read frames ahead of a record.
+    pub fn row_form(&self) -> (RowFrames, RowHeads) {
+        (self.rows, self.row_heads)
     }
 
     pub fn has_vectors(&self) -> bool {
@@ -229,8 +244,7 @@ impl Decoder {
                 return Ok(None);
             }
             FrameKind::Part => {
-                let rows = self.shape.rows;
-                return match parts::add(&mut self.parts, rows, frame.payload) {
+                return match parts::add(&mut self.parts, self.shape.row_form(), frame) {
                     Some(()) => Ok(None),
                     None => Err(self.broken(frame, "a part without its beginning")),
                 };

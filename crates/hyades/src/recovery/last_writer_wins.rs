@@ -16,7 +16,7 @@ use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
-use crate::logging::row_frame::RowFrames;
+use crate::logging::row_frame::{RowFrames, RowHeads};
 use crate::logging::{StampFormat, admits};
 use crate::storage::Stamp;
 use hyades_platform::event::{Event, Listener};
@@ -179,7 +179,7 @@ fn work<S: Stamp>(
     let mut prefetcher = Prefetcher::default();
     let mut later: Undecided<Unjudged> = Undecided::new(Lane::count(lanes.len()));
     while !replay.has_failed() {
-        let Some((lane, chunk, parts)) = next_chunk(replay, all, shape.rows)? else { break };
+        let Some((lane, chunk, parts)) = next_chunk(replay, all, shape.row_form())? else { break };
         let mut decoder = Decoder::new(shape, lane.stream);
         decoder.enter_with_parts(&chunk, parts);
         let mut records = 0;
@@ -188,7 +188,7 @@ fn work<S: Stamp>(
             if frame.kind == FrameKind::Part {
                 // `next_chunk` gathered it. It is redone at once if it can be undone later.
                 if shape.rows == RowFrames::Both {
-                    parts::redo(replay, shape, frame.payload, &mut applier, &guard)
+                    parts::redo(replay, shape, &frame, &mut applier, &guard)
                         .ok_or_else(|| decoder.broken(&frame, "its row"))?;
                 }
                 continue;
@@ -259,7 +259,7 @@ impl Drop for StreamLease<'_> {
 fn next_chunk<'l, S: Stamp>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'l>,
-    rows: RowFrames,
+    form: (RowFrames, RowHeads),
 ) -> Result<Option<(&'l ValidatedStream, Chunk, Parts)>, Error> {
     let mut listener: Option<Listener<'_>> = None;
     while !replay.has_failed() {
@@ -280,7 +280,7 @@ fn next_chunk<'l, S: Stamp>(
             lane.refill(source)?;
             let Some(chunk) = source.ahead.pop_front() else { continue };
             lane.refill(source)?;
-            let parts = gather_parts(&chunk, rows, &mut source.parts);
+            let parts = gather_parts(&chunk, form, &mut source.parts);
             return Ok(Some((lane, chunk, parts)));
         }
         // Register, then check once more. A thread that releases a stream, or fails, does the
@@ -299,13 +299,13 @@ fn next_chunk<'l, S: Stamp>(
 
 /// Adds the chunk's Part frames to those of the stream, and takes out the bodies that its records
 /// complete.
-fn gather_parts(chunk: &Chunk, rows: RowFrames, pending: &mut Parts) -> Parts {
+fn gather_parts(chunk: &Chunk, form: (RowFrames, RowHeads), pending: &mut Parts) -> Parts {
     let mut complete = Parts::new();
     for frame in chunk.frames() {
         match frame.kind {
             FrameKind::Part => {
                 // A malformed part is reported by the code that uses it.
-                let _ = parts::add(pending, rows, frame.payload);
+                let _ = parts::add(pending, form, &frame);
             }
             FrameKind::Record if !pending.is_empty() => {
                 let continued =
@@ -313,7 +313,7 @@ fn gather_parts(chunk: &Chunk, rows: RowFrames, pending: &mut Parts) -> Parts {
                 if let Some((first, mut group)) =
                     continued.and_then(|first| pending.remove_entry(&first))
                 {
-                    if rows == RowFrames::Both && group.is_redone() {
+                    if form.0 == RowFrames::Both && group.is_redone() {
                         group.body.clear();
                     }
                     complete.insert(first, group);

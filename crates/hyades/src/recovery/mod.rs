@@ -175,6 +175,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let lanes: Vec<LaneReader> =
             readers.into_iter().map(|reader| LaneReader::new(reader, ahead)).collect();
         let streams = lanes.len();
+        let times: Vec<_> = lanes.iter().map(|lane| (lane.stream, lane.times())).collect();
         let result = self.with_progress(streams, || self.replay_streams(incarnation, lanes));
         if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
             return Err(error);
@@ -191,6 +192,7 @@ impl<S: Stamp> Recovery<'_, S> {
         }
         finish::finish_incarnation(&self.replay)?;
         finish::compare_outcomes(&self.replay, self.plan.salvage)?;
+        let is_sequential = RecordShape::of(incarnation, streams, None).is_sequential();
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
@@ -205,6 +207,8 @@ impl<S: Stamp> Recovery<'_, S> {
             dead: report.dead - before.2,
             seconds: seconds_since(began),
             streams,
+            threads: if is_sequential { 1 } else { self.plan.threads },
+            reads: times.iter().map(|(stream, times)| times.of(*stream)).collect(),
         };
         event!(
             INFO,

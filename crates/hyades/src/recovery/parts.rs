@@ -7,13 +7,13 @@ use super::former_changes::{convert_before, take_former};
 use super::replay::ReplayContext;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
-use crate::logging::row_frame::{FRAME_HEAD, FramedChange, RowFrames, flag, read_before};
+use crate::logging::row_frame::{FramedChange, RowFrame, RowFrames, RowHeads, read_before};
 use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::Lsn;
+use hyades_wal::{Frame, Lsn};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
@@ -51,27 +51,26 @@ impl Group {
     }
 }
 
-/// Splits a payload into the start of its group's first frame and the rest.
-fn name(payload: &[u8]) -> Option<(Lsn, &[u8])> {
-    let (first, rest) = payload.split_first_chunk::<8>()?;
-    Some((u64::from_le_bytes(*first), rest))
-}
-
 /// Adds a Part frame to its group; `None` if it is malformed.
-pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<()> {
-    let (first, rest) = name(payload)?;
-    let group = parts.entry(first).or_default();
+pub(crate) fn add(
+    parts: &mut Parts,
+    (rows, heads): (RowFrames, RowHeads),
+    frame: &Frame<'_>,
+) -> Option<()> {
     if rows == RowFrames::None {
-        group.body.extend_from_slice(rest);
+        let (first, piece) = frame.payload.split_first_chunk::<8>()?;
+        let group = parts.entry(Lsn::from_le_bytes(*first)).or_default();
+        group.body.extend_from_slice(piece);
         return Some(());
     }
-    let (&flags, bytes) = rest.split_first()?;
-    let whole = flags == flag::BEGIN | flag::END;
+    let frame = RowFrame::read(heads, frame)?;
+    let group = parts.entry(frame.first).or_default();
+    let (whole, bytes) = (frame.is_whole(), frame.bytes);
     let fragment = if whole {
         Vec::new()
     } else {
         group.fragmented = true;
-        if flags & flag::BEGIN != 0 {
+        if frame.begins {
             group.fragment.clear();
             group.begun = true;
         } else if !group.begun {
@@ -81,7 +80,7 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
             return Some(());
         }
         group.fragment.extend_from_slice(bytes);
-        if flags & flag::END == 0 {
+        if !frame.ends {
             return Some(());
         }
         group.begun = false;
@@ -100,14 +99,15 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
 pub(crate) fn redo<S: Stamp>(
     replay: &ReplayContext<S>,
     shape: RecordShape,
-    payload: &[u8],
+    frame: &Frame<'_>,
     applier: &mut Applier,
     guard: &Guard,
 ) -> Option<()> {
-    if payload.get(FRAME_HEAD - 1)? != &(flag::BEGIN | flag::END) {
+    let frame = RowFrame::read(shape.row_heads, frame)?;
+    if !frame.is_whole() {
         return Some(());
     }
-    let row = FramedChange::read(shape.rows, &payload[FRAME_HEAD..])?;
+    let row = FramedChange::read(shape.rows, frame.bytes)?;
     if shape.skips(row.tid) {
         return Some(());
     }
@@ -183,27 +183,26 @@ fn undo_group<S: Stamp>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logging::row_frame::{LONGEST_HEAD, RowHead};
+    use hyades_wal::FrameKind;
 
     /// A checkpoint truncates the log by whole segments, which may begin in the middle of a change.
     #[test]
     fn a_change_whose_beginning_was_truncated_is_left_out() {
-        let frame = |first: u8, flags: u8, bytes: &[u8]| {
-            let mut payload = u64::from(first).to_le_bytes().to_vec();
-            payload.push(flags);
-            payload.extend_from_slice(bytes);
-            payload
-        };
         let mut parts = Parts::new();
+        let mut add = |first: Lsn, begins: bool, ends: bool| {
+            let mut payload = vec![0xFF; LONGEST_HEAD + 40];
+            RowHead { first: Some(first), begins, ends }.write(&mut payload);
+            let frame = Frame { start: 100, end: 160, kind: FrameKind::Part, payload: &payload };
+            super::add(&mut parts, (RowFrames::Both, RowHeads::Short), &frame)
+        };
         // The bytes in the place of a change's head are the middle of a change.
-        for flags in [0, 0, flag::END] {
-            let payload = frame(7, flags, &[0xFF; 40]);
-            assert_eq!(add(&mut parts, RowFrames::Both, &payload), Some(()), "{flags}");
+        for ends in [false, false, true] {
+            assert_eq!(add(7, false, ends), Some(()), "{ends}");
         }
-        assert!(parts[&7].incomplete && parts[&7].body.is_empty());
         // A change that is not whole is not accepted.
-        let payload = frame(8, flag::BEGIN, &[0xFF; 40]);
-        assert_eq!(add(&mut parts, RowFrames::Both, &payload), Some(()));
-        let payload = frame(8, flag::END, &[0xFF; 40]);
-        assert_eq!(add(&mut parts, RowFrames::Both, &payload), None);
+        assert_eq!(add(8, true, false), Some(()));
+        assert_eq!(add(8, false, true), None);
+        assert!(parts[&7].incomplete && parts[&7].body.is_empty());
     }
 }

@@ -4,8 +4,12 @@
 //! have to wait for the device, each stream is read by a thread of its own, which uses little
 //! processor time; so all devices work at once, however few processors there are.
 
+use super::report::StreamRead;
 use crate::error::Error;
+use hyades_platform::clock;
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId, StreamReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -18,6 +22,38 @@ pub(crate) struct LaneReader {
     pub stream: StreamId,
     start: Lsn,
     source: ChunkSource,
+    times: Arc<ReadTimes>,
+}
+
+/// What was read of a stream, and how long that took. Added to by the thread that reads and by those
+/// that request chunks, and read when the stream has been replayed: Relaxed, since what was read
+/// was handed over before.
+#[derive(Default)]
+pub(crate) struct ReadTimes {
+    bytes: AtomicU64,
+    read_ns: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
+impl ReadTimes {
+    /// The totals, as of this stream.
+    pub fn of(&self, stream: StreamId) -> StreamRead {
+        let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
+        StreamRead {
+            stream: stream.0,
+            bytes: self.bytes.load(Ordering::Relaxed),
+            read_seconds: seconds(&self.read_ns),
+            wait_seconds: seconds(&self.wait_ns),
+        }
+    }
+}
+
+/// Calls `work`, and adds how long it took.
+fn timed<T>(ns: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    let began = clock::monotonic_ns();
+    let result = work();
+    ns.fetch_add(clock::monotonic_ns() - began, Ordering::Relaxed);
+    result
 }
 
 enum ChunkSource {
@@ -50,16 +86,19 @@ impl LaneReader {
     /// Reads the stream ahead in a thread of its own, or on demand.
     pub fn new(reader: StreamReader, ahead: bool) -> LaneReader {
         let (stream, start) = (reader.stream, reader.start());
+        let times = Arc::<ReadTimes>::default();
         if !ahead {
-            return LaneReader { stream, start, source: ChunkSource::Here(Box::new(reader)) };
+            let source = ChunkSource::Here(Box::new(reader));
+            return LaneReader { stream, start, source, times };
         }
         let (mark, valid_to) = (reader.mark(), reader.valid_to());
         let (sender, receiver) = sync_channel(AHEAD);
-        let thread = std::thread::spawn(move || read(reader, &sender));
+        let reading = Arc::clone(&times);
+        let thread = std::thread::spawn(move || read(reader, &sender, &reading));
         let (chunks, thread) = (Some(receiver), Some(thread));
         let source =
             ChunkSource::ReadAhead(ReadAhead { chunks, thread, mark, valid_to, end: None });
-        LaneReader { stream, start, source }
+        LaneReader { stream, start, source, times }
     }
 
     /// Where the stream begins.
@@ -69,10 +108,22 @@ impl LaneReader {
 
     /// The next chunk; `None` at the end of the valid bytes.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
-        match &mut self.source {
-            ChunkSource::Here(reader) => Ok(reader.next_chunk()?),
+        let source = &mut self.source;
+        let chunk = timed(&self.times.wait_ns, || match source {
+            ChunkSource::Here(reader) => {
+                timed(&self.times.read_ns, || reader.next_chunk()).map_err(Error::from)
+            }
             ChunkSource::ReadAhead(ahead) => ahead.next_chunk(),
+        })?;
+        if let Some(chunk) = &chunk {
+            self.times.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
         }
+        Ok(chunk)
+    }
+
+    /// What was read of it so far, also for after it is consumed.
+    pub fn times(&self) -> Arc<ReadTimes> {
+        Arc::clone(&self.times)
     }
 
     /// The watermark that the stream has stated, as of the last chunk returned.
@@ -128,9 +179,9 @@ impl Drop for ReadAhead {
 }
 
 /// Reads a stream to its end, or until the receiver is dropped.
-fn read(mut reader: StreamReader, to: &SyncSender<Result<ReadChunk, Error>>) {
+fn read(mut reader: StreamReader, to: &SyncSender<Result<ReadChunk, Error>>, times: &ReadTimes) {
     loop {
-        let read = reader.next_chunk().map(|chunk| {
+        let read = timed(&times.read_ns, || reader.next_chunk()).map(|chunk| {
             let end = chunk.is_none().then(|| reader.end());
             ReadChunk { chunk, mark: reader.mark(), valid_to: reader.valid_to(), end }
         });

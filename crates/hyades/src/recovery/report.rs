@@ -1,5 +1,7 @@
 //! Reports on recovery.
 
+use std::collections::BTreeMap;
+
 /// How far recovery has progressed; passed to the callback of [`crate::Builder::on_progress`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -37,6 +39,42 @@ pub struct IncarnationReport {
     pub seconds: f64,
     /// Number of streams.
     pub streams: usize,
+    /// Number of replay threads: one where the order of the stream is the only one.
+    pub threads: usize,
+    /// Its streams, and how long reading them took.
+    pub reads: Vec<StreamRead>,
+}
+
+/// How long reading a log stream took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StreamRead {
+    /// The stream.
+    pub stream: u32,
+    /// Log bytes read.
+    pub bytes: u64,
+    /// Seconds in which it was read from the device and its checksums were compared.
+    pub read_seconds: f64,
+    /// Seconds, summed over the replay threads, in which these waited for that. It is as long as
+    /// `read_seconds` if they read themselves, and shorter if the stream was read ahead of replay.
+    /// All other time of theirs is for replay: decoding records, applying them, and waiting for
+    /// each other.
+    pub wait_seconds: f64,
+}
+
+impl StreamRead {
+    /// The sums over incarnations, by stream, in the order of their numbers.
+    pub fn by_stream(incarnations: &[IncarnationReport]) -> Vec<StreamRead> {
+        let mut sums = BTreeMap::<u32, StreamRead>::new();
+        for read in incarnations.iter().flat_map(|incarnation| &incarnation.reads) {
+            let sum = sums.entry(read.stream).or_default();
+            sum.stream = read.stream;
+            sum.bytes += read.bytes;
+            sum.read_seconds += read.read_seconds;
+            sum.wait_seconds += read.wait_seconds;
+        }
+        sums.into_values().collect()
+    }
 }
 
 /// What opening a database found and did.
@@ -113,5 +151,26 @@ impl From<hyades_wal::Damage> for Loss {
             durable_to: damage.durable_to,
             message: damage.error.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_summed_by_stream() {
+        let read = |stream, bytes, read_seconds, wait_seconds| StreamRead {
+            stream,
+            bytes,
+            read_seconds,
+            wait_seconds,
+        };
+        let of = |reads| IncarnationReport { reads, ..IncarnationReport::default() };
+        let first = of(vec![read(3, 10, 1.0, 0.5), read(1, 5, 2.0, 2.0)]);
+        let second = of(vec![read(1, 7, 0.5, 0.25)]);
+        let sums = StreamRead::by_stream(&[first, second]);
+        assert_eq!(sums, [read(1, 12, 2.5, 2.25), read(3, 10, 1.0, 0.5)]);
+        assert!(StreamRead::by_stream(&[]).is_empty());
     }
 }

@@ -272,6 +272,18 @@ fn value_into_tail(value: &Value<'_>, out: &mut Vec<u8>) {
     value.with_bytes(|bytes| out.extend_from_slice(bytes));
 }
 
+/// The layout of the small table that unit tests of rows share.
+#[cfg(test)]
+pub(crate) fn layout_of_tests() -> Layout {
+    let schema = Schema::new("t")
+        .column("k", Type::I64)
+        .nullable("a", Type::Text)
+        .nullable("b", Type::I32)
+        .column("c", Type::Bytes)
+        .primary_key(&["k"]);
+    Layout::new(&schema, 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -310,18 +310,8 @@ fn rebuild_tail(layout: &Layout, row: &mut Vec<u8>, delta: &[u8]) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::schema::Schema;
+    use crate::storage::layout::layout_of_tests as layout;
     use proptest::prelude::*;
-
-    fn layout() -> Layout {
-        let schema = Schema::new("t")
-            .column("k", Type::I64)
-            .nullable("a", Type::Text)
-            .nullable("b", Type::I32)
-            .column("c", Type::Bytes)
-            .primary_key(&["k"]);
-        Layout::new(&schema, 0)
-    }
 
     proptest! {
         #[test]

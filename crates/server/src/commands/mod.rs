@@ -219,6 +219,19 @@ const ANY_ARITY: [&str; 11] = [
     "slowlog|get",
 ];
 
+/// The error of a request of a container command, such as CLIENT, that has no subcommand of this
+/// name; `None` of all others. Redis replies it before it looks at what the client may run.
+pub fn no_such_subcommand(args: &[&[u8]]) -> Option<String> {
+    let named = &catalogue::all()[catalogue::of_request(args)?];
+    let given = args.get(1).filter(|_| named.is_container)?;
+    Some(subcommand_error("unknown subcommand", named.name, given))
+}
+
+fn subcommand_error(what: &str, command: &str, given: &[u8]) -> String {
+    let given = String::from_utf8_lossy(&given[..given.len().min(128)]);
+    format!("ERR {what} '{given}'. Try {} HELP.", command.to_uppercase())
+}
+
 /// The error of a container command, such as CLIENT, with a subcommand that is unknown, or whose
 /// arguments are too many or too few.
 fn unknown_subcommand(command: &str, given: &[u8]) -> Stop {
@@ -227,12 +240,11 @@ fn unknown_subcommand(command: &str, given: &[u8]) -> Stop {
     if is_known && !ANY_ARITY.contains(&&name[..]) {
         return wrong_arity(&name);
     }
-    let given = String::from_utf8_lossy(&given[..given.len().min(128)]).into_owned();
     let what = match is_known {
         true => "unknown subcommand or wrong number of arguments for",
         false => "unknown subcommand",
     };
-    format!("ERR {what} '{given}'. Try {} HELP.", command.to_uppercase()).into()
+    subcommand_error(what, command, given).into()
 }
 
 /// Replies the lines of HELP.

@@ -3,7 +3,7 @@
 
 use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
-use crate::commands::{Local, LocalCommand, TOO_LONG, unsupported_error};
+use crate::commands::{Local, LocalCommand, TOO_LONG, no_such_subcommand, unsupported_error};
 use crate::data::keyspace::Stop;
 use crate::memory::OUT_OF_MEMORY;
 use crate::resp::reply::Reply;
@@ -22,9 +22,10 @@ impl Conversation {
         let command = place.map(|at| &table::all()[at]);
         // What is said against the request itself comes before what its user may not do.
         let has_arity = command.is_none() || request.has_arity();
-        let refused = command
-            .filter(|_| has_arity)
-            .and_then(|of| self.refused(turn.shared, &request, Some(of)));
+        let refused = command.filter(|_| has_arity).and_then(|of| {
+            let unknown = no_such_subcommand(&request.arguments(&self.input));
+            unknown.or_else(|| self.refused(turn.shared, &request, Some(of)))
+        });
         let error = match command {
             _ if refused.is_some() => refused,
             None => {

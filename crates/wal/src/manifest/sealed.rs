@@ -36,7 +36,11 @@ pub(super) const WITH_NUMBERED_VERSIONS: u32 = 6;
 /// The format of a manifest with an incarnation whose records may have edits ([`super::EDITS`]).
 /// Programs that do not know these would take such a record for a damaged one.
 pub(super) const WITH_EDITS: u32 = 7;
-pub(super) const FORMATS: [u32; 7] = [
+/// The format of a manifest with an incarnation whose row frames have short heads
+/// ([`super::ROW_HEADS`]). Programs that do not know these would take such a frame for a damaged
+/// one.
+pub(super) const WITH_ROW_HEADS: u32 = 8;
+pub(super) const FORMATS: [u32; 8] = [
     VERSION,
     WITH_CHECKPOINT,
     WITH_MARKS,
@@ -44,6 +48,7 @@ pub(super) const FORMATS: [u32; 7] = [
     WITH_CALLS,
     WITH_NUMBERED_VERSIONS,
     WITH_EDITS,
+    WITH_ROW_HEADS,
 ];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
@@ -83,7 +88,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
         return Err(Error::Version {
             path: path.to_owned(),
             found: first.format,
-            newest: WITH_EDITS,
+            newest: WITH_ROW_HEADS,
         });
     }
     if !sound {

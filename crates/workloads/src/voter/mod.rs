@@ -11,6 +11,8 @@
 //! are replicated.
 
 mod check;
+#[cfg(test)]
+mod tests;
 mod workload;
 
 pub use check::check;

@@ -1,17 +1,8 @@
 use super::*;
+use crate::storage::layout::layout_of_tests as layout;
 use crate::storage::row::{apply_delta, encode_delta};
-use crate::storage::schema::{Schema, Set};
+use crate::storage::schema::Set;
 use proptest::prelude::*;
-
-fn layout() -> Layout {
-    let schema = Schema::new("t")
-        .column("k", Type::I64)
-        .nullable("a", Type::Text)
-        .nullable("b", Type::I32)
-        .column("c", Type::Bytes)
-        .primary_key(&["k"]);
-    Layout::new(&schema, 0)
-}
 
 fn row(layout: &Layout, a: Option<&str>, c: &[u8]) -> Vec<u8> {
     let mut row = Vec::new();

@@ -80,6 +80,34 @@ fn who_has_not_logged_in_sends_little() {
     assert!(!client.is_closing());
 }
 
+/// As in Redis: that there is no such subcommand is said before what the client may not run.
+#[test]
+fn an_unknown_subcommand_is_said_whatever_the_rights() {
+    let mut house = House::new(false);
+    let (mut admin, mut client) = (house.client(), house.client());
+    says(&mut house, &mut admin, &[("ACL SETUSER a on nopass ~* +@all -client -object", "+OK")]);
+    let unknown = "-ERR unknown subcommand 'NoSuch'. Try CLIENT HELP. ";
+    says(&mut house, &mut client, &[("AUTH a x", "+OK"), ("CLIENT NoSuch a", unknown)]);
+    says(
+        &mut house,
+        &mut client,
+        &[
+            ("OBJECT NOSUCH k", "-ERR unknown subcommand 'NOSUCH'. Try OBJECT HELP. "),
+            ("CLIENT", "-ERR wrong number of arguments for 'client' command"),
+            ("MULTI", "+OK"),
+            ("CLIENT NoSuch", unknown),
+            ("EXEC", "-EXECABORT"),
+        ],
+    );
+    // None of them is one that was refused.
+    says(&mut house, &mut admin, &[("ACL LOG", "*0")]);
+    let refused = "-NOPERM this user has no permissions to run the 'client|list' command ";
+    says(&mut house, &mut client, &[("CLIENT LIST", refused)]);
+    says(&mut house, &mut admin, &[("ACL LOG", "*1"), ("CONFIG SET requirepass s", "+OK")]);
+    let mut client = house.client();
+    says(&mut house, &mut client, &[("CLIENT ID", NOAUTH), ("CLIENT NoSuch", unknown)]);
+}
+
 #[test]
 fn rules_hold_in_runs_in_multi_and_in_exec() {
     let mut house = House::new(false);
