@@ -5,9 +5,7 @@
 mod common;
 use common::directory;
 use hyades::{Column, Database, Protocol, Schema, Table, Type};
-use hyades_wal::{
-    FrameKind, IncarnationSettings, LogOptions, Lsn, ROW_HEADS, SHORT_HEADS, varint,
-};
+use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Lsn, ROW_HEADS, SHORT_HEADS, varint};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

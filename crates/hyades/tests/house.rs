@@ -436,9 +436,8 @@ fn comments_above<'l>(lines: &[&'l str], at: usize) -> Vec<&'l str> {
 /// Whether a line is in the body of an `unsafe impl`: the trait states the contract of its methods.
 fn is_of_unsafe_impl(lines: &[&str], at: usize) -> bool {
     let indentation = |line: &str| line.len() - line.trim_start().len();
-    let is_outside = |line: &&&str| {
-        !line.trim().is_empty() && indentation(line) < indentation(lines[at])
-    };
+    let is_outside =
+        |line: &&&str| !line.trim().is_empty() && indentation(line) < indentation(lines[at]);
     lines[..at].iter().rev().find(is_outside).is_some_and(|line| line.starts_with("unsafe impl"))
 }
 

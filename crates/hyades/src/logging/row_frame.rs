@@ -94,8 +94,7 @@ impl RowHead {
     /// Writes a short head to the front of `payload`.
     pub fn write(self, payload: &mut [u8]) {
         let RowHead { first, begins, ends } = self;
-        let flags =
-            [(begins, flag::BEGIN), (ends, flag::END), (first.is_none(), flag::FIRST)];
+        let flags = [(begins, flag::BEGIN), (ends, flag::END), (first.is_none(), flag::FIRST)];
         payload[0] = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
         if let Some(first) = first {
             payload[1..LONGEST_HEAD].copy_from_slice(&first.to_le_bytes());
@@ -338,7 +337,8 @@ mod tests {
             RowFrame::read(RowHeads::Short, &frame(1000, &payload)).map(|frame| frame.first)
         };
         assert_eq!([999, 1000, 1001].map(named), [Some(999), None, None]);
-        let short = |payload: &[u8]| RowFrame::read(RowHeads::Short, &frame(1000, payload)).is_some();
+        let short =
+            |payload: &[u8]| RowFrame::read(RowHeads::Short, &frame(1000, payload)).is_some();
         assert!(short(&[7]) && !short(&[7 | 8]) && !short(&[7 | 128]));
         // Cut off.
         assert!(!short(&[]) && !short(&[3; 8]) && short(&[3, 1, 0, 0, 0, 0, 0, 0, 0]));
