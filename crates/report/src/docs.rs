@@ -81,7 +81,8 @@ fn markdown(report: &Value) -> Option<String> {
         if let Some(why) = experiment.get("not_measured").and_then(Value::as_str) {
             let _ = writeln!(out, "| | {} | |", cell(why));
         } else if missing > 0 {
-            let _ = writeln!(out, "| | {missing} checks have no figures | |");
+            let what = if missing == 1 { "check has" } else { "checks have" };
+            let _ = writeln!(out, "| | {missing} {what} no figures | |");
         }
     }
     Some(out)
@@ -129,7 +130,7 @@ mod tests {
             "| | w. Why above: fewer \\| bytes | exceeds the claim |",
             "| | z. Why not: two cores | own expectation: does not hold |",
             "| `b` | Figure 2: C | **claims: not measured** |",
-            "1 checks have no figures",
+            "1 check has no figures",
             "| | one node | |",
         ] {
             assert!(new.contains(words), "{words} in {new}");
