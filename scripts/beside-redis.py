@@ -139,9 +139,10 @@ def transfers(program, port, clients, seconds):
 
 def balance(port):
     """The sum of all accounts, which no transfer changes."""
-    names = " ".join(f"account:{n}" for n in range(ACCOUNTS))
+    words = ["MGET"] + [f"account:{n}" for n in range(ACCOUNTS)]
+    request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
     with socket.create_connection(("127.0.0.1", port), timeout=60) as of:
-        of.sendall(f"MGET {names}\r\n".encode())
+        of.sendall(request.encode())
         lines = of.makefile("rb")
         sum_ = 0
         for _ in range(int(lines.readline()[1:])):

@@ -241,6 +241,9 @@ impl Verdict {
     }
 }
 
+/// What a note says if no reason is known.
+pub const NOT_EXAMINED: &str = "not examined";
+
 /// What a finding says of a figure that is ours. What a paper claims is said as `paper:`.
 const OWN: &str = "expected:";
 
@@ -320,7 +323,7 @@ impl Check {
             _ => None,
         };
         let known: Vec<String> = own.into_iter().chain(by_devices).collect();
-        let text = if known.is_empty() { "not examined".to_string() } else { known.join("; ") };
+        let text = if known.is_empty() { NOT_EXAMINED.to_string() } else { known.join("; ") };
         basis.is_judged().then_some(Note { kind, text })
     }
 }

@@ -20,12 +20,13 @@ fn both(
 }
 
 impl Check {
-    /// The same check of replay rates, with the threads that replay each series.
+    /// The same check of replay rates, with the threads that replay each series, where they differ.
     pub fn not_by_threads(self, group: &'static str, points: [Point; 2]) -> Check {
         self.not_by(move |view| {
             let [of, over] = both(view, group, Metric::ReplayThreads, points)?;
             let [left, right] = points.map(|point| point.0);
-            Some(format!("{left} is replayed by {of} threads here, and {right} by {over}"))
+            (of != over)
+                .then(|| format!("{left} is replayed by {of} threads here, and {right} by {over}"))
         })
     }
 
@@ -55,17 +56,19 @@ impl Check {
         })
     }
 
-    /// The same check of latencies, with both.
-    pub fn not_by_latency(
+    /// The same check, with a metric of two points and what it shows: nothing, or a clause that
+    /// follows a colon.
+    pub fn not_by_both(
         self,
-        group: &'static str,
+        (group, metric): (&'static str, Metric),
         points: [Point; 2],
-        because: &'static str,
+        shows: &'static str,
     ) -> Check {
         self.not_by(move |view| {
-            let [of, over] = both(view, group, Metric::LatencyP50, points)?;
-            let [left, right] = points.map(|point| point.0);
-            Some(format!("{of} ms with {left} and {over} ms with {right}: {because}"))
+            let [of, over] = both(view, group, metric, points)?;
+            let ([left, right], what) = (points.map(|point| point.0), metric.label());
+            let colon = if shows.is_empty() { "" } else { ": " };
+            Some(format!("{left} has {of} {what} and {right} {over}{colon}{shows}"))
         })
     }
 }

@@ -364,22 +364,7 @@ fn the_documentation_takes_its_results_from_a_report() {
 }
 
 /// Experiments that are newer than the run in docs/experiments.md. The next full run empties it.
-const NOT_YET_RUN: &[&str] = &[
-    "command-at-home",
-    "command-differential",
-    "simulated-nodes",
-    "deuteronomy-writes",
-    "2020-workers",
-    "deuteronomy-epochs",
-    "deuteronomy-accessed",
-    "deuteronomy-threads",
-    "deuteronomy-latencies",
-    "deuteronomy-collection",
-    "deuteronomy-at-once",
-    "deuteronomy-checkpoints",
-    "deuteronomy-readers",
-    "deuteronomy-reservation",
-];
+const NOT_YET_RUN: &[&str] = &[];
 
 /// The page has every experiment, except those that are known to be newer, and no other.
 #[test]
@@ -421,13 +406,12 @@ fn what_counts_as_a_claim_names_the_paper() {
             } else if !["no claim", "follows from the set-up"].contains(&level.as_str()) {
                 assert!(text.contains("paper:") && !text.contains("expected:"), "{id}: {text}");
             }
-            assert_eq!(
-                level.ends_with("exceeds the claim"),
-                finding["why_above"].is_string(),
-                "{id}"
-            );
+            let exceeds = level.ends_with("exceeds the claim");
             let fails = level.ends_with("does not hold") || level.contains("holds in part");
-            assert_eq!(fails, finding["why_not"].is_string(), "{id}: {text}");
+            if experiment["simulated"] == false {
+                assert_eq!(exceeds, finding["why_above"].is_string(), "{id}: {text}");
+                assert_eq!(fails, finding["why_not"].is_string(), "{id}: {text}");
+            }
         }
     }
     assert!(own > 20, "{own}");

@@ -2,7 +2,9 @@
 
 use crate::data::{Data, View};
 use crate::experiment::Experiment;
-use crate::judge::{Basis, Check, Finding, Level, Note, Verdict, expectations, verdict};
+use crate::judge::{
+    Basis, Check, Finding, Level, NOT_EXAMINED, Note, Verdict, expectations, verdict,
+};
 use crate::svg::escape;
 use std::fmt::Write;
 
@@ -24,8 +26,10 @@ impl<'a> Judged<'a> {
             (check.basis(&view, finding.as_ref()), finding)
         };
         let findings: Vec<_> = experiment.checks.iter().map(look).collect();
+        // What is simulated counts nowhere; the page lists what the model leaves out.
+        let is_due = |note: &Note| !experiment.is_simulated() || note.text != NOT_EXAMINED;
         let note = |(check, (basis, finding)): (&Check, &(Basis, Option<Finding>))| {
-            check.note(&view, *basis, finding.as_ref()?)
+            check.note(&view, *basis, finding.as_ref()?).filter(is_due)
         };
         let notes = experiment.checks.iter().zip(&findings).map(note).collect();
         let verdict = verdict(&findings, experiment.is_simulated());

@@ -28,6 +28,15 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     all
 }
 
+/// Why commands are shorter than the paper's.
+const SHORT_COMMANDS: &str = "a command has its procedure in a byte or two, and numbers in as many \
+                              bytes as their values need";
+
+/// Why what logs on arrival is slower than what does not log.
+const NO_NETWORK: &str = "a vote takes less than a microsecond without clients and network, \
+                               of which its place in the log and in the queue of its partition, \
+                               and its share of the flusher, are a part";
+
 const PAIR: [(&str, f64); 2] = [(PHYSIOLOGICAL.label, 0.0), (SERIAL_COMMAND.label, 0.0)];
 
 fn bars(title: &str, metric: Metric, paper: Vec<(&'static str, &'static str, f64)>) -> Panel {
@@ -106,7 +115,8 @@ fn tpcc(table: &Table<'_>) -> Experiment {
         checks: vec![
             Check::times("TPC-C", rate, "Serial command", "Physiological", 1.5),
             Check::same("TPC-C", rate, "Serial command", "No logging"),
-            Check::times("TPC-C", size, "Physiological", "Serial command", 10.0),
+            Check::times("TPC-C", size, "Physiological", "Serial command", 10.0)
+                .above_because(SHORT_COMMANDS),
             Check::times("TPC-C", replay, "Physiological", "Serial command", 1.5)
                 .not_by_replay_time("TPC-C", PAIR),
             within("TPC-C", "Serial command", 50.0, 170.0),
@@ -176,8 +186,12 @@ fn voter(table: &Table<'_>) -> Experiment {
         checks: vec![
             Check::times("Voter", rate, command, physiological, 1.19),
             Check::same("Voter", rate, command, "No logging"),
-            Check::same("Voter", rate, ARRIVAL.label, "No logging"),
-            Check::costs("Voter", size, command, 55.0),
+            Check::same("Voter", rate, ARRIVAL.label, "No logging").not_by_both(
+                ("Voter", rate),
+                [(ARRIVAL.label, 0.0), ("No logging", 0.0)],
+                NO_NETWORK,
+            ),
+            Check::costs("Voter", size, command, 55.0).above_because(SHORT_COMMANDS),
             Check::costs("Voter", size, physiological, 81.0),
             Check::times("Voter", replay, physiological, command, 5.0)
                 .not_by_replay_time("Voter", PAIR),

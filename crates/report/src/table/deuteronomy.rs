@@ -263,6 +263,14 @@ fn latency_checks() -> Vec<Check> {
                 with_interval(&times)
             );
             Some(Finding { text, level: of_factor(&times, 4.0) })
+        })
+        .not_by(|view| {
+            let at = |metric| view.median(LATENCIES, HITS, 0.0, metric);
+            let (data, own) = (at(Metric::DataGetTime)?, at(Metric::ReadTime)?);
+            Some(format!(
+                "redb finds its page in the page cache of the system: {data:.2} \u{b5}s a read, \
+                 against {own:.2} of the component"
+            ))
         }),
         of(
             Metric::FastWrites,

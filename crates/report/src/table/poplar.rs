@@ -17,6 +17,9 @@ const SCHEMES: [Scheme; 6] = [SERIAL_DATA, GSN, SILO_R, POPLAR, TAURUS_DATA, TAU
 
 /// GSN as the paper measured it: each worker writes and syncs each of its transactions.
 const ALONE: &str = "GSN, flushed by workers (NVM-D)";
+/// Why workers that flush their own records lose less than in the paper.
+const ONE_BY_ONE: &str = "each worker waits 21.5 \u{b5}s for each transaction, which is what the \
+                          paper says of a write of 16 KiB";
 
 /// Makes workers flush their own records, as NVM-D's do.
 const OWN: &str = "--flushed-by workers";
@@ -115,8 +118,16 @@ fn logging(table: &Table<'_>) -> Experiment {
     let same = Check::same_at("YCSB", rate, ("Poplar", 1.0), ("Silo-R", 1.0));
     checks.push(at_mark(table, &SSD, same, ("YCSB", rate), ["Poplar", "Silo-R"]));
     checks.extend([
-        Check::times_at("YCSB", rate, ("Poplar", 1.0), (ALONE, 1.0), 280.0),
-        Check::times_at("TPC-C", rate, ("Poplar", 1.0), (ALONE, 1.0), 131.0),
+        Check::times_at("YCSB", rate, ("Poplar", 1.0), (ALONE, 1.0), 280.0).not_by_both(
+            ("YCSB", rate),
+            [("Poplar", 1.0), (ALONE, 1.0)],
+            ONE_BY_ONE,
+        ),
+        Check::times_at("TPC-C", rate, ("Poplar", 1.0), (ALONE, 1.0), 131.0).not_by_both(
+            ("TPC-C", rate),
+            [("Poplar", 1.0), (ALONE, 1.0)],
+            ONE_BY_ONE,
+        ),
     ]);
     let mut differs = differs(table);
     differs.extend([
@@ -254,11 +265,11 @@ fn scan(table: &Table<'_>) -> Experiment {
             lines("(b) Median latency", Metric::LatencyP50, true),
         ],
         checks: vec![
-            Check::times("YCSB", Metric::LatencyP50, "Silo-R", "Poplar", 112.0).not_by_latency(
-                "YCSB",
+            Check::times("YCSB", Metric::LatencyP50, "Silo-R", "Poplar", 112.0).not_by_both(
+                ("YCSB", Metric::LatencyP50),
                 [("Silo-R", 0.0), ("Poplar", 0.0)],
-                "half an epoch of 50 ms and a flush, as in the paper, against the queue of a device \
-                 that never rests",
+                "half an epoch of 50 ms and a flush, about as in the paper, against the time of \
+                 65,536 queued transactions, of which the paper has few",
             ),
             Check::same("YCSB", rate, "Poplar", "Silo-R"),
             // A scan is work, whatever the log does.

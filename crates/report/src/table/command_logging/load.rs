@@ -88,8 +88,8 @@ impl Loads {
         let same = |at| Check::same_at(group, median, (ARRIVAL.label, at), (command, at));
         let mut checks = vec![
             Check::times_at(group, median, (physiological, below), (command, below), latency)
-                .not_by_latency(
-                    group,
+                .not_by_both(
+                    (group, median),
                     [(physiological, below), (command, below)],
                     "mostly the interval of group commit, 5 ms",
                 ),
@@ -97,7 +97,12 @@ impl Loads {
         ];
         if top != below {
             let most = (command, top);
-            checks.push(Check::times_at(group, rate, most, (physiological, top), throughput));
+            let least = (physiological, top);
+            checks.push(Check::times_at(group, rate, most, least, throughput).not_by_both(
+                (group, rate),
+                [most, least],
+                "about what is offered, so that this load saturates neither",
+            ));
             checks.push(same(self.first()));
         }
         checks
