@@ -43,14 +43,22 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
-    /// Round values along the axis.
+    /// Round values along the axis, at least two.
     pub fn ticks(&self) -> Vec<f64> {
-        if !self.logarithmic {
-            let step = step(self.high - self.low, 5);
-            let first = (self.low / step).ceil() as i64;
-            let last = (self.high / step + 1e-9).floor() as i64;
-            return (first..=last).map(|at| at as f64 * step).collect();
-        }
+        let ticks = if self.logarithmic { self.powers() } else { self.multiples() };
+        if ticks.len() < 2 { self.multiples() } else { ticks }
+    }
+
+    /// Multiples of a round step.
+    fn multiples(&self) -> Vec<f64> {
+        let step = step(self.high - self.low, 5);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last).map(|at| at as f64 * step).collect()
+    }
+
+    /// Powers of ten, and what is between them where there are few.
+    fn powers(&self) -> Vec<f64> {
         let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
         let few = self.high / self.low < 30.0;
         let factors: &[f64] = if few { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -105,6 +113,12 @@ mod tests {
         assert_eq!(axis.ticks(), [1.0, 2.0, 5.0]);
         assert!(axis.ticks().iter().all(|t| (0.0..=100.0).contains(&axis.place(*t))));
         assert!(Axis::linear(0.0, 0.0, 1.0).place(0.5).is_finite());
+        // None of 1, 2 and 5 lies between these, or one.
+        assert_eq!(Axis::logarithmic(5.3, 8.4, 0.0, 100.0).ticks(), [6.0, 7.0, 8.0]);
+        for (low, high) in [(7.0, 11.0), (0.5, 0.5), (1e6, 1.01e6), (3.0, 4.9)] {
+            let axis = Axis::logarithmic(low, high, 0.0, 100.0);
+            assert!(axis.ticks().len() >= 2, "{low} to {high}: {:?}", axis.ticks());
+        }
     }
 
     #[test]
