@@ -241,10 +241,15 @@ impl Conversation {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
         let replies = usize::from(!reply.bytes.is_empty());
-        self.replies.buffer().extend_from_slice(&reply.bytes);
+        let is_error = reply.bytes.first() == Some(&b'-');
+        match from {
+            // A long one is not copied.
+            0 => *self.replies.buffer() = reply.bytes,
+            _ => self.replies.buffer().extend_from_slice(&reply.bytes),
+        }
         self.tell_monitors(shared, reply.end.lines);
         self.run_locals(shared, from, &reply.end.exec_ends);
-        self.end_unfinished(shared, reply.time, reply.bytes.first() == Some(&b'-'));
+        self.end_unfinished(shared, reply.time, is_error);
         self.settle_waiting(shared, reply.end.wait);
         self.publish_events(shared, reply.end.events);
         reply.end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
@@ -309,7 +314,8 @@ impl Conversation {
                 Execution::Done => {}
                 // It may take a while: the loop goes on without it.
                 Execution::Patience => {
-                    self.job = Some(self.run.take_job(&self.client, &self.input))
+                    let long = self.take_long_input();
+                    self.job = Some(self.run.take_job(&self.client, &self.input, long));
                 }
                 // What an executor runs may take long: this would only fail again until it ends.
                 Execution::Conflict if turn.shared.patient.load(Relaxed) > 0 => {
