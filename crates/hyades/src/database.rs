@@ -5,6 +5,7 @@ mod metrics;
 mod post;
 mod session;
 mod snapshot;
+mod tables;
 
 pub use attempt::Attempt;
 use session::Loan;

@@ -13,6 +13,9 @@ use crate::logging::{HotRows, LoggingProtocol};
 use crate::retry::OnThisThread;
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
+use crate::storage::Stamp;
+use crate::storage::table::TableData;
+use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_wal::{Checkpoint, Log};
@@ -27,6 +30,17 @@ pub(super) struct Host<C, P: LoggingProtocol> {
     pub concurrency: PhantomData<fn() -> C>,
 }
 
+/// What the tables hold, with their names. While transactions run a row may be counted as deleted
+/// before it is counted as inserted: then there is none.
+fn described<S: Stamp>(tables: &[TableData<S>], sums: &[Usage]) -> Vec<TableStats> {
+    let each = tables.iter().zip(sums).map(|(table, sum)| TableStats {
+        name: table.layout.name.clone(),
+        rows: sum.rows.max(0) as u64,
+        bytes: sum.bytes.max(0) as u64,
+    });
+    each.collect()
+}
+
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     fn session(&self) -> Result<Box<dyn AnySession>, Error> {
         let session = EngineSession::<C, P>::new(self.shared.clone(), self.log.clone())?;
@@ -39,6 +53,19 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn rows(&self) -> u64 {
         digest::rows(&self.shared.engine.tables)
+    }
+
+    fn tables(&self) -> Vec<TableStats> {
+        let tables = &self.shared.engine.tables;
+        let mut sums: Vec<Usage> = tables.iter().map(|table| table.replayed.get()).collect();
+        self.shared.tallies.add_usage(&mut sums);
+        described(tables, &sums)
+    }
+
+    #[cfg(feature = "research")]
+    fn recount(&self) -> Vec<TableStats> {
+        let tables = &self.shared.engine.tables;
+        described(tables, &digest::usage(tables))
     }
 
     fn hot_rows(&self) -> HotRows {

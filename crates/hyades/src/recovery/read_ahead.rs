@@ -4,6 +4,7 @@
 //! have to wait for the device, each stream is read by a thread of its own, which uses little
 //! processor time; so all devices work at once, however few processors there are.
 
+use super::progress::{ReadCounter, RecoveryProgress};
 use crate::error::Error;
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId, StreamReader};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,6 +19,7 @@ pub(crate) struct LaneReader {
     pub stream: StreamId,
     start: Lsn,
     source: ChunkSource,
+    counter: ReadCounter,
 }
 
 enum ChunkSource {
@@ -48,10 +50,12 @@ struct ReadChunk {
 
 impl LaneReader {
     /// Reads the stream ahead in a thread of its own, or on demand.
-    pub fn new(reader: StreamReader, ahead: bool) -> LaneReader {
+    pub fn new(reader: StreamReader, ahead: bool, progress: &RecoveryProgress) -> LaneReader {
         let (stream, start) = (reader.stream, reader.start());
+        let counter = progress.count_reads(&reader);
         if !ahead {
-            return LaneReader { stream, start, source: ChunkSource::Here(Box::new(reader)) };
+            let source = ChunkSource::Here(Box::new(reader));
+            return LaneReader { stream, start, source, counter };
         }
         let (mark, valid_to) = (reader.mark(), reader.valid_to());
         let (sender, receiver) = sync_channel(AHEAD);
@@ -59,7 +63,7 @@ impl LaneReader {
         let (chunks, thread) = (Some(receiver), Some(thread));
         let source =
             ChunkSource::ReadAhead(ReadAhead { chunks, thread, mark, valid_to, end: None });
-        LaneReader { stream, start, source }
+        LaneReader { stream, start, source, counter }
     }
 
     /// Where the stream begins.
@@ -69,10 +73,15 @@ impl LaneReader {
 
     /// The next chunk; `None` at the end of the valid bytes.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
-        match &mut self.source {
-            ChunkSource::Here(reader) => Ok(reader.next_chunk()?),
-            ChunkSource::ReadAhead(ahead) => ahead.next_chunk(),
+        let chunk = match &mut self.source {
+            ChunkSource::Here(reader) => reader.next_chunk()?,
+            ChunkSource::ReadAhead(ahead) => ahead.next_chunk()?,
+        };
+        match &chunk {
+            Some(chunk) => self.counter.read_to(chunk.end()),
+            None => self.counter.ended(),
         }
+        Ok(chunk)
     }
 
     /// The watermark that the stream has stated, as of the last chunk returned.
