@@ -6,6 +6,7 @@ mod common;
 
 use common::{ACCOUNTS, BALANCE, Combination, How, builder, combinations, populate, run, try_open};
 use hyades::{Concurrency, Database, Progress, Protocol, RecordKind, RecoveryReport, Replay};
+use hyades_platform::device::{Device, FileDevice, Throttle, ThrottledDevice};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -122,6 +123,37 @@ fn records_count_in_the_stream_that_holds_them() {
         assert_eq!(records, logged, "{record:?}");
         assert_eq!(records.len(), 2, "{record:?}");
     }
+}
+
+#[test]
+fn a_slow_recovery_is_told_as_it_goes() {
+    let c = Combination {
+        protocol: Protocol::Taurus,
+        concurrency: Concurrency::Silo,
+        record: RecordKind::Data,
+        streams: 2,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let opened = try_open(dir.path(), c, How::default()).unwrap();
+    // A stream is read in chunks of half a megabyte.
+    for first in (0..80_000).step_by(1000) {
+        opened.db.try_transact(|tx| common::ballast_rows(tx, first)).unwrap().unwrap();
+    }
+    opened.db.close().unwrap();
+    let throttle = Throttle { bytes_per_s: Some(2e6), latency_ns: 0, depth: 1 };
+    let slow: Arc<dyn Device> = Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle));
+    let (db, told) = open(dir.path(), c, How { device: Some(slow), ..How::default() });
+    check(&told, db.recovery(), "slow");
+    let under_way = |of: &&Progress| {
+        let is_partly_read =
+            of.by_stream.iter().any(|of| (1..of.bytes_total).contains(&of.bytes_read));
+        let reads = of.by_stream.iter().any(|of| of.phase == "reading");
+        of.phase == "replaying the log" && of.streams == 2 && is_partly_read && reads
+    };
+    let partly = told.iter().find(under_way).unwrap_or_else(|| panic!("{told:?}"));
+    assert!(partly.share() > 0.0 && partly.share() < 1.0, "{partly:?}");
+    assert!(partly.estimate_seconds.is_some_and(|left| left > 0.0), "{partly:?}");
+    db.close().unwrap();
 }
 
 #[test]
