@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use hyades_wal::LogOptions;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// When the writes of a transaction are logged. Others see them when it has committed, either way,
@@ -69,6 +70,13 @@ pub struct Options {
     /// transactions hold the resume point back, so that it cannot move by a quarter of this.
     /// Default: 64 MiB.
     pub redo_bytes: u64,
+    /// The threads that apply operations to the data component, the fewest and the most: 1 to 64.
+    /// Each applies a piece of a batch, where the data component
+    /// [takes pieces at the same time](crate::DataComponent::may_cut). There is one more while what
+    /// waits to be applied becomes more, and a processor is idle or more than half of `lag_bytes`
+    /// waits; one that has nothing to do for a second ends. Default: 1 to the number of processors,
+    /// at most 8.
+    pub proxy_threads: RangeInclusive<usize>,
     /// The most threads that read the data component for continuations, such as
     /// [`Transaction::get_async`](crate::Transaction::get_async): 1 to 1,024. They are started when
     /// they are needed. Default: 8.
@@ -87,6 +95,7 @@ impl Options {
             log,
             memory_bytes: 64 << 20,
             sessions,
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
             transactions: 1 << 17,
             ranges: true,
             patience: Duration::from_millis(1),
@@ -97,6 +106,7 @@ impl Options {
             update_logging: UpdateLogging::default(),
             reader_records: ReaderRecords::default(),
         }
+            proxy_threads: 1..=processors.min(8),
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -133,4 +143,10 @@ impl Options {
         }
         Ok(())
     }
+        let (fewest, most) = (*self.proxy_threads.start(), *self.proxy_threads.end());
+        if fewest == 0 || fewest > most || most > 64 {
+            return wrong(format!(
+                "{fewest} to {most} threads of the proxy: choose 1 to 64, the fewest first"
+            ));
+        }
 }

@@ -107,6 +107,12 @@ impl Database {
         self.component.versions.bytes()
     }
 
+    /// How many threads apply operations to the data component: see
+    /// [`Options::proxy_threads`](crate::Options::proxy_threads).
+    pub fn proxy_threads(&self) -> usize {
+        self.component.proxy.pool().running()
+    }
+
     /// How long transactions have looked for versions to drop, since the memory for these was
     /// nearly exhausted; the sum over all sessions.
     pub fn collecting(&self) -> Duration {
@@ -147,3 +153,5 @@ impl Drop for Database {
         self.component.log.stop("the database was dropped without being closed");
     }
 }
+        // Last: they have helped with the checkpoint of a database that is closed.
+        self.component.proxy.pool().close();

@@ -68,6 +68,14 @@
 //!
 //! # What is not there yet
 //!
+//! # Applying
+//!
+//! The proxy is one thread, and sessions where memory is nearly exhausted. Where the data component
+//! takes pieces of a batch at the same time ([`DataComponent::may_cut`]), more threads apply with
+//! it while what waits to be applied becomes more: see [`proxy_threads`](Options::proxy_threads).
+//! [`PartitionedData`] takes a piece for each part, `FjallData` any; redb and the one in memory
+//! have one writer at a time.
+//!
 //! Of the paper's mechanisms, and of those that go beyond it, these are missing, each for a reason:
 //! - *Data components at the other end of a connection*, with a proxy there: the log would have to
 //!   be sent, and outcomes with it. The proxy here is told by sessions what has committed. So it
@@ -82,8 +90,6 @@
 //!   second chance when memory is full.
 //! - *Epochs and garbage rings*: without latch-free reads nothing is reclaimed under a reader.
 //!   Versions are counted references.
-//! - *A pool of proxy threads that grows*: there is one thread; sessions apply, too, where memory
-//!   is nearly exhausted. A data component that takes batches on several threads would gain.
 //! - *Limits that adjust themselves* between the table and the data component's cache: both are
 //!   settings, and the better split depends on the load.
 //! - *Youngest first* where memory is exhausted: the transaction that asks for room is aborted, and

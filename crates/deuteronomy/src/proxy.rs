@@ -11,10 +11,16 @@
 //! - Every record handed over is in the inbox, or waits, or is applied. A failure in between ends
 //!   the scans for good, and stops the log before another thread sees them: no resume point is
 //!   taken behind a record that was lost on its way.
+//! - Several threads may apply a batch (see [`pool`]). A record counts as applied when all of them
+//!   have applied what they have taken of it, and not before: so a resume point passes only what
+//!   all threads have applied.
 
 mod applied;
+mod growth;
+pub(crate) mod pool;
 
-use crate::data_component::{DataComponent, Operation, ResumePoint};
+use crate::config::Options;
+use crate::data_component::{DataComponent, ResumePoint};
 use crate::error::Error;
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version_table::Version;
@@ -22,11 +28,12 @@ use applied::AppliedBehind;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use hyades_wal::{Log, Lsn, Needs, admits};
+use pool::ProxyPool;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The most operations applied at once.
+/// The most operations that a thread applies at once.
 const BATCH: usize = 4096;
 /// How often the proxy looks whether what waits may be applied.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -82,6 +89,8 @@ pub(crate) struct Proxy {
     arrived: Condvar,
     /// Held while operations are applied and while a checkpoint is taken.
     scans: Mutex<Scans>,
+    /// The threads that apply.
+    pool: Arc<ProxyPool>,
 }
 
 /// Stops the log when its thread panics: what the panic has left undone is unknown.
@@ -96,7 +105,7 @@ impl Drop for StopOnPanic<'_> {
 }
 
 impl Proxy {
-    pub fn new(log: &Log) -> Self {
+    pub fn new(log: &Log, options: &Options) -> Self {
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         let waiting = starts.iter().map(|_| BTreeMap::new()).collect();
@@ -104,7 +113,13 @@ impl Proxy {
         let applied = starts.iter().map(|_| AppliedBehind::default()).collect();
         let (bytes, failed, handed_over) = (0, false, starts);
         let scans = Scans { waiting, handed_over, held, applied, parted, bytes, failed };
-        Self { inbox: Mutex::default(), arrived: Condvar::new(), scans: Mutex::new(scans) }
+        let (inbox, arrived, pool) = (Mutex::default(), Condvar::new(), ProxyPool::new(options));
+        Self { inbox, arrived, scans: Mutex::new(scans), pool: Arc::new(pool) }
+    }
+
+    /// The threads that apply.
+    pub fn pool(&self) -> &ProxyPool {
+        &self.pool
     }
 
     /// Takes over the record of a committed transaction. Its session has announced that it reserves
@@ -187,21 +202,25 @@ impl Proxy {
         &self,
         log: &Log,
         timestamps: &Timestamps,
-        data: &dyn DataComponent,
+        data: &Arc<dyn DataComponent>,
         lag_limit: usize,
     ) -> Result<bool, Error> {
         self.with_scans(log, |scans| {
             let horizon = timestamps.oldest_active();
             self.receive(scans, log, timestamps);
+            self.pool.look(scans.bytes, lag_limit);
             let mut ran = false;
             loop {
                 let horizon = if scans.bytes > lag_limit { u64::MAX } else { horizon };
-                let ready = scans.take_ready(log, horizon);
+                let most = BATCH * self.pool.threads();
+                let mut ready = scans.take_ready(log, horizon, most);
                 if ready.is_empty() {
                     return Ok(ran);
                 }
                 ran = true;
-                apply(data, &ready)?;
+                let operations = ready.iter_mut().flat_map(|r| std::mem::take(&mut r.operations));
+                // All threads have ended when this returns.
+                self.pool.apply(data, operations.collect())?;
                 scans.note_applied(&ready);
             }
         })
@@ -327,11 +346,11 @@ impl Scans {
     }
 
     /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
-    /// and below the horizon.
-    fn take_ready(&mut self, log: &Log, horizon: u64) -> Vec<Handed> {
+    /// and below the horizon; until there are as many operations.
+    fn take_ready(&mut self, log: &Log, horizon: u64, most: usize) -> Vec<Handed> {
         let (frontier, mut ready, mut operations) = (log.frontier(), Vec::new(), 0);
         for (waiting, complete) in self.waiting.iter_mut().zip(&self.handed_over) {
-            while operations < BATCH
+            while operations < most
                 && let Some(first) = waiting.first_entry()
             {
                 let record = first.get();
@@ -350,26 +369,6 @@ impl Scans {
         }
         ready
     }
-}
-
-/// X5, X6: applies the newest operation on each key, and then notes that the data component holds
-/// them, which lets versions leave the table. In this order, or a version is nowhere (D6).
-fn apply(data: &dyn DataComponent, ready: &[Handed]) -> Result<(), Error> {
-    // Those of transactions that only read have none.
-    if ready.iter().all(|record| record.operations.is_empty()) {
-        return Ok(());
-    }
-    let mut operations: Vec<_> = ready.iter().flat_map(|record| &record.operations).collect();
-    operations.sort_unstable_by(|a, b| (&a.0, b.1.ts).cmp(&(&b.0, a.1.ts)));
-    let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
-    for (key, version) in &operations {
-        if batch.last().is_none_or(|last| *last.key != **key) {
-            batch.push(Operation { key, ts: version.ts, value: version.value().as_deref() });
-        }
-    }
-    data.apply(&batch)?;
-    operations.iter().for_each(|(_, version)| version.set_applied());
-    Ok(())
 }
 
 #[cfg(test)]
@@ -393,8 +392,8 @@ mod tests {
         let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
         options.device = MemoryDevice::shared();
         options.stepped = true;
-        let (log, ..) = restart(options, &MemoryData::new(), 1 << 20).unwrap();
-        let proxy = Proxy::new(&log);
+        let (log, ..) = restart(options.clone(), &MemoryData::new(), 1 << 20).unwrap();
+        let proxy = Proxy::new(&log, &Options::new(options));
         let (done, is_done) = channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -74,7 +74,7 @@ impl TransactionComponent {
             versions: VersionTable::new(ranges),
             fetches: Fetches::new(),
             readers: Readers::default(),
-            proxy: Proxy::new(&log),
+            proxy: Proxy::new(&log, &options),
             log,
             data,
             options,
@@ -160,6 +160,6 @@ impl TransactionComponent {
 
     /// The same; what is younger than an active transaction waits only up to this many bytes.
     fn run_proxy_within(&self, lag_limit: usize) -> Result<bool, Error> {
-        self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit)
+        self.proxy.run(&self.log, &self.timestamps, &self.data, lag_limit)
     }
 }

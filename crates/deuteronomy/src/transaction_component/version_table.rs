@@ -85,7 +85,8 @@ impl Version {
         self.applied.store(true, Ordering::Release);
     }
 
-    fn is_applied(&self) -> bool {
+    /// Whether the data component holds it, or a newer one.
+    pub fn is_applied(&self) -> bool {
         self.applied.load(Ordering::Acquire)
     }
 
