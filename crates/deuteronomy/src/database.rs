@@ -107,6 +107,12 @@ impl Database {
         self.component.versions.bytes()
     }
 
+    /// How many transactions were aborted while they ran, because the budget of memory was
+    /// exhausted: see [`Abort::Shed`](crate::Abort::Shed).
+    pub fn shed(&self) -> u64 {
+        self.component.room.shed()
+    }
+
     /// How many threads apply operations to the data component: see
     /// [`Options::proxy_threads`](crate::Options::proxy_threads).
     pub fn proxy_threads(&self) -> usize {
@@ -150,8 +156,8 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.stop_threads();
+        // Last: they have helped with the checkpoint of a database that is closed.
+        self.component.proxy.pool().close();
         self.component.log.stop("the database was dropped without being closed");
     }
 }
-        // Last: they have helped with the checkpoint of a database that is closed.
-        self.component.proxy.pool().close();

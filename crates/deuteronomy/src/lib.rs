@@ -57,7 +57,9 @@
 //! # Memory
 //!
 //! [`memory_bytes`](Options::memory_bytes) bounds the versions, and what scans need beside them.
-//! Beyond it there are:
+//! Where what is not committed uses it up, the youngest transaction that has written is aborted
+//! ([`Abort::Shed`]), at its next write. Older ones wait for that, up to
+//! [`room_patience`](Options::room_patience), and go on. Beyond it there are:
 //! - the buckets of the version table, which grow with what was in it: at most two fifths of that;
 //! - what a data component caches, its own setting;
 //! - at an opening, the values that are applied again: half of `memory_bytes`, and what the buffers
@@ -66,8 +68,6 @@
 //!   committed is put together as a whole;
 //! - also then, the timestamp of each transaction that has left parts and no record.
 //!
-//! # What is not there yet
-//!
 //! # Applying
 //!
 //! The proxy is one thread, and sessions where memory is nearly exhausted. Where the data component
@@ -75,6 +75,8 @@
 //! it while what waits to be applied becomes more: see [`proxy_threads`](Options::proxy_threads).
 //! [`PartitionedData`] takes a piece for each part, `FjallData` any; redb and the one in memory
 //! have one writer at a time.
+//!
+//! # What is not there yet
 //!
 //! Of the paper's mechanisms, and of those that go beyond it, these are missing, each for a reason:
 //! - *Data components at the other end of a connection*, with a proxy there: the log would have to
@@ -90,10 +92,9 @@
 //!   second chance when memory is full.
 //! - *Epochs and garbage rings*: without latch-free reads nothing is reclaimed under a reader.
 //!   Versions are counted references.
-//! - *Limits that adjust themselves* between the table and the data component's cache: both are
-//!   settings, and the better split depends on the load.
-//! - *Youngest first* where memory is exhausted: the transaction that asks for room is aborted, and
-//!   runs again. Younger ones are not known to it without a list of all that run.
+//! - *Limits that adjust themselves* between the table and the data component's cache: redb (4.6)
+//!   and fjall (3.1) take the size of their cache when they are opened, and have no method that
+//!   changes it. So both limits are settings, and the better split depends on the load.
 //! - *Huge pages* for tables and buffers: what they would save has not been measured.
 //! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
 //!   components; the Cassandra protocol: see [`DataComponent`] for what one has to do.

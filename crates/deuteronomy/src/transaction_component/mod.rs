@@ -6,6 +6,7 @@ mod fetches;
 pub(crate) mod place;
 pub(crate) mod ranges;
 pub(crate) mod record;
+mod room;
 mod scan;
 pub(crate) mod timestamp;
 pub(crate) mod transaction;
@@ -22,6 +23,7 @@ use fetches::Fetches;
 use hyades_platform::clock;
 use hyades_wal::{Log, Lsn};
 use ranges::Ranges;
+use room::Room;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
@@ -55,6 +57,7 @@ pub(crate) struct TransactionComponent {
     pub fetches: Fetches,
     pub readers: Readers,
     pub proxy: Proxy,
+    pub room: Room,
     pub data: Arc<dyn DataComponent>,
     pub options: Options,
     /// Where redo would begin in each stream of this incarnation.
@@ -75,6 +78,7 @@ impl TransactionComponent {
             fetches: Fetches::new(),
             readers: Readers::default(),
             proxy: Proxy::new(&log, &options),
+            room: Room::new(),
             log,
             data,
             options,
@@ -89,14 +93,18 @@ impl TransactionComponent {
     /// A transaction that is open for long keeps the versions above it. It does not keep others out
     /// for that: where the budget is exhausted they go, and it ends with [`Abort::SnapshotTooOld`]
     /// if it reads one of their keys. What is not durable yet is waited for. Only what is not
-    /// committed can exhaust the budget beyond that.
+    /// committed can exhaust the budget beyond that: then the youngest transaction is aborted that
+    /// has written (see [`room`]).
     ///
     /// # Errors
-    /// It could not be: [`Abort::Shed`].
+    /// [`Abort::Shed`]: this is the youngest, or it has waited for too long.
     pub fn make_room(&self, work: &mut Work) -> Result<(), Error> {
         let (bytes, budget) = (self.versions.bytes(), self.options.memory_bytes);
         if bytes <= budget / 4 * 3 {
             return Ok(());
+        }
+        if self.room.is_for_older(work) {
+            return self.wait_for_room(work);
         }
         // However much the sessions put into the table between two sweeps, the upper limit holds:
         // close to it each one collects.
@@ -109,7 +117,10 @@ impl TransactionComponent {
         let began = clock::monotonic_ns();
         let collected = self.collect(SWEEP_SOFT * asked as usize);
         self.collecting_ns.fetch_add(clock::monotonic_ns() - began, Ordering::Relaxed);
-        collected
+        match collected {
+            Err(Error::Aborted(Abort::Shed)) => self.wait_for_room(work),
+            collected => collected,
+        }
     }
 
     /// Drops versions, as many as it takes. Of those that need not go yet, up to some in this many

@@ -17,6 +17,9 @@ use std::sync::{Mutex, MutexGuard};
 /// The announcement of a session without a transaction: above all timestamps.
 const IDLE: u64 = u64::MAX;
 
+/// In the announcement of a transaction that has written: it is to abort.
+const IS_SHED: u64 = 1 << 63;
+
 /// What a session has announced. Written by the session, read by all threads that look for the
 /// oldest active timestamp or for a complete prefix of a stream. SeqCst, see the methods.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ struct Announcement {
     /// A [`Place`]: a lower bound of the position of the first part of its transaction, until the
     /// record is handed to the proxy. Written and read as `reserving`.
     holding: AtomicU64,
+    /// The timestamp of its transaction, if that has written and not ended, and whether it is to
+    /// abort ([`IS_SHED`]); 0 otherwise. Written by the session; others set the bit by an exchange,
+    /// which fails once the transaction has ended. Relaxed: it orders nothing.
+    writing: AtomicU64,
 }
 
 /// The clock of a database, and the announcements of its sessions.
@@ -50,7 +57,8 @@ impl Timestamps {
     pub fn new(first: u64, sessions: usize) -> Self {
         let idle = |_| {
             let none = || AtomicU64::new(Place::NONE.word());
-            Padded(Announcement { ts: AtomicU64::new(IDLE), reserving: none(), holding: none() })
+            let (ts, writing) = (AtomicU64::new(IDLE), AtomicU64::new(0));
+            Padded(Announcement { ts, reserving: none(), holding: none(), writing })
         };
         Self {
             clock: Padded(AtomicU64::new(first)),
@@ -161,6 +169,46 @@ impl Timestamps {
     /// The record of the transaction has been handed to the proxy, or there will be none.
     pub fn end_holding(&self, at: usize) {
         self.announced[at].holding.store(Place::NONE.word(), Ordering::SeqCst);
+    }
+
+    /// Announces that the transaction writes: it has memory that only its end gives back.
+    pub fn announce_writing(&self, at: usize, ts: u64) {
+        self.announced[at].writing.store(ts, Ordering::Relaxed);
+    }
+
+    /// The transaction has ended.
+    pub fn end_writing(&self, at: usize) {
+        let writing = &self.announced[at].writing;
+        if writing.load(Ordering::Relaxed) != 0 {
+            writing.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the transaction is to abort, to make room for an older one.
+    pub fn is_shed(&self, at: usize) -> bool {
+        self.announced[at].writing.load(Ordering::Relaxed) & IS_SHED != 0
+    }
+
+    /// Whether a transaction above this timestamp has written and not ended.
+    pub fn is_younger_writing(&self, ts: u64) -> bool {
+        let writing = |a: &Padded<Announcement>| a.writing.load(Ordering::Relaxed) & !IS_SHED;
+        self.announced.iter().any(|announced| writing(announced) > ts)
+    }
+
+    /// The youngest transaction above this timestamp that has written, and is not to abort yet, is
+    /// to abort now. Returns its timestamp, if there is one.
+    pub fn shed_youngest_above(&self, ts: u64) -> Option<u64> {
+        loop {
+            let writing = self.announced.iter().map(|announced| &announced.writing);
+            let written = writing.map(|writing| (writing.load(Ordering::Relaxed), writing));
+            let above = written.filter(|(word, _)| word & IS_SHED == 0 && *word > ts);
+            let (youngest, writing) = above.max_by_key(|(word, _)| *word)?;
+            let shed = youngest | IS_SHED;
+            let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            if writing.compare_exchange(youngest, shed, set, failed).is_ok() {
+                return Some(youngest);
+            }
+        }
     }
 
     /// Lowers the positions of streams: each transaction with a part below has handed its record to
@@ -327,6 +375,28 @@ mod tests {
         assert_eq!(timestamps.oldest_active(), 6);
         assert_eq!(timestamps.announce_snapshot(b), 6);
         timestamps.end_snapshot(b);
+    }
+
+    #[test]
+    fn the_youngest_that_has_written_is_shed_first() {
+        let timestamps = Timestamps::new(1, 4);
+        let [a, b, c, d] = [(); 4].map(|()| timestamps.enter().unwrap());
+        assert_eq!(timestamps.shed_youngest_above(0), None);
+        for (at, ts) in [(a, 5), (b, 9), (c, 7)] {
+            timestamps.announce_writing(at, ts);
+        }
+        assert!(timestamps.is_younger_writing(8) && !timestamps.is_younger_writing(9));
+        assert_eq!(timestamps.shed_youngest_above(9), None);
+        assert_eq!(timestamps.shed_youngest_above(5), Some(9));
+        assert_eq!([a, b, c, d].map(|at| timestamps.is_shed(at)), [false, true, false, false]);
+        assert!(timestamps.is_younger_writing(8), "it has not ended");
+        assert_eq!(timestamps.shed_youngest_above(5), Some(7));
+        assert_eq!(timestamps.shed_youngest_above(5), None, "it does not shed itself");
+        timestamps.end_writing(b);
+        assert!(!timestamps.is_shed(b) && !timestamps.is_younger_writing(7));
+        timestamps.announce_writing(b, 11);
+        assert!(!timestamps.is_shed(b), "that was its last transaction");
+        assert_eq!(timestamps.shed_youngest_above(0), Some(11));
     }
 
     #[test]

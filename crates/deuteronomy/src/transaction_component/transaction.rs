@@ -152,8 +152,15 @@ impl TransactionComponent {
     /// Keeps the version table within its budget while a transaction runs, which is aborted if it
     /// could not be.
     pub(super) fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
-        match self.make_room(work) {
-            Err(Error::Aborted(abort)) => Err(work.fail(abort)),
+        let made = match self.timestamps.is_shed(work.at) {
+            true => Err(Abort::Shed.into()),
+            false => self.make_room(work),
+        };
+        match made {
+            Err(Error::Aborted(abort)) => {
+                self.room.count_shed();
+                Err(work.fail(abort))
+            }
             made => made,
         }
     }
@@ -252,6 +259,9 @@ impl TransactionComponent {
             self.versions.discount_value(&std::mem::replace(&mut write.value, value));
             work.write_bytes = write_bytes;
             return Ok(());
+        }
+        if work.writes.is_empty() {
+            self.timestamps.announce_writing(work.at, work.ts);
         }
         let (hash, version) = (hash(key), Version::pending(work.ts));
         if let Err(abort) = self.versions.write(key, hash, &version) {
@@ -466,6 +476,7 @@ impl TransactionComponent {
 
     fn end(&self, work: &mut Work) {
         work.ts = 0;
+        self.timestamps.end_writing(work.at);
         if work.parts.take().is_some() {
             self.timestamps.end_holding(work.at);
         }
