@@ -95,7 +95,9 @@
 //! - *Limits that adjust themselves* between the table and the data component's cache: redb (4.6)
 //!   and fjall (3.1) take the size of their cache when they are opened, and have no method that
 //!   changes it. So both limits are settings, and the better split depends on the load.
-//! - *Huge pages* for tables and buffers: what they would save has not been measured.
+//! - *Huge pages* for tables and buffers: an allocator can ask for them for a whole process, as
+//!   that of `hyades bench` does for the memory that it reserves. What they save has not been
+//!   measured.
 //! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
 //!   components; the Cassandra protocol: see [`DataComponent`] for what one has to do.
 //! - *Backups and point-in-time recovery*.
