@@ -2,7 +2,7 @@
 //!
 //! Files, clocks, devices and waiting of the other crates go through this one, so that a simulation
 //! can take their place. Atomics that loom is to explore come from [`sync`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod active_epochs;
 pub mod clock;
@@ -11,6 +11,7 @@ pub mod epoch;
 pub mod event;
 pub mod latency;
 pub mod mutation;
+pub mod prefetch;
 pub mod random;
 pub mod sync;
 pub mod trace;

@@ -1,24 +1,3 @@
 //! Prefetch hints for cache lines that are about to be read.
 
-/// Prefetches the cache line that holds `address`. Any address is allowed; a prefetch never faults.
-#[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing that the program can observe and never faults.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
-
-/// Prefetches every cache line that holds one of `len` bytes from `offset` on.
-#[inline(always)]
-pub(crate) fn prefetch_bytes<T>(start: *const T, offset: usize, len: usize) {
-    let first = start.cast::<u8>().wrapping_add(offset);
-    let into_line = first.addr() % 64;
-    for at in (0..into_line + len).step_by(64) {
-        prefetch(first.wrapping_sub(into_line).wrapping_add(at));
-    }
-}
+pub(crate) use hyades_platform::prefetch::{prefetch, prefetch_bytes};
