@@ -51,7 +51,7 @@ pub struct Options {
     /// with fewer entries they wait for that. Default: 131,072.
     pub transactions: usize,
     /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
-    /// ordered index of the written keys in memory, about 32 bytes each, which each first write of
+    /// ordered index of the written keys in memory, about 40 bytes each, which each first write of
     /// a key locks; and each scan that may matter to an active transaction is noted, in up to an
     /// eighth of `memory_bytes`. Default: true.
     pub ranges: bool,

@@ -58,7 +58,7 @@
 //!
 //! [`memory_bytes`](Options::memory_bytes) bounds the versions, and what scans need beside them.
 //! Beyond it there are:
-//! - the buckets of the version table, which grow with what was in it: at most two fifths of that;
+//! - the buckets of the version table, which grow with what was in it: at most half of that;
 //! - what a data component caches, its own setting;
 //! - at an opening, the values that are applied again: half of `memory_bytes`, and what the buffers
 //!   of the log hold. But all values of the log at once where the data component has had no
@@ -111,6 +111,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inspect;
+mod key;
 mod proxy;
 mod recovery;
 mod session;

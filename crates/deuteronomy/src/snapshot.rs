@@ -108,7 +108,7 @@ impl Snapshot<'_> {
     pub fn end(mut self) -> Ticket {
         let (component, work) = self.parts();
         let needs = component.abort(work);
-        Ticket::new(&component.log, needs)
+        self.session.ticket(needs)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::error::Error;
 use hyades_wal::{Lane, Log, Needs, ParkedWaker, first_unmet};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A committed transaction, which others see already: it is *acknowledged* once its own record, and
@@ -14,8 +15,9 @@ use std::task::{Context, Poll};
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
-    /// None if there is nothing to wait for.
-    log: Option<Log>,
+    /// None if there is nothing to wait for. By a reference of the session's own: that of the log
+    /// is counted where all threads read it.
+    log: Option<Arc<Log>>,
     needs: Needs,
     /// The waker of the task that awaits it.
     parked: ParkedWaker,
@@ -26,8 +28,8 @@ fn unmet(log: &Log, needs: &Needs) -> Option<(Lane, u64)> {
 }
 
 impl Ticket {
-    pub(crate) fn new(log: &Log, needs: Needs) -> Self {
-        let log = (!needs.is_empty()).then(|| log.clone());
+    pub(crate) fn new(log: &Arc<Log>, needs: Needs) -> Self {
+        let log = (!needs.is_empty()).then(|| Arc::clone(log));
         Self { log, needs, parked: ParkedWaker::default() }
     }
 

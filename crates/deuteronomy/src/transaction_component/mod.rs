@@ -10,8 +10,10 @@ mod scan;
 pub(crate) mod timestamp;
 pub(crate) mod transaction;
 pub(crate) mod transaction_table;
+pub(crate) mod version;
 pub(crate) mod version_table;
 pub(crate) mod work;
+pub(crate) mod writes;
 
 use crate::config::Options;
 use crate::data_component::DataComponent;
@@ -20,6 +22,7 @@ use crate::proxy::Proxy;
 use continuations::Readers;
 use fetches::Fetches;
 use hyades_platform::clock;
+use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn};
 use ranges::Ranges;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +57,8 @@ pub(crate) struct TransactionComponent {
     pub versions: VersionTable,
     pub fetches: Fetches,
     pub readers: Readers,
-    pub proxy: Proxy,
+    /// Apart from what all transactions read: each commit writes to it.
+    pub proxy: Padded<Proxy>,
     pub data: Arc<dyn DataComponent>,
     pub options: Options,
     /// Where redo would begin in each stream of this incarnation.
@@ -74,7 +78,7 @@ impl TransactionComponent {
             versions: VersionTable::new(ranges),
             fetches: Fetches::new(),
             readers: Readers::default(),
-            proxy: Proxy::new(&log),
+            proxy: Padded(Proxy::new(&log)),
             log,
             data,
             options,
