@@ -1,6 +1,6 @@
 //! Progress on standard error: bars on terminals, plain lines elsewhere.
 
-use hyades::Progress;
+use hyades::{Progress, StreamProgress};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// One task's progress. Bars are drawn on terminals only; the closing line is always printed.
@@ -48,14 +48,54 @@ impl Bar {
 
     /// Shows the progress of a recovery.
     pub fn show(&self, progress: &Progress) {
-        self.bar.set_length(progress.bytes_total.max(1));
-        self.bar.set_position(progress.bytes_done.min(progress.bytes_total));
-        let left = progress.estimate_seconds.unwrap_or(0.0);
-        self.bar.set_message(format!(
-            "{} transactions, {} streams, {} left",
-            crate::units::count(progress.records_done as f64),
-            progress.streams,
-            crate::units::time(left),
-        ));
+        let all = progress.image_bytes_total + progress.bytes_total;
+        self.bar.set_length(all.max(1));
+        self.bar.set_position((progress.image_bytes_done + progress.bytes_done).min(all));
+        self.bar.set_message(in_words(progress));
+    }
+}
+
+/// How far a recovery is, beside its share.
+pub fn in_words(progress: &Progress) -> String {
+    let percent = |of: &StreamProgress| 100 * of.bytes_read / of.bytes_total.max(1);
+    // A stream without bytes to read has nothing to show.
+    let streams = progress.by_stream.iter().filter(|of| of.bytes_total > 0);
+    let left = match progress.estimate_seconds {
+        Some(left) => format!(", {} left", crate::units::time(left)),
+        None => String::new(),
+    };
+    format!(
+        "{}: {} transactions, {}{left}",
+        progress.phase,
+        crate::units::count(progress.records_done as f64),
+        streams_read(&streams.map(percent).collect::<Vec<_>>()),
+    )
+}
+
+/// The most streams that are named one by one.
+const MOST_NAMED: usize = 4;
+
+/// How much of each stream was read, in percent.
+fn streams_read(percents: &[u64]) -> String {
+    let (least, most) = (percents.iter().min(), percents.iter().max());
+    let (Some(least), Some(most)) = (least, most) else { return "no streams".to_string() };
+    let named: Vec<String> = percents.iter().map(u64::to_string).collect();
+    match percents.len() {
+        1 => format!("1 stream at {least} %"),
+        count if count <= MOST_NAMED => format!("{count} streams at {} %", named.join(", ")),
+        count => format!("{count} streams at {least} to {most} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::streams_read;
+
+    #[test]
+    fn few_streams_are_named_and_of_many_the_ends() {
+        assert_eq!(streams_read(&[]), "no streams");
+        assert_eq!(streams_read(&[7]), "1 stream at 7 %");
+        assert_eq!(streams_read(&[43, 0, 100, 51]), "4 streams at 43, 0, 100, 51 %");
+        assert_eq!(streams_read(&[43, 3, 99, 51, 60]), "5 streams at 3 to 99 %");
     }
 }

@@ -3,9 +3,15 @@
 
 use crate::failure::Failure;
 use crate::memory;
+use crate::progress::{self, Bar};
 use clap::Args;
 use hyades_server::{PingTls, Server, ServerError, Settings};
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often the progress of recovery is printed where no bar is drawn.
+const PRINTED_EVERY: Duration = Duration::from_secs(10);
 
 /// Options of `hyades serve`.
 #[derive(Args, Clone, Debug)]
@@ -78,7 +84,18 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     if let Some(address) = server.metrics_address() {
         eprintln!("status at http://{address}/, metrics at http://{address}/metrics");
     }
-    if let Some(opened) = server.wait_until_open()? {
+    let bar = Bar::new("recovering", 1);
+    let (draws, mut printed) = (std::io::stderr().is_terminal(), Instant::now());
+    let opened = server.wait_until_open_telling(|progress| {
+        bar.show(progress);
+        if !draws && printed.elapsed() >= PRINTED_EVERY {
+            printed = Instant::now();
+            let percent = 100.0 * progress.share();
+            eprintln!("recovering, {percent:.0} %: {}", progress::in_words(progress));
+        }
+    });
+    bar.clear();
+    if let Some(opened) = opened? {
         eprintln!("{opened}; every OK is on disk before it is sent");
         println!("ready on {addresses}");
     }

@@ -190,7 +190,7 @@ fn a_transaction_component_recovers_to_the_same_state() {
     // Other ways to log, of which recovery sees nothing else.
     for more in [
         "--log-updates at-once",
-        "--log-updates at-once --dc redb --redo 1MiB --write-share 1",
+        "--log-updates at-once --dc redb --redo 1MiB --write-share 1 --proxy-threads 2",
         "--reader-records always --reserve exchange --write-share 0.05",
         "--reader-records if-needed --value-bytes 3000 --observe",
     ] {

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use hyades_wal::LogOptions;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// When the writes of a transaction are logged. Others see them when it has committed, either way,
@@ -51,13 +52,17 @@ pub struct Options {
     /// with fewer entries they wait for that. Default: 131,072.
     pub transactions: usize,
     /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
-    /// ordered index of the written keys in memory, about 32 bytes each, which each first write of
+    /// ordered index of the written keys in memory, about 40 bytes each, which each first write of
     /// a key locks; and each scan that may matter to an active transaction is noted, in up to an
     /// eighth of `memory_bytes`. Default: true.
     pub ranges: bool,
     /// How long a transaction waits for an older one whose version it should read, before it is
     /// aborted. Default: 1 ms.
     pub patience: Duration,
+    /// How long a transaction waits for younger ones to leave where the budget of memory is
+    /// exhausted. The youngest that has written is aborted first, at its next write; a transaction
+    /// that has waited for as long is aborted itself. Default: 100 ms.
+    pub room_patience: Duration,
     /// How often a closure is run before its last [`Abort`](crate::Abort) is returned: at least 1.
     /// Default: 10,000.
     pub attempts: u64,
@@ -65,6 +70,13 @@ pub struct Options {
     /// that it finds there what it has to read, until records of this many bytes wait. Beyond that
     /// it may end with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
     pub lag_bytes: usize,
+    /// The threads that apply operations to the data component, the fewest and the most: 1 to 64.
+    /// Each applies a piece of a batch, where the data component
+    /// [takes pieces at the same time](crate::DataComponent::may_cut). There is one more while what
+    /// waits to be applied becomes more, and a processor is idle or more than half of `lag_bytes`
+    /// waits; one that has nothing to do for a second ends. Default: 1 to the number of processors,
+    /// at most 8.
+    pub proxy_threads: RangeInclusive<usize>,
     /// A checkpoint is taken when redo would read more bytes of the log than this, unless active
     /// transactions hold the resume point back, so that it cannot move by a quarter of this.
     /// Default: 64 MiB.
@@ -83,6 +95,7 @@ impl Options {
     /// The defaults, over a log.
     pub fn new(log: LogOptions) -> Self {
         let sessions = log.max_writers;
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
         Self {
             log,
             memory_bytes: 64 << 20,
@@ -90,8 +103,10 @@ impl Options {
             transactions: 1 << 17,
             ranges: true,
             patience: Duration::from_millis(1),
+            room_patience: Duration::from_millis(100),
             attempts: 10_000,
             lag_bytes: 16 << 20,
+            proxy_threads: 1..=processors.min(8),
             redo_bytes: 64 << 20,
             reader_threads: 8,
             update_logging: UpdateLogging::default(),
@@ -127,6 +142,12 @@ impl Options {
         }
         if !(1..=1024).contains(&self.reader_threads) {
             return wrong(format!("{} reader threads: choose 1 to 1024", self.reader_threads));
+        }
+        let (fewest, most) = (*self.proxy_threads.start(), *self.proxy_threads.end());
+        if fewest == 0 || fewest > most || most > 64 {
+            return wrong(format!(
+                "{fewest} to {most} threads of the proxy: choose 1 to 64, the fewest first"
+            ));
         }
         if self.attempts == 0 {
             return wrong("a transaction needs at least one attempt".into());

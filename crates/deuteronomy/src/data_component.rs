@@ -97,10 +97,19 @@ pub trait DataComponent: Send + Sync {
 
     /// Applies operations. They come in any order and any number of times: of the operations on a
     /// key the one with the highest timestamp counts. In a batch, keys ascend and none comes twice.
+    /// Calls on several threads at a time have no key in common.
     ///
     /// # Errors
     /// The data could not be written; the database stops then.
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error>;
+
+    /// Whether a batch may be cut between these two of its keys, which are neighbours there, and
+    /// both pieces be [applied](Self::apply) at the same time, faster than one after the other.
+    /// Where it may not, [one thread](crate::Options::proxy_threads) applies both. Default: it may
+    /// not, as where there is one writer at a time.
+    fn may_cut(&self, _last: &[u8], _next: &[u8]) -> bool {
+        false
+    }
 
     /// Makes all that was applied before the call stable, and the resume point with it, atomically.
     /// Before the first operation is applied, a database that is opened over it makes an

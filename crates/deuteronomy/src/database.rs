@@ -113,6 +113,18 @@ impl Database {
         self.component.versions.bytes()
     }
 
+    /// How many transactions were aborted while they ran, because the budget of memory was
+    /// exhausted: see [`Abort::Shed`](crate::Abort::Shed).
+    pub fn shed(&self) -> u64 {
+        self.component.room.shed()
+    }
+
+    /// How many threads apply operations to the data component: see
+    /// [`Options::proxy_threads`](crate::Options::proxy_threads).
+    pub fn proxy_threads(&self) -> usize {
+        self.component.proxy.pool().running()
+    }
+
     /// How long transactions have looked for versions to drop, since the memory for these was
     /// nearly exhausted; the sum over all sessions.
     pub fn collecting(&self) -> Duration {
@@ -150,6 +162,8 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.stop_threads();
+        // Last: they have helped with the checkpoint of a database that is closed.
+        self.component.proxy.pool().close();
         self.component.log.stop("the database was dropped without being closed");
     }
 }

@@ -16,7 +16,8 @@ pub enum Abort {
     Unfinished,
     /// The version that it should read is no longer kept anywhere.
     SnapshotTooOld,
-    /// The memory budget is exhausted.
+    /// The memory budget is exhausted. It was the youngest transaction that needed some, or has
+    /// waited for longer than [`room_patience`](crate::Options::room_patience).
     Shed,
 }
 

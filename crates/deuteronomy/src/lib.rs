@@ -57,14 +57,24 @@
 //! # Memory
 //!
 //! [`memory_bytes`](Options::memory_bytes) bounds the versions, and what scans need beside them.
-//! Beyond it there are:
-//! - the buckets of the version table, which grow with what was in it: at most two fifths of that;
+//! Where what is not committed uses it up, the youngest transaction that has written is aborted
+//! ([`Abort::Shed`]), at its next write. Older ones wait for that, up to
+//! [`room_patience`](Options::room_patience), and go on. Beyond it there are:
+//! - the buckets of the version table, which grow with what was in it: at most half of that;
 //! - what a data component caches, its own setting;
 //! - at an opening, the values that are applied again: half of `memory_bytes`, and what the buffers
 //!   of the log hold. But all values of the log at once where the data component has had no
 //!   checkpoint yet, or does not outlive the process; and each transaction in parts that has
 //!   committed is put together as a whole;
 //! - also then, the timestamp of each transaction that has left parts and no record.
+//!
+//! # Applying
+//!
+//! The proxy is one thread, and sessions where memory is nearly exhausted. Where the data component
+//! takes pieces of a batch at the same time ([`DataComponent::may_cut`]), more threads apply with
+//! it while what waits to be applied becomes more: see [`proxy_threads`](Options::proxy_threads).
+//! [`PartitionedData`] takes a piece for each part, `FjallData` any; redb and the one in memory
+//! have one writer at a time.
 //!
 //! # What is not there yet
 //!
@@ -82,13 +92,12 @@
 //!   second chance when memory is full.
 //! - *Epochs and garbage rings*: without latch-free reads nothing is reclaimed under a reader.
 //!   Versions are counted references.
-//! - *A pool of proxy threads that grows*: there is one thread; sessions apply, too, where memory
-//!   is nearly exhausted. A data component that takes batches on several threads would gain.
-//! - *Limits that adjust themselves* between the table and the data component's cache: both are
-//!   settings, and the better split depends on the load.
-//! - *Youngest first* where memory is exhausted: the transaction that asks for room is aborted, and
-//!   runs again. Younger ones are not known to it without a list of all that run.
-//! - *Huge pages* for tables and buffers: what they would save has not been measured.
+//! - *Limits that adjust themselves* between the table and the data component's cache: redb (4.6)
+//!   and fjall (3.1) take the size of their cache when they are opened, and have no method that
+//!   changes it. So both limits are settings, and the better split depends on the load.
+//! - *Huge pages* for tables and buffers: an allocator can ask for them for a whole process, as
+//!   that of `hyades bench` does for the memory that it reserves. What they save has not been
+//!   measured.
 //! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
 //!   components; the Cassandra protocol: see [`DataComponent`] for what one has to do.
 //! - *Backups and point-in-time recovery*.
@@ -111,6 +120,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inspect;
+mod key;
 mod proxy;
 mod recovery;
 mod session;

@@ -11,22 +11,33 @@
 //! - Every record handed over is in the inbox, or waits, or is applied. A failure in between ends
 //!   the scans for good, and stops the log before another thread sees them: no resume point is
 //!   taken behind a record that was lost on its way.
+//! - Several threads may apply a batch (see [`pool`]). A record counts as applied when all of them
+//!   have applied what they have taken of it, and not before: so a resume point passes only what
+//!   all threads have applied.
 
 mod applied;
+mod batch;
+mod growth;
+pub(crate) mod pool;
+mod waiting;
 
-use crate::data_component::{DataComponent, Operation, ResumePoint};
+use crate::config::Options;
+use crate::data_component::{DataComponent, ResumePoint};
 use crate::error::Error;
+use crate::key::Key;
 use crate::transaction_component::timestamp::Timestamps;
-use crate::transaction_component::version_table::Version;
+use crate::transaction_component::version::Version;
 use applied::AppliedBehind;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use hyades_wal::{Log, Lsn, Needs, admits};
-use std::collections::BTreeMap;
+use pool::ProxyPool;
+use smallvec::SmallVec;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+use waiting::Waiting;
 
-/// The most operations applied at once.
+/// The most operations that a thread applies at once.
 const BATCH: usize = 4096;
 /// How often the proxy looks whether what waits may be applied.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -41,8 +52,8 @@ pub(crate) struct Handed {
     pub first: Lsn,
     /// What the transaction depends on, without its own record.
     pub needs: Needs,
-    /// By key.
-    pub operations: Vec<(Arc<[u8]>, Arc<Version>)>,
+    /// By key. A few lie in place.
+    pub operations: SmallVec<[(Key, Arc<Version>); 2]>,
     /// The bytes of the record.
     pub bytes: usize,
 }
@@ -50,6 +61,8 @@ pub(crate) struct Handed {
 #[derive(Default)]
 struct Inbox {
     records: Vec<Handed>,
+    /// The thread of the proxy sleeps until it is woken.
+    asleep: bool,
     /// A checkpoint may be due though no record has come.
     checkpoint_due: bool,
     /// No more will come, and the thread of the proxy is to end.
@@ -59,7 +72,9 @@ struct Inbox {
 /// The scans.
 struct Scans {
     /// By stream, the records handed over and not yet applied, by position.
-    waiting: Vec<BTreeMap<Lsn, Handed>>,
+    waiting: Vec<Waiting>,
+    /// Empty: room for what the inbox gets until the next look.
+    received: Vec<Handed>,
     /// By stream, the end of the longest prefix known to have been handed over.
     handed_over: Vec<Lsn>,
     /// By stream, a position. Each transaction that has its first part below has handed its record
@@ -82,6 +97,8 @@ pub(crate) struct Proxy {
     arrived: Condvar,
     /// Held while operations are applied and while a checkpoint is taken.
     scans: Mutex<Scans>,
+    /// The threads that apply.
+    pool: Arc<ProxyPool>,
 }
 
 /// Stops the log when its thread panics: what the panic has left undone is unknown.
@@ -96,23 +113,34 @@ impl Drop for StopOnPanic<'_> {
 }
 
 impl Proxy {
-    pub fn new(log: &Log) -> Self {
+    pub fn new(log: &Log, options: &Options) -> Self {
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
-        let waiting = starts.iter().map(|_| BTreeMap::new()).collect();
+        let waiting = starts.iter().map(|_| Waiting::default()).collect();
         let (held, parted) = (starts.clone(), vec![0; starts.len()]);
         let applied = starts.iter().map(|_| AppliedBehind::default()).collect();
-        let (bytes, failed, handed_over) = (0, false, starts);
-        let scans = Scans { waiting, handed_over, held, applied, parted, bytes, failed };
-        Self { inbox: Mutex::default(), arrived: Condvar::new(), scans: Mutex::new(scans) }
+        let (received, bytes, failed, handed_over) = (Vec::new(), 0, false, starts);
+        let scans = Scans { waiting, received, handed_over, held, applied, parted, bytes, failed };
+        let (inbox, arrived, pool) = (Mutex::default(), Condvar::new(), ProxyPool::new(options));
+        Self { inbox, arrived, scans: Mutex::new(scans), pool: Arc::new(pool) }
+    }
+
+    /// The threads that apply.
+    pub fn pool(&self) -> &ProxyPool {
+        &self.pool
     }
 
     /// Takes over the record of a committed transaction. Its session has announced that it reserves
     /// in the stream, and withdraws that afterwards.
     pub fn hand_over(&self, record: Handed) {
-        let mut inbox = locked(&self.inbox);
-        inbox.records.push(record);
-        if inbox.records.len() == 1 {
+        let is_asleep = {
+            let mut inbox = locked(&self.inbox);
+            inbox.records.push(record);
+            std::mem::take(&mut inbox.asleep)
+        };
+        // While records wait, the proxy looks for others by itself: to wake it for each would cost
+        // more than all else that a transaction does.
+        if is_asleep {
             self.arrived.notify_one();
         }
     }
@@ -164,7 +192,7 @@ impl Proxy {
     /// closed, or has failed. A proxy for which nothing waits sleeps until then.
     pub fn wait(&self, log: &Log) -> bool {
         let Ok(scans) = self.scans(log) else { return false };
-        let is_empty = scans.waiting.iter().all(BTreeMap::is_empty);
+        let is_empty = scans.waiting.iter().all(Waiting::is_empty);
         // Before the scans are left. A record gets there by the inbox only, so one that gets there
         // from now on wakes the proxy.
         let mut inbox = locked(&self.inbox);
@@ -176,7 +204,9 @@ impl Proxy {
             let waited = self.arrived.wait_timeout(inbox, PAUSE);
             inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
         } else if inbox.records.is_empty() && !inbox.closed {
+            inbox.asleep = true;
             inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
+            inbox.asleep = false;
         }
         !inbox.closed
     }
@@ -187,21 +217,25 @@ impl Proxy {
         &self,
         log: &Log,
         timestamps: &Timestamps,
-        data: &dyn DataComponent,
+        data: &Arc<dyn DataComponent>,
         lag_limit: usize,
     ) -> Result<bool, Error> {
         self.with_scans(log, |scans| {
             let horizon = timestamps.oldest_active();
             self.receive(scans, log, timestamps);
+            self.pool.look(scans.bytes, lag_limit);
             let mut ran = false;
             loop {
                 let horizon = if scans.bytes > lag_limit { u64::MAX } else { horizon };
-                let ready = scans.take_ready(log, horizon);
+                let most = BATCH * self.pool.threads();
+                let mut ready = scans.take_ready(log, horizon, most);
                 if ready.is_empty() {
                     return Ok(ran);
                 }
                 ran = true;
-                apply(data, &ready)?;
+                let operations = ready.iter_mut().flat_map(|r| std::mem::take(&mut r.operations));
+                // All threads have ended when this returns.
+                self.pool.apply(data, operations)?;
                 scans.note_applied(&ready);
             }
         })
@@ -216,7 +250,9 @@ impl Proxy {
         timestamps.lower_to_handed_over(&mut complete);
         let mut held = complete.clone();
         timestamps.lower_to_held(&mut held);
-        for record in std::mem::take(&mut locked(&self.inbox).records) {
+        let mut received = std::mem::take(&mut scans.received);
+        std::mem::swap(&mut received, &mut locked(&self.inbox).records);
+        for record in received.drain(..) {
             scans.bytes += record.bytes;
             debug_assert!(
                 record.place.0 >= scans.handed_over[record.stream],
@@ -225,9 +261,10 @@ impl Proxy {
                 scans.handed_over[record.stream]
             );
             scans.parted[record.stream] += usize::from(record.has_parts());
-            let before = scans.waiting[record.stream].insert(record.place.1, record);
-            debug_assert!(before.is_none(), "two records end at one position");
+            scans.waiting[record.stream].insert(record);
         }
+        received.shrink_to(BATCH);
+        scans.received = received;
         // An announcement may be older than the last look, and its reservation is not.
         for (known, complete) in scans.handed_over.iter_mut().zip(complete) {
             *known = complete.max(*known);
@@ -260,7 +297,7 @@ impl Proxy {
                 positions: scans.resume_at(),
             };
             scans.forget_applied(&point.positions);
-            let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
+            let waiting = scans.waiting.iter().flat_map(Waiting::iter);
             // What redo would apply: what waits, and what is applied behind the resume point.
             let applied = scans.applied.iter().filter_map(AppliedBehind::lowest);
             let lowest = waiting.map(|record| record.ts).chain(applied).min().unwrap_or(u64::MAX);
@@ -309,12 +346,12 @@ impl Scans {
     /// By stream, the end of the last frame up to which all records are applied, and all parts are
     /// of those that are.
     fn resume_at(&self) -> Vec<Lsn> {
-        let first = |waiting: &BTreeMap<Lsn, Handed>| {
+        let first = |waiting: &Waiting| {
             let begin = |record: &Handed| match mutation::is(Mutation::ResumeBetweenParts) {
                 true => record.place.0,
                 false => record.first,
             };
-            let first = waiting.values().map(begin).min();
+            let first = waiting.iter().map(begin).min();
             first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
         };
         // `held` is at or below `handed_over`.
@@ -327,14 +364,13 @@ impl Scans {
     }
 
     /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
-    /// and below the horizon.
-    fn take_ready(&mut self, log: &Log, horizon: u64) -> Vec<Handed> {
+    /// and below the horizon; until there are as many operations.
+    fn take_ready(&mut self, log: &Log, horizon: u64, most: usize) -> Vec<Handed> {
         let (frontier, mut ready, mut operations) = (log.frontier(), Vec::new(), 0);
         for (waiting, complete) in self.waiting.iter_mut().zip(&self.handed_over) {
-            while operations < BATCH
-                && let Some(first) = waiting.first_entry()
+            while operations < most
+                && let Some(record) = waiting.first()
             {
-                let record = first.get();
                 let is_durable = record.place.1 <= *complete
                     && admits(|lane| frontier.at(lane), record.needs.iter());
                 let is_durable = is_durable || mutation::is(Mutation::ApplyUndurable);
@@ -342,7 +378,7 @@ impl Scans {
                 if !may_pass {
                     break;
                 }
-                let record = first.remove();
+                let Some(record) = waiting.take_first() else { break };
                 operations += record.operations.len();
                 self.bytes -= record.bytes;
                 ready.push(record);
@@ -350,26 +386,6 @@ impl Scans {
         }
         ready
     }
-}
-
-/// X5, X6: applies the newest operation on each key, and then notes that the data component holds
-/// them, which lets versions leave the table. In this order, or a version is nowhere (D6).
-fn apply(data: &dyn DataComponent, ready: &[Handed]) -> Result<(), Error> {
-    // Those of transactions that only read have none.
-    if ready.iter().all(|record| record.operations.is_empty()) {
-        return Ok(());
-    }
-    let mut operations: Vec<_> = ready.iter().flat_map(|record| &record.operations).collect();
-    operations.sort_unstable_by(|a, b| (&a.0, b.1.ts).cmp(&(&b.0, a.1.ts)));
-    let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
-    for (key, version) in &operations {
-        if batch.last().is_none_or(|last| *last.key != **key) {
-            batch.push(Operation { key, ts: version.ts, value: version.value().as_deref() });
-        }
-    }
-    data.apply(&batch)?;
-    operations.iter().for_each(|(_, version)| version.set_applied());
-    Ok(())
 }
 
 #[cfg(test)]
@@ -382,19 +398,46 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn handed(start: Lsn) -> Handed {
-        let (needs, operations) = (Needs::default(), Vec::new());
+        let (needs, operations) = (Needs::default(), SmallVec::new());
         let place = (start, start + 8);
         Handed { ts: 1, stream: 0, place, first: start, needs, operations, bytes: 8 }
     }
 
-    #[test]
-    fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
+    /// A stepped log, at which nothing happens by itself, and its proxy.
+    fn stepped() -> (tempfile::TempDir, Log, Proxy) {
         let dir = tempfile::tempdir().unwrap();
         let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
         options.device = MemoryDevice::shared();
         options.stepped = true;
-        let (log, ..) = restart(options, &MemoryData::new(), 1 << 20).unwrap();
-        let proxy = Proxy::new(&log);
+        let (log, ..) = restart(options.clone(), &MemoryData::new(), 1 << 20).unwrap();
+        let proxy = Proxy::new(&log, &Options::new(options));
+        (dir, log, proxy)
+    }
+
+    #[test]
+    fn a_record_wakes_a_proxy_that_sleeps_and_one_for_which_others_wait_looks_by_itself() {
+        let (_dir, log, proxy) = stepped();
+        let (done, is_done) = channel();
+        let limit = Duration::from_secs(10);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                done.send(proxy.wait(&log)).unwrap();
+                proxy.receive(&mut locked(&proxy.scans), &log, &Timestamps::new(1, 1));
+                // It does not sleep: the record waits.
+                done.send(proxy.wait(&log)).unwrap();
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(is_done.try_recv().is_err(), "there is nothing to do");
+            proxy.hand_over(handed(log.frontier().durable(0)));
+            assert_eq!(is_done.recv_timeout(limit), Ok(true));
+            assert_eq!(is_done.recv_timeout(limit), Ok(true));
+            assert!(!locked(&proxy.inbox).asleep, "none is woken that does not sleep");
+        });
+    }
+
+    #[test]
+    fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
+        let (_dir, log, proxy) = stepped();
         let (done, is_done) = channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -410,7 +453,7 @@ mod tests {
             proxy.arrived.notify_one();
             std::thread::sleep(Duration::from_millis(50));
             let record = inbox.records.pop().unwrap();
-            scans.waiting[0].insert(record.place.1, record);
+            scans.waiting[0].insert(record);
             drop((scans, inbox));
             let woken = is_done.recv_timeout(Duration::from_secs(10));
             proxy.close();

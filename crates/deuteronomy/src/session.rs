@@ -3,28 +3,32 @@
 use crate::config::UpdateLogging;
 use crate::data_component::{Row, ScanOrder};
 use crate::error::{Abort, Error};
+use crate::key::hash;
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
 use crate::transaction_component::transaction::Looked;
-use crate::transaction_component::version_table::hash;
 use crate::transaction_component::work::Work;
-use hyades_wal::Writer;
+use hyades_wal::{Log, Needs, Writer};
+use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
-/// A session looks for a less loaded stream after this many records.
-const RECORDS_PER_STREAM: u32 = 64;
+/// A session looks for a less loaded stream after this many bytes, or a quarter of a buffer. The
+/// fewer streams are written at a time, the fewer batches have to be written and synced.
+const STREAK_BYTES: usize = 256 << 10;
 
 /// A thread's access to a database: it runs one transaction at a time.
 pub struct Session {
     component: Arc<TransactionComponent>,
+    /// For its tickets.
+    log: Arc<Log>,
     writer: Writer,
-    /// The stream of its records, and how many it has written there.
+    /// The stream of its records, and the bytes that it has written there, without the last record.
     stream: usize,
-    records: u32,
+    streak_bytes: usize,
     at: usize,
     work: Work,
 }
@@ -37,7 +41,13 @@ impl Session {
         let writer = component.log.writer();
         let writer = writer.inspect_err(|_| component.timestamps.leave(at))?;
         let (stream, work) = (writer.first_stream(), Work::new(at, component.log.streams()));
-        Ok(Self { component, writer, stream, records: 0, at, work })
+        let log = Arc::new(component.log.clone());
+        Ok(Self { component, log, writer, stream, streak_bytes: 0, at, work })
+    }
+
+    /// The ticket of a transaction that waits for this.
+    pub(crate) fn ticket(&self, needs: Needs) -> Ticket {
+        Ticket::new(&self.log, needs)
     }
 
     /// Runs a transaction until it commits, and waits until it is acknowledged.
@@ -103,7 +113,7 @@ impl Session {
     }
 
     /// Lets others pass, the longer the more attempts were in vain.
-    fn back_off(&self, attempts: u64) {
+    pub(crate) fn back_off(&self, attempts: u64) {
         if self.component.options.log.stepped {
         } else if attempts < 4 {
             std::thread::yield_now();
@@ -154,9 +164,9 @@ impl Session {
 
     /// C0: waits for room in the stream, or goes to one that has room.
     fn make_room(&mut self) {
-        self.records += 1;
-        if self.records >= RECORDS_PER_STREAM {
-            self.records = 0;
+        self.streak_bytes += self.work.last_logged();
+        if self.streak_bytes >= STREAK_BYTES.min(self.log.buffer_bytes() / 4) {
+            self.streak_bytes = 0;
             self.stream = self.writer.choose_stream(self.stream, true).stream;
         } else {
             self.writer.wait_for_room(self.stream);
@@ -223,6 +233,13 @@ impl<'s> Transaction<'s> {
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
         let session = self.session();
         session.component.get(&mut session.work, key)
+    }
+
+    /// Announces keys that the transaction is about to read or write, a few of them: their cache
+    /// misses overlap then. A hint, which reads nothing.
+    pub fn prefetch<K: AsRef<[u8]>>(&mut self, keys: &[K]) {
+        let hashes: SmallVec<[u64; 16]> = keys.iter().map(|key| hash(key.as_ref())).collect();
+        self.session().component.versions.prefetch(&hashes);
     }
 
     /// As [`get`](Self::get), for a thread that has other things to do while the data component is
@@ -474,15 +491,15 @@ impl<'s> Transaction<'s> {
             None => {}
         }
         let needs =
-            session.component.commit(&mut session.work, &mut session.writer, session.stream);
-        Ok(Ticket::new(&session.component.log, needs?))
+            session.component.commit(&mut session.work, &mut session.writer, session.stream)?;
+        Ok(session.ticket(needs))
     }
 
     /// Aborts. What the transaction has read may be told to others once the ticket is acknowledged.
     pub fn abort(mut self) -> Ticket {
         let session = self.session();
         let needs = session.component.abort(&mut session.work);
-        Ticket::new(&session.component.log, needs)
+        session.ticket(needs)
     }
 }
 

@@ -19,9 +19,28 @@ fn only_transactions_that_write_look_for_a_stream() {
     for _ in 0..10 {
         session.execute(|tx| tx.get(b"a")).unwrap();
     }
-    assert_eq!(session.records, 0);
+    assert_eq!(session.streak_bytes, 0);
     session.execute(|tx| tx.put(b"a", b"1")).unwrap();
-    assert_eq!(session.records, 1);
+    session.execute(|tx| tx.put(b"a", b"2")).unwrap();
+    let one = session.streak_bytes;
+    assert!((4..20).contains(&one), "{one} bytes of the first record");
+    session.execute(|tx| tx.get(b"a")).unwrap();
+    assert_eq!(session.streak_bytes, one);
+}
+
+#[test]
+fn a_session_looks_for_another_stream_after_a_quarter_of_a_buffer() {
+    let (_dir, database) = open(2);
+    let mut session = database.session().unwrap();
+    let streak = STREAK_BYTES.min(database.log().buffer_bytes() / 4);
+    let value = vec![1; streak / 4];
+    for _ in 0..4 {
+        session.execute(|tx| tx.put(b"a", &value)).unwrap();
+    }
+    assert!(session.streak_bytes > streak / 2);
+    // The bytes of the fourth count now.
+    session.execute(|tx| tx.put(b"a", &value)).unwrap();
+    assert_eq!(session.streak_bytes, 0);
 }
 
 /// Both tasks have looked before either writes, as on two threads.

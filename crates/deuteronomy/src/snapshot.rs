@@ -1,7 +1,7 @@
 //! Snapshots: transactions that only read, and conflict with none.
 
 use crate::data_component::{Row, ScanOrder};
-use crate::error::Error;
+use crate::error::{Abort, Error};
 use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
@@ -41,15 +41,24 @@ pub struct Snapshot<'s> {
 }
 
 impl Session {
-    /// Begins a snapshot. Dropped, it ends.
+    /// Begins a snapshot. Dropped, it ends. Where memory is exhausted it is tried as often as a
+    /// transaction of [`execute`](Session::execute) is.
     ///
     /// # Errors
     /// [`Abort::Unfinished`](crate::Abort::Unfinished): an older transaction than the last one of
     /// this session has been active for longer than the options allow;
-    /// [`Abort::Shed`](crate::Abort::Shed); the log has stopped.
+    /// [`Abort::Shed`](crate::Abort::Shed), in each attempt; the log has stopped.
     pub fn snapshot(&mut self) -> Result<Snapshot<'_>, Error> {
-        let (component, work) = self.parts();
-        component.begin_snapshot(work)?;
+        for attempt in 1.. {
+            let (component, work) = self.parts();
+            match component.begin_snapshot(work) {
+                Ok(()) => break,
+                Err(Error::Aborted(Abort::Shed)) if attempt < component.options.attempts => {
+                    self.back_off(attempt);
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(Snapshot { session: self })
     }
 }
@@ -108,7 +117,7 @@ impl Snapshot<'_> {
     pub fn end(mut self) -> Ticket {
         let (component, work) = self.parts();
         let needs = component.abort(work);
-        Ticket::new(&component.log, needs)
+        self.session.ticket(needs)
     }
 }
 

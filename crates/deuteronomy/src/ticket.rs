@@ -4,6 +4,7 @@ use crate::error::Error;
 use hyades_wal::{Awaited, Log, Needs, Poisoned};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A committed transaction, which others see already: it is *acknowledged* once its own record, and
@@ -14,8 +15,9 @@ use std::task::{Context, Poll, Waker};
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
-    /// None if there is nothing to wait for.
-    log: Option<Log>,
+    /// None if there is nothing to wait for. By a reference of the session's own: that of the log
+    /// is counted where all threads read it.
+    log: Option<Arc<Log>>,
     awaited: Awaited,
 }
 
@@ -25,8 +27,8 @@ fn unknown(_: Poisoned) -> Error {
 }
 
 impl Ticket {
-    pub(crate) fn new(log: &Log, needs: Needs) -> Self {
-        let log = (!needs.is_empty()).then(|| log.clone());
+    pub(crate) fn new(log: &Arc<Log>, needs: Needs) -> Self {
+        let log = (!needs.is_empty()).then(|| Arc::clone(log));
         Self { log, awaited: Awaited::new(needs) }
     }
 

@@ -5,6 +5,7 @@ mod metrics;
 mod post;
 mod session;
 mod snapshot;
+mod tables;
 
 pub use attempt::Attempt;
 use session::Loan;
@@ -343,9 +344,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Misuse`] without a log, or inside a transaction of this database under
-    /// [`Protocol::Arrival`](crate::Protocol::Arrival) or
-    /// [`Concurrency::TimestampOrder`](crate::Concurrency::TimestampOrder); a file could not be
-    /// written; the log has failed. The last checkpoint, and the log since then, remain.
+    /// [`Protocol::Arrival`](crate::Protocol::Arrival); a file could not be written; the log has
+    /// failed. The last checkpoint, and the log since then, remain.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Error> {
         match &self.shared.keeper {
             Some(keeper) => {

@@ -4,6 +4,7 @@ use crate::storage::Stamp;
 use crate::storage::hash_index::hash_key;
 use crate::storage::record::word;
 use crate::storage::table::TableData;
+use crate::storage::usage::{Usage, of_row};
 use hyades_index::Keyed;
 use std::sync::atomic::Ordering;
 
@@ -38,12 +39,20 @@ pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
 
 /// Counts the rows of all tables.
 pub(crate) fn rows<S: Stamp>(tables: &[TableData<S>]) -> u64 {
+    usage(tables).iter().map(|of| of.rows as u64).sum()
+}
+
+/// Counts the rows of each table, and their bytes.
+pub(crate) fn usage<S: Stamp>(tables: &[TableData<S>]) -> Vec<Usage> {
     let guard = crossbeam_epoch::pin();
-    let mut rows = 0;
-    for table in tables {
+    let count = |table: &TableData<S>| {
+        let mut sum = Usage::default();
         table.for_each(&guard, |record| {
-            rows += u64::from(record.word.load(Ordering::Acquire) & word::ABSENT == 0);
+            if record.word.load(Ordering::Acquire) & word::ABSENT == 0 {
+                sum += of_row(record);
+            }
         });
-    }
-    rows
+        sum
+    };
+    tables.iter().map(count).collect()
 }

@@ -12,6 +12,7 @@ use crate::logging::{HotRows, Needs};
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
+use crate::storage::usage::TableStats;
 use crate::tally::SessionCounts;
 use crate::transaction::access::{Table, Transaction};
 use hyades_platform::active_epochs::EpochSlot;
@@ -24,6 +25,11 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn session(&self) -> Result<Box<dyn AnySession>, Error>;
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
+    /// What the tables hold, as their writers have counted it.
+    fn tables(&self) -> Vec<TableStats>;
+    /// The same, counted by visiting every row.
+    #[cfg(feature = "research")]
+    fn recount(&self) -> Vec<TableStats>;
     /// Returns what its protocol keeps of recently used rows.
     fn hot_rows(&self) -> HotRows;
     /// Returns the counters of all its sessions.

@@ -89,7 +89,9 @@ pub use metrics::{Histogram, Metric, MetricValue, Metrics};
 pub use posted::PostedCall;
 #[cfg(feature = "research")]
 pub use recovery::plan::Replay;
-pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport, StreamRead};
+pub use recovery::report::{
+    IncarnationReport, Loss, Progress, RecoveryReport, StreamProgress, StreamRead,
+};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
@@ -102,6 +104,7 @@ pub use storage::row::Row;
 pub use storage::schema::{
     Column, Columns, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, PrimaryKind, Schema, Set,
 };
+pub use storage::usage::TableStats;
 pub use storage::value::{Assignable, ColumnType, Type, Value};
 pub use ticket::{CommitQueue, Ticket};
 #[cfg(feature = "research")]

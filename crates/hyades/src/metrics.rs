@@ -68,6 +68,16 @@ impl Histogram {
         Histogram { buckets: buckets.collect(), sum: of.sum_ns as f64 / 1e9 }
     }
 
+    /// What this share of the values, 0 to 1, did not exceed, as far as the buckets show: the upper
+    /// bound of a bucket. If that is infinite, the bound below it. `None` if there are no values.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let wanted = (share.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0);
+        let at = self.buckets.iter().position(|(_, values)| *values as f64 >= wanted)?;
+        let is_finite = self.buckets[at].0.is_finite();
+        let shown = if is_finite { at } else { at.saturating_sub(1) };
+        Some(self.buckets[shown].0)
+    }
+
     /// The number of values.
     pub fn count(&self) -> u64 {
         self.buckets.last().map_or(0, |(_, all)| *all)
@@ -258,6 +268,18 @@ mod tests {
         let help = r"# HELP a one\\two\nthree";
         let sample = r#"a{l="\"\\\n}"} 0.5"#;
         assert_eq!(text, format!("{help}\n# TYPE a gauge\n{sample}\n"));
+    }
+
+    #[test]
+    fn a_quantile_is_the_bound_of_its_bucket() {
+        let of = Histogram::new(vec![(1.0, 10), (2.0, 99), (5.0, 99), (f64::INFINITY, 100)], 0.0);
+        let quantiles = [-1.0, 0.0, 0.1, 0.101, 0.99, 0.991, 1.0, 2.0].map(|q| of.quantile(q));
+        let expected = [1.0, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0, 5.0].map(Some);
+        assert_eq!(quantiles, expected);
+        assert_eq!(Histogram::new(vec![(f64::INFINITY, 0)], 0.0).quantile(0.5), None);
+        let unbounded = Histogram::new(vec![(f64::INFINITY, 1)], 0.0);
+        assert_eq!(unbounded.quantile(0.5), Some(f64::INFINITY));
+        assert_eq!(Histogram::default().quantile(0.5), None);
     }
 
     #[test]

@@ -140,17 +140,18 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let stream = writer.as_ref().map_or(0, first);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         let active = C::add_session(&shared.engine)?;
+        let tally = shared.tallies.add(shared.engine.tables.len());
         Ok(EngineSession {
             active,
             slot: shared.engine.cut.add_slot(),
-            tally: shared.tallies.add(),
+            workspace: Workspace::new(tally.usage.clone()),
+            tally,
             shared,
             log,
             writer,
             stamp,
             arena: Bump::with_capacity(1 << 14),
             payload: Vec::new(),
-            workspace: Workspace::new(),
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
             stream,
@@ -492,7 +493,7 @@ impl<C: Commits<P>, P: LoggingProtocol> Drop for EngineSession<C, P> {
         engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
         C::remove_session(engine, self.active);
         self.shared.engine.cut.remove_slot(&self.slot);
-        self.shared.tallies.end(&self.tally);
+        self.shared.tallies.end(&self.tally, self.shared.engine.tables.len());
         if let Some(stamp) = self.stamp.take() {
             self.shared.engine.protocol.end_session(stamp);
         }

@@ -1,5 +1,6 @@
 //! Session counters: a cell for each session, which other threads can read while the session lives.
 
+use crate::storage::usage::{Usage, UsageCells};
 use hyades_platform::sync::Padded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ pub(crate) struct SessionCounts {
 
 /// Counters of one session. Written by the session alone, with plain stores; read for the sum.
 /// Relaxed: nothing else depends on them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     attempts: AtomicU64,
     conflicts: AtomicU64,
@@ -27,6 +28,8 @@ pub(crate) struct Tally {
     panics: AtomicU64,
     starved: AtomicU64,
     garbage: AtomicU64,
+    /// What the session has added to the tables.
+    pub usage: Arc<UsageCells>,
 }
 
 /// Adds one to a counter that has one writer: no read-modify-write instruction.
@@ -38,6 +41,13 @@ fn increment(counter: &AtomicU64) -> u64 {
 }
 
 impl Tally {
+    fn new(tables: usize) -> Tally {
+        let [attempts, conflicts, failures, panics, starved, garbage] =
+            [(); 6].map(|()| AtomicU64::new(0));
+        let usage = Arc::new(UsageCells::new(tables));
+        Tally { attempts, conflicts, failures, panics, starved, garbage, usage }
+    }
+
     /// Counts an attempt at a transaction; returns the new count.
     #[inline(always)]
     pub fn attempt(&self) -> u64 {
@@ -93,21 +103,32 @@ pub(crate) struct Tallies(Mutex<Kept>);
 struct Kept {
     live: Vec<Arc<Padded<Tally>>>,
     ended: SessionCounts,
+    /// What ended sessions have added to the tables.
+    added: Vec<Usage>,
 }
 
 impl Tallies {
-    /// Adds a tally for a new session.
-    pub fn add(&self) -> Arc<Padded<Tally>> {
-        let tally = Arc::<Padded<Tally>>::default();
+    /// Adds a tally for a new session of a database with this number of tables.
+    pub fn add(&self, tables: usize) -> Arc<Padded<Tally>> {
+        let tally = Arc::new(Padded(Tally::new(tables)));
         self.0.lock().expect("no holder panics").live.push(tally.clone());
         tally
     }
 
     /// Ends the tally of a session without garbage. Its counts stay in the sum.
-    pub fn end(&self, tally: &Arc<Padded<Tally>>) {
+    pub fn end(&self, tally: &Arc<Padded<Tally>>, tables: usize) {
         let mut kept = self.0.lock().expect("no holder panics");
         tally.add_to(&mut kept.ended);
+        kept.added.resize(tables, Usage::default());
+        tally.usage.add_to(&mut kept.added);
         kept.live.retain(|live| !Arc::ptr_eq(live, tally));
+    }
+
+    /// Adds to `sums` what all sessions have added to the tables.
+    pub fn add_usage(&self, sums: &mut [Usage]) {
+        let kept = self.0.lock().expect("no holder panics");
+        sums.iter_mut().zip(&kept.added).for_each(|(sum, added)| *sum += *added);
+        kept.live.iter().for_each(|tally| tally.usage.add_to(sums));
     }
 
     /// Returns the sum over all sessions.

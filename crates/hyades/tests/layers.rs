@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// The modules of the engine from the bottom up. A file imports from the layers below its own, and
 /// from its own layer. A new module takes its place here.
 const LAYERS: &[&[&str]] = &[
-    &["calendar", "error", "metrics", "tally", "transaction_id"],
+    &["calendar", "error", "metrics", "transaction_id"],
     &["storage"],
     &["logging"],
     &["engine"],
@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["transaction"],
     &["checkpoint"],
     &["recovery"],
-    &["digest", "retry", "typed"],
+    &["digest", "retry", "tally", "typed"],
     &["config"],
     &["erased", "inspect", "ranges"],
     &["backup", "pool", "posted", "session", "ticket"],

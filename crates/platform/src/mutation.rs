@@ -248,6 +248,8 @@ mutations! {
     FloorOfReadsOnly "floor-of-reads-only",
     /// A resume point may be behind the first part of a transaction that is not applied.
     ResumeBetweenParts "resume-between-parts",
+    /// A batch counts as applied when the first of several threads has applied its piece.
+    CountFirstPiece "count-first-piece",
 }
 
 impl Mutation {

@@ -45,11 +45,13 @@ impl Check {
             let of = |(series, x): Point| {
                 let rate = view.median(group, series, x, Metric::ReplayRate)?;
                 let bytes = view.median(group, series, x, Metric::BytesPerRecord)?;
-                Some(format!("{} \u{b5}s ({} bytes) with {series}", short(1e6 / rate), short(bytes)))
+                let (time, bytes) = (short(1e6 / rate), short(bytes));
+                Some(format!("{time} \u{b5}s ({bytes} bytes) with {series}"))
             };
             Some(format!(
-                "one thread replays a transaction in {}, and in {}: a procedure is compiled code on \
-                 rows in memory, and takes about as long as it takes to install what it has written",
+                "one thread replays a transaction in {}, and in {}: a procedure is compiled code \
+                 on rows in memory, and takes about as long as it takes to install what it has \
+                 written",
                 of(points[0])?,
                 of(points[1])?
             ))

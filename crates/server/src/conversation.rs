@@ -241,10 +241,15 @@ impl Conversation {
         self.is_waiting_for_job = false;
         let from = self.replies.buffer().len();
         let replies = usize::from(!reply.bytes.is_empty());
-        self.replies.buffer().extend_from_slice(&reply.bytes);
+        let is_error = reply.bytes.first() == Some(&b'-');
+        match from {
+            // A long one is not copied.
+            0 => *self.replies.buffer() = reply.bytes,
+            _ => self.replies.buffer().extend_from_slice(&reply.bytes),
+        }
         self.tell_monitors(shared, reply.end.lines);
         self.run_locals(shared, from, &reply.end.exec_ends);
-        self.end_unfinished(shared, reply.time, reply.bytes.first() == Some(&b'-'));
+        self.end_unfinished(shared, reply.time, is_error);
         self.settle_waiting(shared, reply.end.wait);
         self.publish_events(shared, reply.end.events);
         reply.end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
@@ -309,7 +314,8 @@ impl Conversation {
                 Execution::Done => {}
                 // It may take a while: the loop goes on without it.
                 Execution::Patience => {
-                    self.job = Some(self.run.take_job(&self.client, &self.input))
+                    let long = self.take_long_input();
+                    self.job = Some(self.run.take_job(&self.client, &self.input, long));
                 }
                 // What an executor runs may take long: this would only fail again until it ends.
                 Execution::Conflict if turn.shared.patient.load(Relaxed) > 0 => {
@@ -327,7 +333,7 @@ impl Conversation {
             unreachable!("a run is collected only if there is a session")
         };
         let from = self.replies.buffer().len();
-        let (wrote, is_exec) = (self.run.writes(), self.run.is_exec());
+        let wrote = self.run.writes();
         let (run, replies) = (&mut self.run, &mut self.replies);
         let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
         let (mut done, mut tries) = (execute(), 1);
@@ -358,9 +364,6 @@ impl Conversation {
             if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
                 self.replies.seal_free();
             } else {
-                if is_exec {
-                    self.replies.hold_free();
-                }
                 turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
             }
         }

@@ -33,6 +33,9 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
         });
     let tables = Tables::declare(&mut builder);
     let database = builder.open(settings.dir())?;
+    if let Some(progress) = &mut *shared.progress.lock().expect("no holder panics") {
+        progress.phase = "counting the keys";
+    }
     count_keys(shared, &database, tables)?;
     let opened = Opened { database, tables };
     assert!(shared.opened.set(opened).is_ok(), "a server opens its database once");
@@ -75,6 +78,31 @@ pub(crate) fn count_keys(
 mod tests {
     use super::*;
     use crate::config::Settings;
+
+    #[test]
+    fn what_recovery_tells_is_kept_until_the_keys_are_counted() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let arguments = ["--dir", dir.path().to_str().unwrap(), "--streams", "2"];
+        let start = || {
+            let shared = Shared::new(Settings::from_arguments(&arguments).unwrap());
+            open(&shared).unwrap();
+            shared
+        };
+        let shared = start();
+        // There was nothing to recover.
+        assert_eq!(shared.loading(), "the database is being opened");
+        let Opened { database, tables } = shared.opened.get().unwrap();
+        let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
+        database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+        database.clone().close().unwrap();
+        drop(shared);
+        let shared = start();
+        let progress = shared.progress.lock().unwrap().clone().unwrap();
+        assert_eq!((progress.phase, progress.records_done), ("counting the keys", 1));
+        assert_eq!(progress.by_stream.iter().map(|of| of.records).sum::<u64>(), 1);
+        assert_eq!(shared.loading(), "100 %, about 0 s left");
+        assert_eq!(shared.counts.all(), 1);
+    }
 
     #[test]
     fn a_head_of_a_later_version_is_refused() {

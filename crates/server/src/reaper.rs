@@ -1,5 +1,6 @@
-//! Removes keys that have expired, keys of databases that were flushed, and the blocks of
-//! collections that are no value any more. Nothing depends on it: such keys are absent already.
+//! Removes keys that have expired, keys of databases that were flushed, and the blocks and chunks
+//! of collections and strings that are no value any more. Nothing depends on it: such keys are
+//! absent already.
 //!
 //! When there is something to remove it passes over all keys, by a cursor, in turns of a few
 //! milliseconds: it walks in a snapshot, removes what it has found, and pauses much longer. So it
@@ -10,7 +11,7 @@
 use crate::config::MOST_DATABASES;
 use crate::data::collections::{discard, remove_garbage};
 use crate::data::databases;
-use crate::data::head::{Form, Head};
+use crate::data::head::Head;
 use crate::data::keyspace::Effects;
 use crate::shared::{Opened, Reaping, Shared};
 use hyades::{Abort, Column, Columns, Error, Session};
@@ -142,8 +143,8 @@ pub fn run(shared: &Shared) {
     }
 }
 
-/// Removes blocks that are garbage, until there are none. It leaves the core to others half of the
-/// time: memory should be free again soon.
+/// Removes blocks and chunks that are garbage, until there are none. It leaves the core to others
+/// half of the time: memory should be free again soon.
 fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     let mut session = opened.database.session()?;
     loop {
@@ -235,7 +236,7 @@ fn remove(
             let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { continue };
             let is_dead = generations.is_dead(*generation);
             if is_dead || head.is_expired(now) {
-                if head.form() == Form::Blocks {
+                if head.form().is_numbered() {
                     let row = tx.get_columns(tables.keys, place, BODY.only())?;
                     discard(tx, tables, row.ok_or(Abort::Conflict)?.get(BODY))?;
                     effects.discarded = true;

@@ -109,15 +109,15 @@ impl RunQueue {
         (self.requests, self.exec) = (requests, Some(exec));
     }
 
-    /// Whether it is what EXEC runs.
-    pub fn is_exec(&self) -> bool {
-        self.exec.is_some()
-    }
-
     /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
     /// each reply. Empty if there is no such array.
     pub fn take_exec_ends(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.wrote.ends)
+    }
+
+    /// Whether one request is left, which is not that of an EXEC.
+    pub fn is_one_request(&self) -> bool {
+        self.exec.is_none() && self.first + 1 == self.requests.len()
     }
 
     /// The commands of the next transaction: all that are left, or one of a run that was taken
@@ -128,14 +128,16 @@ impl RunQueue {
     }
 
     /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
-    /// The commands behind it are run once it has its reply.
-    pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
+    /// The commands behind it are run once it has its reply. `long` is the input if the job may
+    /// have it: if there is [one request](RunQueue::is_one_request).
+    pub fn take_job(&mut self, client: &Client, input: &[u8], long: Option<Vec<u8>>) -> Job {
         let is_exec = self.exec.is_some();
         let part = self.first..if is_exec { self.requests.len() } else { self.first + 1 };
         let taken = std::mem::take(&mut self.requests);
         let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
         for (at, request) in taken.into_iter().enumerate() {
             match at {
+                at if part.contains(&at) && long.is_some() => own.push(request),
                 at if part.contains(&at) => own.push(request.into_owned(input)),
                 at if at >= part.end => rest.push(request),
                 _ => {}
@@ -143,6 +145,7 @@ impl RunQueue {
         }
         let run = PatientRun {
             requests: own,
+            input: long.unwrap_or_default(),
             exec: self.exec.take(),
             is_silent: self.is_silent,
             has_starved: self.conflicts >= CONFLICTS,

@@ -9,12 +9,16 @@ use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
 use crate::unix_socket::SocketFile;
 use crate::{open_files, opening, reaper, saves, signals};
+use hyades::Progress;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How often the progress of recovery is told.
+const TOLD_EVERY: Duration = Duration::from_millis(200);
 
 /// A server failed. As text, one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +195,25 @@ impl Server {
     /// # Errors
     /// The database could not be opened.
     pub fn wait_until_open(&self) -> Result<Option<String>, ServerError> {
+        self.wait_until_open_telling(|_| ())
+    }
+
+    /// Like [`Server::wait_until_open`]. Calls `tell` a few times a second with how far recovery
+    /// has got, once that is known.
+    ///
+    /// # Errors
+    /// As of [`Server::wait_until_open`].
+    pub fn wait_until_open_telling(
+        &self,
+        mut tell: impl FnMut(&Progress),
+    ) -> Result<Option<String>, ServerError> {
+        let mut told = Instant::now();
         while !self.opener.is_finished() && self.shared.stopping().is_none() {
+            if told.elapsed() >= TOLD_EVERY {
+                told = Instant::now();
+                let progress = self.shared.progress.lock().expect("no holder panics").clone();
+                progress.iter().for_each(&mut tell);
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
         match (self.shared.opened.get(), self.shared.stopping()) {

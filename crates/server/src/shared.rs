@@ -269,7 +269,7 @@ impl Shared {
     pub fn loading(&self) -> String {
         let progress = self.progress.lock().expect("no holder panics").clone();
         let Some(progress) = progress else { return "the database is being opened".to_string() };
-        let percent = 100 * progress.bytes_done / progress.bytes_total.max(1);
+        let percent = (100.0 * progress.share()) as u64;
         match progress.estimate_seconds {
             Some(left) => format!("{percent} %, about {left:.0} s left"),
             None => format!("{percent} %"),

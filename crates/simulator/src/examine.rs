@@ -52,6 +52,14 @@ impl Case {
             self.fail(image, |outcome| outcome.verdict = verdict);
             return;
         }
+        let (counted, held) = (opened.db.tables(), opened.db.recount());
+        if counted != held {
+            self.fail(image, |outcome| {
+                let sentence = format!("the tables hold {held:?}, not {counted:?}, as counted");
+                outcome.verdict.diverged.push(sentence);
+            });
+            return;
+        }
         let digest = opened.db.digest();
         if self.rng.u32(0..3) == 0 {
             // Of a clone: known seeds draw the same as before.

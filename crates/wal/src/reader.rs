@@ -215,10 +215,16 @@ impl StreamReader {
         self.finished |= self.position >= lsn;
     }
 
-    /// The total size of the files that this reader may read, in bytes.
+    /// The bytes of frames that there are to return: if it is not known where the stream ends, as
+    /// many as its files can hold. Call it before the first chunk.
     pub fn bytes_total(&self) -> u64 {
-        let ended = self.finished && self.bytes_read == 0;
-        if ended { 0 } else { self.segments.iter().map(|s| s.length).sum() }
+        debug_assert_eq!(self.bytes_read, 0, "the total is asked for before chunks");
+        let held = |last: &Segment| start_of(last).saturating_add(last.length);
+        let files_end = self.segments.last().map_or(0, held);
+        match self.finished {
+            true => 0,
+            false => self.end.unwrap_or(files_end).saturating_sub(self.start),
+        }
     }
 
     /// The position up to which the stream is known to be valid. Never below [`Self::start`]: what

@@ -109,8 +109,8 @@ impl Stream {
     /// Copies a frame to its reserved position. The payload has the reserved length.
     ///
     /// # Safety
-    /// The caller reserved `[start, start + frame::len(payload.len()))`, which is not longer than the
-    /// ring, and has not published it, and everything one ring size before its end is durable.
+    /// The caller reserved `[start, start + frame::len(payload.len()))`, which is not longer than
+    /// the ring, and has not published it, and everything one ring size before its end is durable.
     #[inline(always)]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
         let (head, len, rest) = frame::head(self.seed, start, kind, payload);

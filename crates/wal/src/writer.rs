@@ -267,9 +267,8 @@ impl Reservation<'_> {
         }
         // SAFETY: this writer reserved [start, end), of the payload's length, and publishes it only
         // below: a reservation is put once, by `fill` or by `drop`. Everything one ring size before
-        // `end` is durable, as was just checked, so the flusher does not read these bytes. A payload
-        // is at most `max_payload` long, and with its head no longer than the ring: the options were
-        // checked.
+        // `end` is durable, as was just checked, so the flusher does not read these bytes. The
+        // frame is no longer than the ring: its payload has at most `max_payload` bytes.
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);
         if !shared.options.flushed_by_writers {

@@ -1,9 +1,10 @@
 //! A data component in a fjall database: durable, larger than memory, and cheap to write.
 //!
 //! fjall keeps what arrives last. So an operation is compared with what is there before it is
-//! written, under a lock. Batches reach fjall's journal without a sync; a checkpoint is a batch
-//! with the resume point and a sync of the journal. A crash leaves a prefix of the batches, which
-//! has all up to the last checkpoint.
+//! written. Meanwhile no other operation on its key is applied: calls at a time have no key in
+//! common; and no deleted key is removed: that takes a lock alone which applying shares. Batches
+//! reach fjall's journal without a sync; a checkpoint is a batch with the resume point and a sync
+//! of the journal. A crash leaves a prefix of the batches, which has all up to the last checkpoint.
 //!
 //! One keyspace: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
 //! timestamp, big-endian, and the key of each deleted key; `r`, the resume point.
@@ -16,7 +17,7 @@ use crate::error::Error;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{PoisonError, RwLock};
 
 const DATA: u8 = b'd';
 const DELETED: u8 = b'x';
@@ -33,8 +34,8 @@ const KEY_BYTES: usize = u16::MAX as usize - 9;
 pub struct FjallData {
     database: Database,
     keyspace: Keyspace,
-    /// Held from the look at what is there until the operations are written.
-    writing: Mutex<()>,
+    /// Shared from the look at what is there until the operations are written.
+    writing: RwLock<()>,
 }
 
 fn failed(error: impl Into<fjall::Error>) -> Error {
@@ -64,17 +65,13 @@ impl FjallData {
         let database = builder.open().map_err(failed)?;
         let keyspace =
             database.keyspace("hyades", KeyspaceCreateOptions::default).map_err(failed)?;
-        Ok(Self { database, keyspace, writing: Mutex::new(()) })
-    }
-
-    /// Where an operation was written in part the batch was not, so a panic leaves no trace.
-    fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(|e| e.into_inner())
+        Ok(Self { database, keyspace, writing: RwLock::new(()) })
     }
 
     /// Removes deleted keys below a timestamp, the oldest first; returns how many.
     fn forget_some_below(&self, ts: u64) -> Result<usize, Error> {
-        let _writing = self.writing();
+        // Where an operation was written in part the batch was not, so a panic leaves no trace.
+        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let (from, to) = (vec![DELETED], deleted_key(ts, b""));
         let (mut batch, mut removed) = (self.database.batch(), 0);
         for entry in self.keyspace.range(from..to).take(REMOVED_AT_ONCE) {
@@ -137,7 +134,7 @@ impl DataComponent for FjallData {
     }
 
     fn apply(&self, operations: &[Operation<'_>]) -> Result<(), Error> {
-        let _writing = self.writing();
+        let _shared = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.database.batch();
         for operation in operations {
             let key = data_key(operation.key);
@@ -158,6 +155,11 @@ impl DataComponent for FjallData {
             }
         }
         batch.commit().map_err(failed)
+    }
+
+    /// fjall writes one batch at a time; what is there is looked up on several threads.
+    fn may_cut(&self, _last: &[u8], _next: &[u8]) -> bool {
+        true
     }
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {

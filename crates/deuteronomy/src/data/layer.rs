@@ -41,6 +41,11 @@ pub trait DataLayer: Send + Sync {
         self.below().apply(batch)
     }
 
+    /// [`DataComponent::may_cut`].
+    fn may_cut(&self, last: &[u8], next: &[u8]) -> bool {
+        self.below().may_cut(last, next)
+    }
+
     /// [`DataComponent::checkpoint`].
     ///
     /// # Errors
@@ -87,6 +92,10 @@ impl<L: DataLayer> DataComponent for L {
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
         DataLayer::apply(self, batch)
+    }
+
+    fn may_cut(&self, last: &[u8], next: &[u8]) -> bool {
+        DataLayer::may_cut(self, last, next)
     }
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {

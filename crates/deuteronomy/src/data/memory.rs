@@ -1,10 +1,13 @@
-//! A data component in memory: the simplest that keeps the contract, for tests and as an oracle.
+//! A data component in memory, for tests, as an oracle, and for data that fits there.
 
+use super::key_table::KeyTable;
 use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 use crate::error::Error;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::key::Key;
+use hyades_platform::prefetch::prefetch_bytes;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard};
 
@@ -15,7 +18,27 @@ struct Item {
     value: Option<Vec<u8>>,
 }
 
-type Items = BTreeMap<Vec<u8>, Item>;
+impl Item {
+    fn new(operation: &Operation<'_>) -> Self {
+        Self { ts: operation.ts, value: operation.value.map(<[u8]>::to_vec) }
+    }
+
+    fn set(&mut self, operation: &Operation<'_>) {
+        self.ts = operation.ts;
+        match (&mut self.value, operation.value) {
+            // Mostly a value is as long as the one before.
+            (Some(value), Some(new)) if value.len() == new.len() => value.copy_from_slice(new),
+            (value, new) => *value = new.map(<[u8]>::to_vec),
+        }
+    }
+}
+
+type Items = KeyTable<Item>;
+
+/// How many operations are applied at once, so that their cache misses overlap.
+const AT_ONCE: usize = 16;
+/// At most this many bytes of a value are prefetched.
+const MOST_PREFETCHED: usize = 512;
 
 #[derive(Debug, Default)]
 struct Memory {
@@ -26,7 +49,42 @@ struct Memory {
     forgotten_below: u64,
     /// Timestamp and key of each tombstone in `items` or `stable`, and of some that newer
     /// operations have replaced.
-    tombstones: BTreeSet<(u64, Vec<u8>)>,
+    tombstones: BTreeSet<(u64, Key)>,
+}
+
+impl Memory {
+    /// Applies a few operations, each of another key.
+    fn apply_some(
+        &mut self,
+        some: &[Operation<'_>],
+        places: &mut Vec<Option<usize>>,
+        is_durable: bool,
+    ) {
+        self.items.find_all(some.iter().map(|operation| operation.key), places);
+        for (operation, place) in some.iter().zip(&*places) {
+            let value = place.and_then(|place| self.items.at(place)?.value.as_ref());
+            for value in [value.map(Vec::as_slice), operation.value].into_iter().flatten() {
+                prefetch_bytes(value.as_ptr(), 0, value.len().min(MOST_PREFETCHED));
+            }
+        }
+        for (operation, place) in some.iter().zip(&*places) {
+            // One that is not durable is given the whole log again if it is opened again.
+            assert!(
+                operation.ts >= self.forgotten_below || !is_durable,
+                "an operation at {} comes after those below {} were forgotten",
+                operation.ts,
+                self.forgotten_below
+            );
+            match place.and_then(|place| self.items.at(place)) {
+                Some(item) if item.ts >= operation.ts => continue,
+                Some(item) => item.set(operation),
+                None => self.items.insert(operation.key, Item::new(operation)),
+            }
+            if operation.value.is_none() {
+                self.tombstones.insert((operation.ts, operation.key.into()));
+            }
+        }
+    }
 }
 
 /// Keys and values in memory.
@@ -66,13 +124,14 @@ impl MemoryData {
         }
         let memory = self.lock();
         let mut items = memory.stable.clone();
-        for (key, item) in &memory.items {
+        for (key, item) in memory.items.iter() {
             let is_newer = items.get(key).is_none_or(|old| old.ts < item.ts);
             if is_newer && is_kept() {
-                items.insert(key.clone(), item.clone());
+                items.remove(key);
+                items.insert(key, item.clone());
             }
         }
-        let is_tombstone = |(_, item): &(&Vec<u8>, &Item)| item.value.is_none();
+        let is_tombstone = |(_, item): &(&Key, &Item)| item.value.is_none();
         let tombstones = items.iter().filter(is_tombstone).map(|(key, i)| (i.ts, key.clone()));
         let left = Memory {
             tombstones: tombstones.collect(),
@@ -88,7 +147,7 @@ impl MemoryData {
     pub fn content(&self) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
         let memory = self.lock();
         let items = memory.items.iter();
-        items.filter_map(|(key, i)| Some((key.clone(), i.ts, i.value.clone()?))).collect()
+        items.filter_map(|(key, i)| Some((key.to_vec(), i.ts, i.value.clone()?))).collect()
     }
 
     /// The number of keys held, deleted ones included.
@@ -115,7 +174,7 @@ impl DataComponent for MemoryData {
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let memory = self.lock();
-        let mut items = memory.items.range::<[u8], _>(range);
+        let mut items = memory.items.range(range);
         loop {
             let next = match order {
                 ScanOrder::Ascending => items.next(),
@@ -132,24 +191,9 @@ impl DataComponent for MemoryData {
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
         debug_assert!(batch.is_sorted_by(|a, b| a.key < b.key), "a key comes twice, or unsorted");
         let memory = &mut *self.lock();
-        for operation in batch {
-            // One that is not durable is given the whole log again if it is opened again.
-            assert!(
-                operation.ts >= memory.forgotten_below || !self.is_durable,
-                "an operation at {} comes after those below {} were forgotten",
-                operation.ts,
-                memory.forgotten_below
-            );
-            let new = Item { ts: operation.ts, value: operation.value.map(<[u8]>::to_vec) };
-            let is_tombstone = new.value.is_none();
-            match memory.items.get_mut(operation.key) {
-                Some(item) if item.ts >= new.ts => continue,
-                Some(item) => *item = new,
-                None => drop(memory.items.insert(operation.key.to_vec(), new)),
-            }
-            if is_tombstone {
-                memory.tombstones.insert((operation.ts, operation.key.to_vec()));
-            }
+        let mut places = Vec::with_capacity(AT_ONCE);
+        for some in batch.chunks(AT_ONCE) {
+            memory.apply_some(some, &mut places, self.is_durable);
         }
         Ok(())
     }
@@ -170,7 +214,7 @@ impl DataComponent for MemoryData {
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
         let memory = &mut *self.lock();
         memory.forgotten_below = memory.forgotten_below.max(ts);
-        let above = memory.tombstones.split_off(&(ts, Vec::new()));
+        let above = memory.tombstones.split_off(&(ts, Key::from(&b""[..])));
         for (_, key) in std::mem::replace(&mut memory.tombstones, above) {
             for items in [&mut memory.items, &mut memory.stable] {
                 if items.get(&key).is_some_and(|item| item.value.is_none() && item.ts < ts) {

@@ -4,6 +4,7 @@
 mod fjall;
 #[cfg(any(feature = "redb", feature = "fjall"))]
 mod item;
+mod key_table;
 mod layer;
 mod memory;
 mod partitioned;

@@ -194,6 +194,11 @@ impl DataComponent for PartitionedData {
         Ok(())
     }
 
+    fn may_cut(&self, last: &[u8], next: &[u8]) -> bool {
+        let part = self.part_of(last);
+        part != self.part_of(next) || self.parts[part].may_cut(last, next)
+    }
+
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         for part in &self.parts {
             // One that has a point already keeps it: an initial one would only ask for more redo.

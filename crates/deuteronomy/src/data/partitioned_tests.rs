@@ -96,6 +96,26 @@ fn what_would_lose_keys_is_refused() {
 }
 
 #[test]
+fn a_batch_may_be_cut_between_parts_and_where_a_part_says_so() {
+    struct Everywhere(MemoryData);
+    impl crate::DataLayer for Everywhere {
+        fn below(&self) -> &dyn DataComponent {
+            &self.0
+        }
+
+        fn may_cut(&self, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
+    }
+    let parts: Vec<Arc<dyn DataComponent>> =
+        vec![Arc::new(MemoryData::new()), Arc::new(Everywhere(MemoryData::new()))];
+    let data = PartitionedData::new(vec![b"m".to_vec()], parts).unwrap();
+    assert!(!data.may_cut(b"a", b"lz"));
+    assert!(data.may_cut(b"lz", b"m"));
+    assert!(data.may_cut(b"m", b"n"));
+}
+
+#[test]
 fn an_initial_point_is_for_those_that_have_none() {
     let (parts, data) = three();
     parts[1].checkpoint(&point(4, &[7], 5)).unwrap();

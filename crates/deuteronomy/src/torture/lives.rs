@@ -99,8 +99,10 @@ fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options
 }
 
 /// How this seed's lives log: in one record or in parts, at once or with buffers that transactions
-/// may not fit into; and which readers log.
+/// may not fit into; which readers log; and into how many pieces batches are cut.
 fn log_as(seed: u64, options: &mut Options) {
+    let threads = 1 + seed as usize % 3;
+    options.proxy_threads = threads..=threads;
     match seed % 4 {
         1 => options.update_logging = UpdateLogging::AtOnce,
         2 => options.log.buffer_bytes = 1 << 12,

@@ -1,7 +1,21 @@
 //! Data components that die with their process and leave what a disk would.
 
-use crate::{DataComponent, Error, MemoryData};
+use crate::{DataComponent, DataLayer, Error, MemoryData};
 use std::sync::Arc;
+
+/// The data component in memory, which takes pieces of a batch one by one: a crash may come between
+/// two of them.
+struct InPieces(Arc<MemoryData>);
+
+impl DataLayer for InPieces {
+    fn below(&self) -> &dyn DataComponent {
+        &*self.0
+    }
+
+    fn may_cut(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}
 
 /// The storage of a data component, which outlives it.
 pub trait LivingStore {
@@ -34,7 +48,7 @@ impl Default for MemoryStore {
 
 impl LivingStore for MemoryStore {
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
-        Ok(self.0.clone())
+        Ok(Arc::new(InPieces(self.0.clone())))
     }
 
     fn crash(&mut self, rng: &mut fastrand::Rng, _: bool) {

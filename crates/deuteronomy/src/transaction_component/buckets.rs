@@ -8,16 +8,54 @@
 //! thread that has locked a bucket, and finds that the number of buckets still assigns the hash to
 //! it, has the bucket of that hash for as long as it holds the latch.
 
+use super::version::Value;
+use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use std::fmt::Debug;
+use std::ptr;
 use std::sync::{OnceLock, TryLockError};
 
 /// The buckets of a new table: the length of the first segment.
 const FIRST: usize = 16;
-/// More buckets than 2^24 are of no use: their latches alone would take 800 MB.
+/// More buckets than 2^24 are of no use: they alone would take 1 GiB.
 const SEGMENTS: usize = 21;
 
-type Segment<B> = Box<[Mutex<B>]>;
+type Segment<B> = Box<[Slot<B>]>;
+
+/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record, a
+/// version and a value. Hints for a prefetch, and nothing else: written under the latch, read
+/// without it, perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
+#[derive(Debug, Default)]
+pub(super) struct Hints([std::sync::atomic::AtomicUsize; 3]);
+
+impl Hints {
+    /// Notes what was accessed.
+    #[inline]
+    pub fn note<R, V>(&self, record: &R, version: &V, value: &Value) {
+        let value = value.as_ref().map_or(ptr::null(), |value| value.as_ptr());
+        let accessed = [ptr::from_ref(record).addr(), ptr::from_ref(version).addr(), value.addr()];
+        for (hint, address) in self.0.iter().zip(accessed) {
+            if hint.load(Ordering::Relaxed) != address {
+                hint.store(address, Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        for hint in &self.0 {
+            prefetch(ptr::without_provenance::<u8>(hint.load(Ordering::Relaxed)));
+        }
+    }
+}
+
+/// A bucket, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Slot<B> {
+    latch: Mutex<B>,
+    hints: Hints,
+}
 
 /// What is in a bucket.
 pub(super) trait Split: Default + Debug {
@@ -74,12 +112,25 @@ impl<B: Split> Buckets<B> {
 
     fn segment(&self, segment: usize) -> &Segment<B> {
         self.segments[segment]
-            .get_or_init(|| (0..length(segment)).map(|_| Mutex::new(B::default())).collect())
+            .get_or_init(|| (0..length(segment)).map(|_| Slot::default()).collect())
+    }
+
+    fn slot(&self, bucket: usize) -> &Slot<B> {
+        let (segment, at) = locate(bucket);
+        &self.segment(segment)[at]
     }
 
     fn lock_at(&self, bucket: usize) -> MutexGuard<'_, B> {
-        let (segment, at) = locate(bucket);
-        self.segment(segment)[at].lock().unwrap_or_else(|e| e.into_inner())
+        self.slot(bucket).latch.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Prefetches the buckets of hashes, and then what was accessed there last: so that the cache
+    /// misses of several operations overlap, which each latch would otherwise prevent.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        let count = self.count();
+        let slots = hashes.iter().map(|hash| self.slot(assigned(*hash, count)));
+        slots.clone().for_each(|slot| prefetch(ptr::from_ref(slot)));
+        slots.for_each(|slot| slot.hints.prefetch());
     }
 
     /// The number of buckets.
@@ -87,14 +138,16 @@ impl<B: Split> Buckets<B> {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The bucket of a hash.
-    pub fn lock(&self, hash: u64) -> MutexGuard<'_, B> {
+    /// The bucket of a hash, and its hints.
+    pub fn lock(&self, hash: u64) -> (MutexGuard<'_, B>, &Hints) {
         let mut bucket = assigned(hash, self.count());
         loop {
-            let locked = self.lock_at(bucket);
+            let slot = self.slot(bucket);
+            slot.hints.prefetch();
+            let locked = slot.latch.lock().unwrap_or_else(|e| e.into_inner());
             let now = assigned(hash, self.count());
             if now == bucket {
-                return locked;
+                return (locked, &slot.hints);
             }
             drop(locked);
             bucket = now;
@@ -166,13 +219,14 @@ mod tests {
     fn each_hash_is_found_however_the_table_grows() {
         let buckets = Buckets::<Hashes>::new();
         let hashes: Vec<u64> = (0..500u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-        hashes.iter().for_each(|hash| buckets.lock(*hash).0.push(*hash));
+        hashes.iter().for_each(|hash| buckets.lock(*hash).0.0.push(*hash));
         for wanted in FIRST..300 {
             buckets.grow(wanted, 1);
             assert_eq!(buckets.count(), wanted);
             for hash in &hashes {
-                assert!(buckets.lock(*hash).0.contains(hash), "{hash} with {wanted}");
+                assert!(buckets.lock(*hash).0.0.contains(hash), "{hash} with {wanted}");
             }
+            buckets.prefetch(&hashes);
             let all: usize = (0..wanted).map(|nth| buckets.lock_nth(nth).0.len()).sum();
             assert_eq!(all, hashes.len(), "one is there twice");
         }
@@ -192,9 +246,9 @@ mod tests {
                     let mut rng = fastrand::Rng::with_seed(thread);
                     for n in 0..5000 {
                         let hash = rng.u64(..);
-                        buckets.lock(hash).0.push(hash);
+                        buckets.lock(hash).0.0.push(hash);
                         buckets.grow(FIRST + n, 2);
-                        assert!(buckets.lock(hash).0.contains(&hash));
+                        assert!(buckets.lock(hash).0.0.contains(&hash));
                     }
                 });
             }

@@ -9,7 +9,7 @@
 //! A waker that panics, or that drops the database, ends no other reading.
 
 use super::TransactionComponent;
-use super::version_table::Value;
+use super::version::Value;
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::future::Future;

@@ -9,7 +9,7 @@
 //!
 //! Invariant: a fetch is in the list exactly while its transaction is at the data component.
 
-use super::version_table::Value;
+use super::version::Value;
 use crate::error::Error;
 use hyades_platform::sync::locked;
 use std::sync::{Arc, Condvar, Mutex};

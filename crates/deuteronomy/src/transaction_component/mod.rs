@@ -6,12 +6,15 @@ mod fetches;
 pub(crate) mod place;
 pub(crate) mod ranges;
 pub(crate) mod record;
+mod room;
 mod scan;
 pub(crate) mod timestamp;
 pub(crate) mod transaction;
 pub(crate) mod transaction_table;
+pub(crate) mod version;
 pub(crate) mod version_table;
 pub(crate) mod work;
+pub(crate) mod writes;
 
 use crate::config::Options;
 use crate::data_component::DataComponent;
@@ -20,8 +23,10 @@ use crate::proxy::Proxy;
 use continuations::Readers;
 use fetches::Fetches;
 use hyades_platform::clock;
+use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn};
 use ranges::Ranges;
+use room::Room;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
@@ -54,7 +59,9 @@ pub(crate) struct TransactionComponent {
     pub versions: VersionTable,
     pub fetches: Fetches,
     pub readers: Readers,
-    pub proxy: Proxy,
+    /// Apart from what all transactions read: each commit writes to it.
+    pub proxy: Padded<Proxy>,
+    pub room: Room,
     pub data: Arc<dyn DataComponent>,
     pub options: Options,
     /// Where redo would begin in each stream of this incarnation.
@@ -74,7 +81,8 @@ impl TransactionComponent {
             versions: VersionTable::new(ranges),
             fetches: Fetches::new(),
             readers: Readers::default(),
-            proxy: Proxy::new(&log),
+            proxy: Padded(Proxy::new(&log, &options)),
+            room: Room::new(),
             log,
             data,
             options,
@@ -89,14 +97,18 @@ impl TransactionComponent {
     /// A transaction that is open for long keeps the versions above it. It does not keep others out
     /// for that: where the budget is exhausted they go, and it ends with [`Abort::SnapshotTooOld`]
     /// if it reads one of their keys. What is not durable yet is waited for. Only what is not
-    /// committed can exhaust the budget beyond that.
+    /// committed can exhaust the budget beyond that: then the youngest transaction is aborted that
+    /// has written (see [`room`]).
     ///
     /// # Errors
-    /// It could not be: [`Abort::Shed`].
+    /// [`Abort::Shed`]: this is the youngest, or it has waited for too long.
     pub fn make_room(&self, work: &mut Work) -> Result<(), Error> {
         let (bytes, budget) = (self.versions.bytes(), self.options.memory_bytes);
         if bytes <= budget / 4 * 3 {
             return Ok(());
+        }
+        if self.room.is_for_older(work) {
+            return self.wait_for_room(work);
         }
         // However much the sessions put into the table between two sweeps, the upper limit holds:
         // close to it each one collects.
@@ -109,7 +121,10 @@ impl TransactionComponent {
         let began = clock::monotonic_ns();
         let collected = self.collect(SWEEP_SOFT * asked as usize);
         self.collecting_ns.fetch_add(clock::monotonic_ns() - began, Ordering::Relaxed);
-        collected
+        match collected {
+            Err(Error::Aborted(Abort::Shed)) => self.wait_for_room(work),
+            collected => collected,
+        }
     }
 
     /// Drops versions, as many as it takes. Of those that need not go yet, up to some in this many
@@ -160,6 +175,6 @@ impl TransactionComponent {
 
     /// The same; what is younger than an active transaction waits only up to this many bytes.
     fn run_proxy_within(&self, lag_limit: usize) -> Result<bool, Error> {
-        self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit)
+        self.proxy.run(&self.log, &self.timestamps, &self.data, lag_limit)
     }
 }

@@ -19,18 +19,18 @@
 //! - The notes are within both of their limits, and none is above `last_scan` once its scan reads.
 
 use crate::data_component::{KeyRange, ScanOrder};
+use crate::key::Key;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
     AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, checker_fence,
 };
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// With more scans than this noted, the whole key space counts as scanned.
 const MOST_NOTES: usize = 1024;
-/// The bytes that an entry of the index takes, about. Its key is that of the record.
-pub(super) const ENTRY_BYTES: usize = 32;
+/// The bytes that an entry of the index takes, about. A long key is that of the record.
+pub(super) const ENTRY_BYTES: usize = 40;
 /// The bytes that a note takes without its keys, about.
 const NOTE_BYTES: usize = 96;
 
@@ -118,7 +118,7 @@ impl Notes {
 /// The keys of the version table in order, and the scans.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    keys: RwLock<BTreeSet<Arc<[u8]>>>,
+    keys: RwLock<BTreeSet<Key>>,
     notes: Mutex<Notes>,
     /// At least the timestamp of every noted scan: writers at or above it need not look. Raised
     /// before a scan goes on, read by writers after their version is in place. SeqCst: the one or
@@ -182,7 +182,7 @@ impl Ranges {
     }
 
     /// M1: the key has, or is about to have, versions in the table. Under its bucket's latch.
-    pub fn enter(&self, key: &Arc<[u8]>) {
+    pub fn enter(&self, key: &Key) {
         self.bytes.fetch_add(ENTRY_BYTES, Ordering::Relaxed);
         let is_new = self.keys.write().unwrap_or_else(|e| e.into_inner()).insert(key.clone());
         debug_assert!(is_new, "a key enters that has not left");
@@ -234,7 +234,7 @@ impl Ranges {
     }
 
     /// N2: the first keys of the table in the range, in this order; at most `most`.
-    pub fn keys(&self, range: KeyRange<'_>, order: ScanOrder, most: usize) -> Vec<Arc<[u8]>> {
+    pub fn keys(&self, range: KeyRange<'_>, order: ScanOrder, most: usize) -> Vec<Key> {
         let keys = self.keys.read().unwrap_or_else(|e| e.into_inner());
         let keys = keys.range::<[u8], _>(range);
         match order {
@@ -322,10 +322,12 @@ mod tests {
     fn keys_come_in_their_order_and_no_more_than_asked_for() {
         let ranges = Ranges::new(0);
         for key in [b"a", b"b", b"c", b"d"] {
-            ranges.enter(&Arc::from(&key[..]));
+            ranges.enter(&Key::from(&key[..]));
         }
         let range = (Bound::Excluded(&b"a"[..]), Bound::Included(&b"d"[..]));
-        let keys = |order, most| ranges.keys(range, order, most).concat();
+        let keys = |order, most| {
+            ranges.keys(range, order, most).iter().flat_map(|key| key.to_vec()).collect::<Vec<_>>()
+        };
         assert_eq!(keys(ScanOrder::Ascending, 2), b"bc");
         assert_eq!(keys(ScanOrder::Descending, 2), b"dc");
         assert_eq!(keys(ScanOrder::Ascending, 3), b"bcd");
@@ -368,7 +370,7 @@ mod loom_tests {
             let writer = {
                 let ranges = ranges.clone();
                 thread::spawn(move || {
-                    ranges.enter(&Arc::from(&b"k"[..]));
+                    ranges.enter(&Key::from(&b"k"[..]));
                     ranges.is_scanned_by_younger(b"k", 5)
                 })
             };

@@ -142,13 +142,13 @@ impl TransactionComponent {
         most: usize,
     ) -> Result<Piece, Error> {
         let mut keys = ranges.keys(rest, order, most);
-        let mut end = keys.last().filter(|_| keys.len() == most).cloned();
+        let mut end = keys.last().filter(|_| keys.len() == most).cloned().map(Arc::<[u8]>::from);
         let within = end.as_deref().map_or(rest, |end| up_to(rest, end, order));
         let mut candidates: BTreeMap<Arc<[u8]>, Candidate> = BTreeMap::new();
         if mutation::is(Mutation::ScanDataFirst) {
             keys.clear();
         }
-        candidates.extend(keys.into_iter().map(|key| (key, Candidate::InTable)));
+        candidates.extend(keys.into_iter().map(|key| (key.into(), Candidate::InTable)));
         let (mut taken, mut bytes, mut ended_at) = (0, 0, None);
         self.data.scan(within, order, &mut |item| {
             if candidates.contains_key(item.key) {
@@ -171,11 +171,11 @@ impl TransactionComponent {
         })?;
         // Of a key that is absent as well: what has deleted it may be forgotten.
         if !mutation::is(Mutation::ForgetScanned) {
-            self.join_durable(work);
+            work.depends_on_durable = true;
         }
         if mutation::is(Mutation::ScanDataFirst) {
             let late = ranges.keys(within, order, usize::MAX).into_iter();
-            candidates.extend(late.map(|key| (key, Candidate::InTable)));
+            candidates.extend(late.map(|key| (key.into(), Candidate::InTable)));
         }
         if let Some(ended_at) = ended_at {
             // Keys of the index behind it come with the next piece, which looks for them anew.

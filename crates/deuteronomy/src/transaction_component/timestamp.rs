@@ -3,6 +3,12 @@
 //! An announcement is made *before* what it announces is drawn. Otherwise a session that has drawn
 //! and not yet announced is missed, and what it needs is removed (`docs/protocols.md`, D9).
 //!
+//! For transactions and positions Release and Acquire are enough, since what is announced is drawn
+//! by a read-modify-write: a thread that has read the clock above a timestamp has read the drawing
+//! of it, or a later one, and sees what was announced before; and a thread that knows a frame to be
+//! durable has that from the flusher, which has it from the session that has reserved it. A
+//! snapshot draws nothing: there the order is that of SeqCst.
+//!
 //! A snapshot draws no timestamp: it reads as of just below the *horizon*, below which every
 //! transaction has ended. It is announced as a transaction at the horizon would be, so what it
 //! reads is kept. Invariant: no oldest timestamp that a thread goes by is above the horizon of a
@@ -17,17 +23,28 @@ use std::sync::{Mutex, MutexGuard};
 /// The announcement of a session without a transaction: above all timestamps.
 const IDLE: u64 = u64::MAX;
 
+/// In the announcement of a transaction that has written: it is to abort.
+const IS_SHED: u64 = 1 << 63;
+
 /// What a session has announced. Written by the session, read by all threads that look for the
-/// oldest active timestamp or for a complete prefix of a stream. SeqCst, see the methods.
+/// oldest active timestamp or for a complete prefix of a stream: see the head of the file.
 #[derive(Debug)]
 struct Announcement {
     /// A lower bound of the timestamp of its transaction.
     ts: AtomicU64,
+    /// A value that the clock has had, for the next announcement: that need not read the clock,
+    /// which other sessions write. Used by the session alone, Relaxed; no step for the checker of
+    /// schedules.
+    seen: std::sync::atomic::AtomicU64,
     /// A [`Place`]: a lower bound of the position of a record that it has not handed to the proxy.
     reserving: AtomicU64,
     /// A [`Place`]: a lower bound of the position of the first part of its transaction, until the
     /// record is handed to the proxy. Written and read as `reserving`.
     holding: AtomicU64,
+    /// The timestamp of its transaction, if that has written and not ended, and whether it is to
+    /// abort ([`IS_SHED`]); 0 otherwise. Written by the session; others set the bit by an exchange,
+    /// which fails once the transaction has ended. Relaxed: it orders nothing.
+    writing: AtomicU64,
 }
 
 /// The clock of a database, and the announcements of its sessions.
@@ -38,10 +55,14 @@ pub(crate) struct Timestamps {
     /// The highest oldest timestamp that a thread has found: all below have ended. Raised before it
     /// is used, read by snapshots after they have announced themselves (SeqCst: the one or the
     /// other finds the other).
-    horizon: AtomicU64,
+    horizon: Padded<AtomicU64>,
     /// How many snapshots there are, or are about to be. Raised before they are announced.
     snapshots: AtomicUsize,
     announced: Box<[Padded<Announcement>]>,
+    /// Places at or above this one were never taken: they are not looked at. Raised before a
+    /// session announces anything; read after the clock, or the durable positions. So a session
+    /// whose raise is missed draws above what was read. SeqCst, for snapshots.
+    used: AtomicUsize,
     free: Mutex<Vec<usize>>,
 }
 
@@ -50,13 +71,16 @@ impl Timestamps {
     pub fn new(first: u64, sessions: usize) -> Self {
         let idle = |_| {
             let none = || AtomicU64::new(Place::NONE.word());
-            Padded(Announcement { ts: AtomicU64::new(IDLE), reserving: none(), holding: none() })
+            let (ts, seen) = (AtomicU64::new(IDLE), first.into());
+            let (reserving, holding, writing) = (none(), none(), AtomicU64::new(0));
+            Padded(Announcement { ts, seen, reserving, holding, writing })
         };
         Self {
             clock: Padded(AtomicU64::new(first)),
-            horizon: AtomicU64::new(first),
+            horizon: Padded(AtomicU64::new(first)),
             snapshots: AtomicUsize::new(0),
             announced: (0..sessions).map(idle).collect(),
+            used: AtomicUsize::new(0),
             free: Mutex::new((0..sessions).rev().collect()),
         }
     }
@@ -67,7 +91,15 @@ impl Timestamps {
 
     /// Takes a session's place among the announcements; None if all are taken.
     pub fn enter(&self) -> Option<usize> {
-        self.free().pop()
+        let at = self.free().pop()?;
+        self.used.fetch_max(at + 1, Ordering::SeqCst);
+        self.announced[at].seen.store(self.next(), Ordering::Relaxed);
+        Some(at)
+    }
+
+    /// The announcements of all sessions there are, or have been.
+    fn announced(&self) -> &[Padded<Announcement>] {
+        &self.announced[..self.used.load(Ordering::SeqCst)]
     }
 
     /// Gives the place back.
@@ -77,24 +109,28 @@ impl Timestamps {
     }
 
     /// B1: announces a bound below the timestamp to be drawn.
+    #[inline]
     pub fn announce(&self, at: usize) {
-        let bound = self.clock.load(Ordering::SeqCst);
-        self.announced[at].ts.store(bound, Ordering::SeqCst);
+        let own = &self.announced[at];
+        own.ts.store(own.seen.load(Ordering::Relaxed), Ordering::Release);
     }
 
     /// B2, B3: draws a timestamp.
+    #[inline]
     pub fn draw(&self, at: usize) -> u64 {
-        let announced = &self.announced[at].ts;
+        let own = &self.announced[at];
         let ts = self.clock.fetch_add(1, Ordering::SeqCst);
-        debug_assert!(announced.load(Ordering::Relaxed) <= ts, "{ts} is below its announcement");
-        announced.store(ts, Ordering::SeqCst);
+        debug_assert!(own.ts.load(Ordering::Relaxed) <= ts, "{ts} is below its announcement");
+        own.ts.store(ts, Ordering::Release);
+        own.seen.store(ts + 1, Ordering::Relaxed);
         ts
     }
 
-    /// Withdraws the announcement. SeqCst, as a release: what the transaction has left behind is
-    /// visible to those that find it idle.
+    /// Withdraws the announcement. Release: what the transaction has left behind is visible to
+    /// those that find it idle.
+    #[inline]
     pub fn end(&self, at: usize) {
-        self.announced[at].ts.store(IDLE, Ordering::SeqCst);
+        self.announced[at].ts.store(IDLE, Ordering::Release);
     }
 
     /// Announces a snapshot, and returns the horizon: it reads what is below.
@@ -118,7 +154,7 @@ impl Timestamps {
 
     /// The lowest of a timestamp and those announced.
     fn lowest_announced(&self, upper: u64) -> u64 {
-        self.announced.iter().fold(upper, |lowest, a| lowest.min(a.ts.load(Ordering::SeqCst)))
+        self.announced().iter().fold(upper, |lowest, a| lowest.min(a.ts.load(Ordering::SeqCst)))
     }
 
     /// O1, O2: a timestamp below which no transaction is active, or will be, and which is at or
@@ -143,12 +179,14 @@ impl Timestamps {
     /// Announces that the session is about to reserve at or behind this position.
     pub fn announce_reserving(&self, at: usize, stream: usize, behind: Lsn) {
         let bound = Place::new(stream, behind).word();
-        self.announced[at].reserving.store(bound, Ordering::SeqCst);
+        self.announced[at].reserving.store(bound, Ordering::Release);
     }
 
-    /// The record has been handed to the proxy, or was not written.
+    /// The record has been handed to the proxy, or was not written. Release: a thread that finds
+    /// that finds the record, too.
+    #[inline]
     pub fn end_reserving(&self, at: usize) {
-        self.announced[at].reserving.store(Place::NONE.word(), Ordering::SeqCst);
+        self.announced[at].reserving.store(Place::NONE.word(), Ordering::Release);
     }
 
     /// Announces that the session is about to reserve the first part of a transaction, at or behind
@@ -163,11 +201,51 @@ impl Timestamps {
         self.announced[at].holding.store(Place::NONE.word(), Ordering::SeqCst);
     }
 
+    /// Announces that the transaction writes: it has memory that only its end gives back.
+    pub fn announce_writing(&self, at: usize, ts: u64) {
+        self.announced[at].writing.store(ts, Ordering::Relaxed);
+    }
+
+    /// The transaction has ended.
+    pub fn end_writing(&self, at: usize) {
+        let writing = &self.announced[at].writing;
+        if writing.load(Ordering::Relaxed) != 0 {
+            writing.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the transaction is to abort, to make room for an older one.
+    pub fn is_shed(&self, at: usize) -> bool {
+        self.announced[at].writing.load(Ordering::Relaxed) & IS_SHED != 0
+    }
+
+    /// Whether a transaction above this timestamp has written and not ended.
+    pub fn is_younger_writing(&self, ts: u64) -> bool {
+        let writing = |a: &Padded<Announcement>| a.writing.load(Ordering::Relaxed) & !IS_SHED;
+        self.announced.iter().any(|announced| writing(announced) > ts)
+    }
+
+    /// The youngest transaction above this timestamp that has written, and is not to abort yet, is
+    /// to abort now. Returns its timestamp, if there is one.
+    pub fn shed_youngest_above(&self, ts: u64) -> Option<u64> {
+        loop {
+            let writing = self.announced.iter().map(|announced| &announced.writing);
+            let written = writing.map(|writing| (writing.load(Ordering::Relaxed), writing));
+            let above = written.filter(|(word, _)| word & IS_SHED == 0 && *word > ts);
+            let (youngest, writing) = above.max_by_key(|(word, _)| *word)?;
+            let shed = youngest | IS_SHED;
+            let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            if writing.compare_exchange(youngest, shed, set, failed).is_ok() {
+                return Some(youngest);
+            }
+        }
+    }
+
     /// Lowers the positions of streams: each transaction with a part below has handed its record to
     /// the proxy. So redo that begins there finds all parts of the others. The positions must have
     /// been durable before the call, see [`lower_to_handed_over`](Self::lower_to_handed_over).
     pub fn lower_to_held(&self, durable: &mut [Lsn]) {
-        for announced in &self.announced {
+        for announced in self.announced() {
             let place = Place::from_word(announced.holding.load(Ordering::SeqCst));
             if let Some((stream, behind)) = place.get() {
                 durable[stream] = durable[stream].min(behind);
@@ -179,7 +257,7 @@ impl Timestamps {
     /// proxy. They must have been durable before the call: a record below was then reserved, and
     /// announced before that, so it is found here or was handed over already.
     pub fn lower_to_handed_over(&self, durable: &mut [Lsn]) {
-        for announced in &self.announced {
+        for announced in self.announced() {
             let place = Place::from_word(announced.reserving.load(Ordering::SeqCst));
             if let Some((stream, behind)) = place.get() {
                 durable[stream] = durable[stream].min(behind);
@@ -313,6 +391,29 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_may_be_old_and_a_session_that_comes_later_is_looked_at() {
+        let timestamps = Timestamps::new(5, 3);
+        let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
+        for ts in 5..9 {
+            timestamps.announce(a);
+            assert_eq!(timestamps.draw(a), ts);
+            timestamps.end(a);
+        }
+        assert_eq!(timestamps.oldest_active(), 9);
+        // It has seen the clock when it entered, and may draw below no timestamp from there on.
+        timestamps.announce(b);
+        assert_eq!(timestamps.oldest_active(), 5);
+        assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (9, 9));
+        let c = timestamps.enter().unwrap();
+        timestamps.announce(c);
+        timestamps.end(b);
+        assert_eq!(timestamps.oldest_active(), 10, "c has seen the clock at 10");
+        assert_eq!(timestamps.draw(c), 10);
+        timestamps.announce(a);
+        assert_eq!(timestamps.oldest_active(), 9);
+    }
+
+    #[test]
     fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
         let timestamps = Timestamps::new(5, 3);
         let [a, b, c] = [(); 3].map(|()| timestamps.enter().unwrap());
@@ -327,6 +428,28 @@ mod tests {
         assert_eq!(timestamps.oldest_active(), 6);
         assert_eq!(timestamps.announce_snapshot(b), 6);
         timestamps.end_snapshot(b);
+    }
+
+    #[test]
+    fn the_youngest_that_has_written_is_shed_first() {
+        let timestamps = Timestamps::new(1, 4);
+        let [a, b, c, d] = [(); 4].map(|()| timestamps.enter().unwrap());
+        assert_eq!(timestamps.shed_youngest_above(0), None);
+        for (at, ts) in [(a, 5), (b, 9), (c, 7)] {
+            timestamps.announce_writing(at, ts);
+        }
+        assert!(timestamps.is_younger_writing(8) && !timestamps.is_younger_writing(9));
+        assert_eq!(timestamps.shed_youngest_above(9), None);
+        assert_eq!(timestamps.shed_youngest_above(5), Some(9));
+        assert_eq!([a, b, c, d].map(|at| timestamps.is_shed(at)), [false, true, false, false]);
+        assert!(timestamps.is_younger_writing(8), "it has not ended");
+        assert_eq!(timestamps.shed_youngest_above(5), Some(7));
+        assert_eq!(timestamps.shed_youngest_above(5), None, "it does not shed itself");
+        timestamps.end_writing(b);
+        assert!(!timestamps.is_shed(b) && !timestamps.is_younger_writing(7));
+        timestamps.announce_writing(b, 11);
+        assert!(!timestamps.is_shed(b), "that was its last transaction");
+        assert_eq!(timestamps.shed_youngest_above(0), Some(11));
     }
 
     #[test]

@@ -3,10 +3,13 @@
 use super::TransactionComponent;
 use super::place::Place;
 use super::record::{self, Parts};
-use super::version_table::{Seen, Value, Version, hash};
-use super::work::{PendingWrite, Work};
+use super::version::{Value, Version};
+use super::version_table::Seen;
+use super::work::Work;
+use super::writes::PendingWrite;
 use crate::config::ReaderRecords;
 use crate::error::{Abort, Error};
+use crate::key::hash;
 use crate::proxy::Handed;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
@@ -34,6 +37,10 @@ fn operation_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
 fn part_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
     record::PART_HEAD_BYTES + operation_bytes(key, value)
 }
+
+/// After this many writes a session looks for the oldest active transaction, to trim records below
+/// it: to look takes cache lines of other sessions, and what is trimmed later costs memory.
+const WRITES_PER_LOOK: u32 = 16;
 
 impl TransactionComponent {
     /// B1 to B4.
@@ -72,6 +79,7 @@ impl TransactionComponent {
         work.failed = None;
         work.write_bytes = 0;
         work.vector.fill(0);
+        work.depends_on_durable = false;
         Ok(())
     }
 
@@ -131,12 +139,13 @@ impl TransactionComponent {
             true => self.versions.read_below_horizon(key, hash, work.ts, &self.transactions),
         };
         match seen {
-            Seen::Version(version) => {
-                // One from the data component is durable, and maybe of an earlier incarnation.
-                if version.is_fetched() || !self.transactions.join(version.ts, &mut work.vector) {
-                    self.join_durable(work);
+            Seen::Value(value, writer) => {
+                // One that is applied is durable, and maybe of an earlier incarnation.
+                let joins = |ts| self.transactions.join(ts, &mut work.vector);
+                if !writer.is_some_and(joins) {
+                    work.depends_on_durable = true;
                 }
-                Ok(Looked::Found(version.value().clone()))
+                Ok(Looked::Found(value))
             }
             Seen::Active(writer) => {
                 debug_assert!(writer < work.ts, "only the younger waits for the older");
@@ -152,15 +161,23 @@ impl TransactionComponent {
     /// Keeps the version table within its budget while a transaction runs, which is aborted if it
     /// could not be.
     pub(super) fn make_room_for(&self, work: &mut Work) -> Result<(), Error> {
-        match self.make_room(work) {
-            Err(Error::Aborted(abort)) => Err(work.fail(abort)),
+        let made = match self.timestamps.is_shed(work.at) {
+            true => Err(Abort::Shed.into()),
+            false => self.make_room(work),
+        };
+        match made {
+            Err(Error::Aborted(abort)) => {
+                self.room.count_shed();
+                Err(work.fail(abort))
+            }
             made => made,
         }
     }
 
     /// V states all that is durable, for a dependency that is durable at a position that is not
     /// known any more. A record states what it depends on even where that is durable: so no vector
-    /// of durable positions, however it was loaded, admits it without its dependencies.
+    /// of durable positions, however it was loaded, admits it without its dependencies. Done once,
+    /// when the record is put together: what is durable then includes what was durable at a read.
     pub(super) fn join_durable(&self, work: &mut Work) {
         let frontier = self.log.frontier();
         for (lane, lsn) in work.vector.iter_mut().enumerate() {
@@ -214,7 +231,7 @@ impl TransactionComponent {
         if ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
-        self.join_durable(work);
+        work.depends_on_durable = true;
         self.versions.insert_fetched(key, hash, number, ts, value.clone());
         let own = work.writes.get(key);
         Ok(own.map_or(value, |write| write.value.clone()))
@@ -253,14 +270,29 @@ impl TransactionComponent {
             work.write_bytes = write_bytes;
             return Ok(());
         }
+        if work.writes.is_empty() {
+            self.timestamps.announce_writing(work.at, work.ts);
+        }
         let (hash, version) = (hash(key), Version::pending(work.ts));
-        if let Err(abort) = self.versions.write(key, hash, &version) {
+        let oldest_active = self.oldest_active_lately(work);
+        if let Err(abort) = self.versions.write(key, hash, &version, &value, oldest_active) {
             return Err(work.fail(abort));
         }
-        self.versions.count_value(&value);
         work.write_bytes = write_bytes;
-        work.writes.insert(key.into(), PendingWrite { hash, version, value });
+        work.writes.insert(key, PendingWrite { hash, version, value });
         Ok(())
+    }
+
+    /// A timestamp that was the oldest active one when the session last looked.
+    fn oldest_active_lately(&self, work: &mut Work) -> u64 {
+        match work.writes_until_look.checked_sub(1) {
+            Some(left) => work.writes_until_look = left,
+            None => {
+                work.writes_until_look = WRITES_PER_LOOK - 1;
+                work.oldest_active = self.timestamps.oldest_active();
+            }
+        }
+        work.oldest_active
     }
 
     /// Whether the transaction logs a record when it commits.
@@ -340,6 +372,7 @@ impl TransactionComponent {
             writer.wait_for_room(stream);
             logged = self.append_part(work, writer, stream);
         }
+        drop(rest);
         work.writes = writes;
         logged
     }
@@ -382,14 +415,13 @@ impl TransactionComponent {
         let own = Place::new(stream, place.1);
         self.transactions.commit(work.ts, own, &work.vector);
         let mut needs = self.needs(work, Some(stream));
-        let writes = std::mem::take(&mut work.writes).into_iter();
         self.proxy.hand_over(Handed {
             ts: work.ts,
             stream,
             place,
             first: work.parts.map_or(place.0, |(_, parts)| parts.first),
             needs: needs.clone(),
-            operations: writes.map(|(key, write)| (key, write.version)).collect(),
+            operations: work.writes.drain().map(|(key, write)| (key, write.version)).collect(),
             bytes: len.max(work.write_bytes),
         });
         self.timestamps.end_reserving(work.at);
@@ -406,6 +438,9 @@ impl TransactionComponent {
     /// # Errors
     /// The writes do not fit into a frame, and the log has stopped.
     fn encode(&self, work: &mut Work, writer: &mut Writer, stream: usize) -> Result<(), Error> {
+        if work.depends_on_durable {
+            self.join_durable(work);
+        }
         let mut is_in_parts = work.parts.is_some();
         self.encode_record(work, stream, is_in_parts);
         if work.record.len() > writer.max_payload() {
@@ -442,7 +477,7 @@ impl TransactionComponent {
     /// A1 to A4. Returns what has to be durable before a caller may be told what the transaction
     /// has read.
     pub fn abort(&self, work: &mut Work) -> Needs {
-        for (key, write) in std::mem::take(&mut work.writes) {
+        for (key, write) in work.writes.drain() {
             self.versions.remove(&key, write.hash, work.ts);
             self.versions.discount_value(&write.value);
         }
@@ -466,6 +501,7 @@ impl TransactionComponent {
 
     fn end(&self, work: &mut Work) {
         work.ts = 0;
+        self.timestamps.end_writing(work.at);
         if work.parts.take().is_some() {
             self.timestamps.end_holding(work.at);
         }

@@ -7,8 +7,10 @@
 
 use super::place::Place;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicU64, Ordering};
-use hyades_wal::{Lane, Lsn, admits};
+use hyades_wal::lsn_vector::{self, INLINE_LANES};
+use hyades_wal::{Lane, Lsn, MAX_LANES, admits};
 
 /// The states of an entry, in the lowest bits of its word.
 const FREE: u64 = 0;
@@ -17,12 +19,23 @@ const COMMITTED: u64 = 2;
 const STATE_BITS: u32 = 2;
 const STATE: u64 = (1 << STATE_BITS) - 1;
 
+/// The streams whose dependencies fit on the cache line of an entry.
+const NEAR: usize = 6;
+
+/// How many timestamps ahead entries are prefetched.
+const AHEAD: u64 = 8;
+
+/// On a cache line of its own: neighbours are transactions of other sessions that run at the same
+/// time.
 #[derive(Debug)]
+#[repr(align(64))]
 struct TransactionEntry {
     /// Timestamp and state. Claimed by the transaction that begins, changed by it when it ends.
     word: AtomicU64,
     /// The [`Place`] of the end of its record.
     own: AtomicU64,
+    /// A position of each of the first streams: what the transaction depends on.
+    near: [AtomicU64; NEAR],
 }
 
 /// How a transaction stands that has left a version.
@@ -38,8 +51,8 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct TransactionTable {
     entries: Box<[TransactionEntry]>,
-    /// For each entry, a position of each stream: what the transaction depends on.
-    dependencies: Box<[AtomicU64]>,
+    /// For each entry, what the transaction depends on in the streams behind the first ones.
+    far: Box<[AtomicU64]>,
     streams: usize,
 }
 
@@ -50,10 +63,12 @@ impl TransactionTable {
         let entry = |_| TransactionEntry {
             word: AtomicU64::new(FREE),
             own: AtomicU64::new(Place::NONE.word()),
+            near: [(); NEAR].map(|()| AtomicU64::new(0)),
         };
+        let far = entries * streams.saturating_sub(NEAR);
         Self {
             entries: (0..entries).map(entry).collect(),
-            dependencies: (0..entries * streams).map(|_| AtomicU64::new(0)).collect(),
+            far: (0..far).map(|_| AtomicU64::new(0)).collect(),
             streams,
         }
     }
@@ -62,13 +77,19 @@ impl TransactionTable {
         ts as usize & (self.entries.len() - 1)
     }
 
-    fn dependencies(&self, index: usize) -> &[AtomicU64] {
-        &self.dependencies[index * self.streams..][..self.streams]
+    /// By stream, what the transaction of an entry depends on.
+    #[inline]
+    fn dependencies(&self, index: usize) -> impl Iterator<Item = &AtomicU64> {
+        let far = self.streams.saturating_sub(NEAR);
+        let near = &self.entries[index].near[..self.streams - far];
+        near.iter().chain(&self.far[index * far..][..far])
     }
 
     /// B4: takes the entry of a timestamp. False if it is in use: then the timestamp is of no use.
     /// `durable` says up to where a stream is.
     pub fn claim(&self, ts: u64, durable: impl Fn(Lane) -> Lsn) -> bool {
+        // The ring is larger than a cache.
+        prefetch(&raw const self.entries[self.index(ts + AHEAD)]);
         let index = self.index(ts);
         let entry = &self.entries[index];
         let word = entry.word.load(Ordering::Acquire);
@@ -77,7 +98,7 @@ impl TransactionTable {
             COMMITTED => {
                 let own = Place::from_word(entry.own.load(Ordering::Acquire)).get();
                 let own = own.map(|(stream, end)| (Lane::position(stream), end));
-                let needs = self.dependencies(index).iter().map(|d| d.load(Ordering::Acquire));
+                let needs = self.dependencies(index).map(|d| d.load(Ordering::Acquire));
                 let needs = Lane::first(self.streams).zip(needs).chain(own);
                 // If another transaction takes the entry meanwhile, the exchange below fails.
                 admits(durable, needs)
@@ -108,7 +129,7 @@ impl TransactionTable {
         let index = self.index(ts);
         // Release: a reader that finds one of these values finds the claim before it as well.
         self.entries[index].own.store(own.word(), Ordering::Release);
-        for (entry, lsn) in self.dependencies(index).iter().zip(depends_on) {
+        for (entry, lsn) in self.dependencies(index).zip(depends_on) {
             entry.store(*lsn, Ordering::Release);
         }
         self.end(ts, COMMITTED);
@@ -138,14 +159,23 @@ impl TransactionTable {
     /// Joins into `vector` what depends on a committed transaction has to wait for: its record, and
     /// what it depends on itself. False if its entry is used again: then all that is durable.
     #[must_use]
+    #[inline]
     pub fn join(&self, ts: u64, vector: &mut [u64]) -> bool {
+        match self.streams <= INLINE_LANES {
+            true => self.join_by::<INLINE_LANES>(ts, vector),
+            false => self.join_by::<MAX_LANES>(ts, vector),
+        }
+    }
+
+    /// The same, of at most this many streams.
+    fn join_by<const LANES: usize>(&self, ts: u64, vector: &mut [u64]) -> bool {
         let index = self.index(ts);
         let entry = &self.entries[index];
         let committed = ts << STATE_BITS | COMMITTED;
         if entry.word.load(Ordering::Acquire) != committed {
             return false;
         }
-        let mut found = [0; hyades_wal::MAX_LANES];
+        let mut found = [0; LANES];
         let found = &mut found[..self.streams];
         for (found, lsn) in found.iter_mut().zip(self.dependencies(index)) {
             *found = lsn.load(Ordering::Acquire);
@@ -159,7 +189,7 @@ impl TransactionTable {
             return true;
         }
         if !mutation::is(Mutation::DirectDependenciesOnly) {
-            hyades_wal::lsn_vector::join(vector, found);
+            lsn_vector::join(vector, found);
         }
         if let Some((stream, end)) = own.get() {
             vector[stream] = vector[stream].max(end);

@@ -269,3 +269,31 @@ fn a_nearly_full_table_is_swept_for_several_requests_at_once() {
     }
     assert!(asked > 0, "it was swept each time");
 }
+
+/// What a write leaves without a reader goes with it, though the table is nearly empty.
+#[test]
+fn a_key_that_is_written_often_keeps_what_transactions_may_read() {
+    let (_dir, component) = component(|_| {});
+    let mut writer = component.log.writer().unwrap();
+    let (mut old, mut one) = (work(&component), work(&component));
+    let mut write = |value: u8, times: u32| {
+        for _ in 0..times {
+            component.begin(&mut one).unwrap();
+            component.put(&mut one, b"k", Some(&[value; 100])).unwrap();
+            drop(component.commit(&mut one, &mut writer, 0).unwrap());
+            while component.log.step(0) {}
+        }
+        component.versions.bytes()
+    };
+    let few = write(1, 2 * WRITES_PER_LOOK);
+    assert!(few <= 500 + WRITES_PER_LOOK as usize * 200, "{few} bytes");
+    assert!(write(1, 20 * WRITES_PER_LOOK) <= few, "as many are left however many there were");
+    component.begin(&mut old).unwrap();
+    // Newer ones are of use to no transaction, but to find that takes more than their order.
+    let many = write(2, 10 * WRITES_PER_LOOK);
+    assert!(many > few);
+    let read = component.get(&mut old, b"k").unwrap();
+    assert_eq!(read.as_deref(), Some(&[1; 100][..]), "an active transaction needs it");
+    drop(component.abort(&mut old));
+    assert!(write(3, 2 * WRITES_PER_LOOK) <= few);
+}

@@ -17,95 +17,33 @@
 //! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
 //! last one (a clock with a second chance; a key that was read only once has none).
 
-use super::buckets::{Buckets, Split};
+use super::buckets::{Buckets, Hints, Split};
 use super::ranges::{self, Ranges};
 use super::transaction_table::{Standing, TransactionTable};
+use super::version::{VERSION_BYTES, Value, Version};
 use crate::error::Abort;
+use crate::key::{Key, hash};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicBool, AtomicUsize, MutexGuard, Ordering};
-use std::sync::{Arc, OnceLock};
-
-/// A value; None for a deleted key.
-pub(crate) type Value = Option<Arc<[u8]>>;
+use hyades_platform::sync::{AtomicUsize, MutexGuard, Ordering, Padded};
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The bytes that a record takes without its key, about.
 const RECORD_BYTES: usize = 96;
-/// The bytes that a version takes without its value, about.
-const VERSION_BYTES: usize = 80;
-/// The bytes in the table for which there is a bucket. A bucket takes 48 beside them.
+/// The bytes in the table for which there is a bucket. A bucket takes 64 beside them.
 const BYTES_PER_BUCKET: usize = 256;
 /// The most buckets that are split by one that puts something into the table. More than one put
 /// needs, so that the buckets keep up.
 const MOST_SPLIT: usize = 4;
 
-/// A version of a key.
-#[derive(Debug)]
-pub(crate) struct Version {
-    pub ts: u64,
-    /// Set before its transaction is committed, and never changed.
-    value: OnceLock<Value>,
-    /// Whether the data component holds it, or a newer one. Set by the proxy (Release), read by
-    /// those that evict (Acquire).
-    applied: AtomicBool,
-    /// Whether it came from the data component. Then its transaction is committed and durable, and
-    /// perhaps of an earlier incarnation, which the transaction table does not know.
-    is_fetched: bool,
-}
-
-impl Version {
-    /// The version of an active transaction.
-    pub fn pending(ts: u64) -> Arc<Self> {
-        let (value, applied) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Self { ts, value, applied, is_fetched: false })
-    }
-
-    fn fetched(ts: u64, value: Value) -> Arc<Self> {
-        let (value, applied) = (OnceLock::from(value), AtomicBool::new(true));
-        Arc::new(Self { ts, value, applied, is_fetched: true })
-    }
-
-    /// Whether it came from the data component.
-    pub fn is_fetched(&self) -> bool {
-        self.is_fetched
-    }
-
-    /// C4: sets the value, once.
-    pub fn set(&self, value: Value) {
-        let is_first = self.value.set(value).is_ok();
-        debug_assert!(is_first, "the version of {} has a value already", self.ts);
-    }
-
-    /// The value of a committed version.
-    pub fn value(&self) -> &Value {
-        self.value.get().expect("a version has its value before its transaction is committed")
-    }
-
-    /// The data component holds it, or a newer one.
-    pub fn set_applied(&self) {
-        self.applied.store(true, Ordering::Release);
-    }
-
-    fn is_applied(&self) -> bool {
-        self.applied.load(Ordering::Acquire)
-    }
-
-    fn standing(&self, transactions: &TransactionTable) -> Standing {
-        if self.is_fetched { Standing::Committed } else { transactions.standing(self.ts) }
-    }
-
-    fn bytes(&self) -> usize {
-        let value = self.value.get().and_then(Option::as_ref);
-        VERSION_BYTES + value.map_or(0, |value| value.len())
-    }
-}
-
 #[derive(Debug)]
 struct KeyRecord {
-    key: Arc<[u8]>,
+    key: Key,
     /// The highest timestamp of a transaction that has read it.
     last_read: u64,
-    /// By ascending timestamp.
-    versions: Vec<Arc<Version>>,
+    /// By ascending timestamp. Two lie in the record: mostly there are no more, since a write
+    /// takes out what it leaves without a reader.
+    versions: SmallVec<[Arc<Version>; 2]>,
     /// Whether it has had versions of writers, and is among the keys of [`Ranges`].
     entered: bool,
     /// Whether a version of it was found here since the last sweep.
@@ -126,7 +64,8 @@ pub(crate) enum Sweep {
 
 #[derive(Debug, Default)]
 struct Bucket {
-    records: Vec<KeyRecord>,
+    /// Mostly one or none: without room for more, so that one fills a cache line.
+    records: Box<[KeyRecord]>,
     /// What an absent record stands for: no key of the bucket was read or written above it.
     floor: u64,
     /// Counts each version that was taken out: see [`VersionTable::insert_fetched`].
@@ -136,8 +75,8 @@ struct Bucket {
 /// What a read finds.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// The version to read.
-    Version(Arc<Version>),
+    /// The value of the version to read, and its writer; None if that is known to be durable.
+    Value(Value, Option<u64>),
     /// The version to read is of this active, older transaction: wait for it, and read again.
     Active(u64),
     /// The version to read is in the data component. The number is for
@@ -152,32 +91,58 @@ pub(crate) struct VersionTable {
     /// If there are scans.
     pub ranges: Option<Ranges>,
     /// About how many bytes records, keys and versions take, and values that are to be written;
-    /// without those of `ranges`.
-    bytes: AtomicUsize,
+    /// without those of `ranges`. Apart from the number of buckets, which each operation reads.
+    bytes: Padded<AtomicUsize>,
     /// The bucket at which the next sweep begins.
-    hand: AtomicUsize,
+    hand: Padded<AtomicUsize>,
 }
 
-/// A hash of a key: FNV-1a, and its bits mixed. Not keyed, so that simulations repeat.
-pub(crate) fn hash(key: &[u8]) -> u64 {
-    let mixed = key.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    (mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// What was taken out of a record.
+#[derive(Default)]
+struct Trimmed {
+    versions: u64,
+    bytes: usize,
+}
+
+/// Drops all versions below the newest of those below `oldest_active`. All of these have ended, so
+/// that newest one is committed, and hides the others from every reader. The caller counts them.
+///
+/// As right is a timestamp that was the oldest active one at any time before: none below it comes
+/// back, and no snapshot that is announced later reads below it.
+fn trim_record(record: &mut KeyRecord, oldest_active: u64) -> Trimmed {
+    let old = record.versions.iter().take_while(|v| v.ts < oldest_active).count();
+    let mut trimmed = Trimmed::default();
+    if old < 2 {
+        return trimmed;
+    }
+    for version in record.versions.drain(..old - 1) {
+        trimmed.bytes += version.bytes();
+        trimmed.versions += 1;
+    }
+    trimmed
 }
 
 impl Bucket {
     fn position(&self, key: &[u8]) -> Option<usize> {
         self.records.iter().position(|record| &*record.key == key)
     }
+
+    fn push(&mut self, record: KeyRecord) {
+        let mut records = std::mem::take(&mut self.records).into_vec();
+        records.reserve_exact(1);
+        records.push(record);
+        self.records = records.into_boxed_slice();
+    }
 }
 
 impl Split for Bucket {
     fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
-        let records = self.records.extract_if(.., |record| moves(hash(&record.key))).collect();
         // What an absent record stands for was said for the keys of both; and what was dropped
         // before the number of a fetch was noted is counted in both.
-        Self { records, floor: self.floor, drops: self.drops }
+        let records = std::mem::take(&mut self.records).into_vec().into_iter();
+        let (moved, kept): (Vec<_>, Vec<_>) = records.partition(|record| moves(hash(&record.key)));
+        self.records = kept.into_boxed_slice();
+        Self { records: moved.into_boxed_slice(), floor: self.floor, drops: self.drops }
     }
 }
 
@@ -187,13 +152,18 @@ impl VersionTable {
         Self {
             buckets: Buckets::new(),
             ranges,
-            bytes: AtomicUsize::new(0),
-            hand: AtomicUsize::new(0),
+            bytes: Padded(AtomicUsize::new(0)),
+            hand: Padded(AtomicUsize::new(0)),
         }
     }
 
-    fn bucket(&self, hash: u64) -> MutexGuard<'_, Bucket> {
+    fn bucket(&self, hash: u64) -> (MutexGuard<'_, Bucket>, &Hints) {
         self.buckets.lock(hash)
+    }
+
+    /// Prefetches what operations on keys with these hashes will look at.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        self.buckets.prefetch(hashes);
     }
 
     /// Splits buckets, if what is in the table needs more. No latch is held.
@@ -236,14 +206,24 @@ impl VersionTable {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Counts bytes that have come for others that have left. Mostly these are as many: then the
+    /// counter, which all threads share, is left alone.
+    fn replace(&self, left: usize, come: usize) {
+        if come > left {
+            self.add(come - left);
+        } else if come < left {
+            self.subtract(left - come);
+        }
+    }
+
     /// R1, R2 (W1, W2): the record of a key; made if there is none, and then read as of the floor.
     fn find_or_make<'b>(&self, bucket: &'b mut Bucket, key: &[u8]) -> &'b mut KeyRecord {
         let at = bucket.position(key).unwrap_or_else(|| {
             self.add(RECORD_BYTES + key.len());
             let last_read = bucket.floor;
-            let (key, versions) = (key.into(), Vec::new());
+            let (key, versions) = (key.into(), SmallVec::new());
             let record = KeyRecord { key, last_read, versions, entered: false, hit: false };
-            bucket.records.push(record);
+            bucket.push(record);
             bucket.records.len() - 1
         });
         &mut bucket.records[at]
@@ -251,7 +231,7 @@ impl VersionTable {
 
     /// Whether the table has versions of the key.
     pub fn has_versions(&self, key: &[u8]) -> bool {
-        let bucket = self.bucket(hash(key));
+        let (bucket, _) = self.bucket(hash(key));
         bucket.position(key).is_some_and(|at| !bucket.records[at].versions.is_empty())
     }
 
@@ -282,9 +262,9 @@ impl VersionTable {
         ts: u64,
         transactions: &TransactionTable,
     ) -> Seen {
-        let bucket = &mut *self.bucket(hash);
+        let (mut bucket, hints) = self.bucket(hash);
         let number = bucket.drops;
-        let record = self.find_or_make(bucket, key);
+        let record = self.find_or_make(&mut bucket, key);
         // R3: every read counts, whichever version it reads (D2).
         let is_newest = record.versions.last().is_none_or(|newest| newest.ts <= ts);
         if let Some(reader) = reader
@@ -294,7 +274,7 @@ impl VersionTable {
         }
         for version in record.versions.iter().rev().filter(|version| version.ts <= ts) {
             debug_assert!(
-                Some(version.ts) != reader || version.is_fetched,
+                Some(version.ts) != reader || version.is_fetched(),
                 "a transaction reads its own"
             );
             // To read past an active one would be wrong: it may commit below this read (D0).
@@ -302,20 +282,32 @@ impl VersionTable {
                 Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
                 Standing::Active => Seen::Active(version.ts),
                 Standing::Committed => {
+                    hints.note(record, &**version, version.value());
                     record.hit = true;
-                    Seen::Version(version.clone())
+                    let writer = (!version.is_applied()).then_some(version.ts);
+                    Seen::Value(version.value().clone(), writer)
                 }
             };
         }
         Seen::Missing(number)
     }
 
-    /// W1 to W5: puts the pending version of a transaction into the record.
+    /// W1 to W5: puts the pending version of a transaction into the record, and counts the bytes
+    /// of the value that it will have. Takes out the versions of the record that no transaction
+    /// needs, where none below `oldest_active` is active, or will be.
     ///
     /// # Errors
     /// A younger transaction has read or written the key.
-    pub fn write(&self, key: &[u8], hash: u64, version: &Arc<Version>) -> Result<(), Abort> {
-        let mut bucket = self.bucket(hash);
+    pub fn write(
+        &self,
+        key: &[u8],
+        hash: u64,
+        version: &Arc<Version>,
+        value: &Value,
+        oldest_active: u64,
+    ) -> Result<(), Abort> {
+        let value_bytes = value.as_ref().map_or(0, |value| value.len());
+        let (mut bucket, hints) = self.bucket(hash);
         let record = self.find_or_make(&mut bucket, key);
         if record.last_read > version.ts && !mutation::is(Mutation::WriteBelowRead) {
             return Err(Abort::ReadByYounger);
@@ -330,14 +322,19 @@ impl VersionTable {
             ranges.enter(&record.key);
             record.entered = true;
         }
+        // Before the new one is there: two have room in the record.
+        let trimmed = trim_record(record, oldest_active);
         record.versions.push(version.clone());
-        self.add(version.bytes());
+        hints.note(record, &**version, value);
+        bucket.drops += trimmed.versions;
+        self.replace(trimmed.bytes, version.bytes() + value_bytes);
         drop(bucket);
         self.grow();
         // M2, W5 for scans.
         if self.ranges.as_ref().is_some_and(|ranges| ranges.is_scanned_by_younger(key, version.ts))
         {
             self.remove(key, hash, version.ts);
+            self.subtract(value_bytes);
             return Err(Abort::ReadByYounger);
         }
         Ok(())
@@ -345,7 +342,7 @@ impl VersionTable {
 
     /// A1, A2: takes out the version of a transaction that aborts.
     pub fn remove(&self, key: &[u8], hash: u64, ts: u64) {
-        let bucket = &mut *self.bucket(hash);
+        let bucket = &mut *self.bucket(hash).0;
         let record = bucket.position(key).map(|at| &mut bucket.records[at]);
         let at = record.as_ref().and_then(|r| r.versions.iter().rposition(|v| v.ts == ts));
         debug_assert!(at.is_some(), "the pending version of {ts} is gone");
@@ -362,7 +359,7 @@ impl VersionTable {
     /// that do not.
     pub fn insert_fetched(&self, key: &[u8], hash: u64, number: u64, ts: u64, value: Value) {
         self.grow();
-        let bucket = &mut *self.bucket(hash);
+        let bucket = &mut *self.bucket(hash).0;
         if bucket.drops != number {
             return;
         }
@@ -394,22 +391,19 @@ impl VersionTable {
         }
     }
 
-    /// Drops all versions below the newest of those below `oldest_active`. All of these have ended,
-    /// so that newest one is committed, and hides the others from every reader.
     fn trim(&self, bucket: &mut Bucket, oldest_active: u64) {
         for record in &mut bucket.records {
-            let old = record.versions.iter().take_while(|v| v.ts < oldest_active).count();
-            for version in record.versions.drain(..old.saturating_sub(1)) {
-                self.subtract(version.bytes());
-                bucket.drops += 1;
-            }
+            let trimmed = trim_record(record, oldest_active);
+            bucket.drops += trimmed.versions;
+            self.replace(trimmed.bytes, 0);
         }
     }
 
     /// E1 to E4: drops records whose versions the data component holds, or something newer. The
     /// floor keeps what the record says of reads and writes (D5).
     fn evict(&self, bucket: &mut Bucket, oldest_active: u64, what: Sweep) {
-        let Bucket { records, floor, drops } = bucket;
+        let Bucket { records: all, floor, drops } = bucket;
+        let mut records = std::mem::take(all).into_vec();
         records.retain_mut(|record| {
             let is_old = |v: &Arc<Version>| {
                 let is_applied = v.is_applied() || mutation::is(Mutation::EvictUnapplied);
@@ -437,5 +431,6 @@ impl VersionTable {
             *drops += 1;
             false
         });
+        *all = records.into_boxed_slice();
     }
 }

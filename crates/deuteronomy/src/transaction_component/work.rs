@@ -1,18 +1,9 @@
 //! The state of a session's transaction.
 
 use super::record::Parts;
-use super::version_table::{Value, Version};
+use super::version::Value;
+use super::writes::Writes;
 use crate::error::{Abort, Error};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// What the transaction will write.
-#[derive(Debug)]
-pub(super) struct PendingWrite {
-    pub(super) hash: u64,
-    pub(super) version: Arc<Version>,
-    pub(super) value: Value,
-}
 
 /// The state of a session's transaction.
 #[derive(Debug)]
@@ -23,8 +14,15 @@ pub(crate) struct Work {
     pub(super) ts: u64,
     /// V: by stream, up to where the transaction depends on it.
     pub(super) vector: Vec<u64>,
+    /// Whether it depends on what is durable at a position that is not known any more. A record
+    /// states that, see [`join_durable`](super::TransactionComponent::join_durable).
+    pub(super) depends_on_durable: bool,
+    /// A timestamp that was the oldest active one a while ago, and the writes until the session
+    /// looks for it again.
+    pub(super) oldest_active: u64,
+    pub(super) writes_until_look: u32,
     /// By key.
-    pub(super) writes: BTreeMap<Arc<[u8]>, PendingWrite>,
+    pub(super) writes: Writes,
     /// The bytes of the keys and values in `writes`.
     pub(super) write_bytes: usize,
     /// Why it has to abort, if it has.
@@ -43,7 +41,8 @@ pub(crate) struct Work {
 
 impl Work {
     pub fn new(at: usize, streams: usize) -> Self {
-        let (writes, record) = (BTreeMap::new(), Vec::new());
+        let (writes, record) = (Writes::default(), Vec::new());
+        let (depends_on_durable, oldest_active, writes_until_look) = (false, 0, 0);
         let (vector, failed, parts) = (vec![0; streams], None, None);
         let (ts, write_bytes, asked_for_room) = (0, 0, 0);
         let (is_snapshot, last_written) = (false, 0);
@@ -51,6 +50,9 @@ impl Work {
             at,
             ts,
             vector,
+            depends_on_durable,
+            oldest_active,
+            writes_until_look,
             writes,
             write_bytes,
             failed,
@@ -72,7 +74,7 @@ impl Work {
 
     /// Whether the transaction has written the key.
     pub fn has_written(&self, key: &[u8]) -> bool {
-        self.writes.contains_key(key)
+        self.writes.get(key).is_some()
     }
 
     /// What the transaction has written to the key last; None if it has not written it.
@@ -83,6 +85,11 @@ impl Work {
     /// The stream of its frames, if it has logged parts.
     pub fn stream(&self) -> Option<usize> {
         self.parts.map(|(stream, _)| stream)
+    }
+
+    /// The bytes of the record, or the part, that was put together last.
+    pub fn last_logged(&self) -> usize {
+        self.record.len()
     }
 
     /// Counts, and returns how often the session has asked since it had room.

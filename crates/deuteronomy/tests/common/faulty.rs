@@ -64,6 +64,10 @@ impl DataLayer for Faulty {
         self.data.apply(batch)
     }
 
+    fn may_cut(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         meet(&self.checkpoint)?;

@@ -222,7 +222,7 @@ fn install_over_versions<P: LoggingProtocol>(
         let changed = write.changed_bytes(table);
         let (seen, writer) = (row.version, &mut *state.old_versions);
         keep_for_records(versions, (record, seen), tid, changed.as_deref(), (writer, state.guard))?;
-        let there = write.install(table, state.guard, state.scratch);
+        let there = write.install((table, seen), state.usage, state.guard, state.scratch);
         row.version = word::of(tid) | if there { 0 } else { word::ABSENT };
     }
     Ok(())
@@ -261,7 +261,8 @@ fn install_versions<P: LoggingProtocol>(
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
         if tid > word::tid(row.version) {
             versions.supersede(table, record, row.version, view.own);
-            let there = write.install(table, state.guard, state.scratch);
+            let seen = (table, row.version);
+            let there = write.install(seen, state.usage, state.guard, state.scratch);
             let absent = if there { 0 } else { word::ABSENT };
             row.version = word::of(tid) | absent;
             continue;

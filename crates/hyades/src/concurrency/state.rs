@@ -17,12 +17,14 @@ use crate::storage::row::apply_delta;
 use crate::storage::secondary::IndexEntry;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use crate::storage::usage::UsageCells;
 use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random::Random;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// An index entry that stays pinned until the transaction ends.
@@ -56,6 +58,8 @@ pub(crate) enum RowIds<'s> {
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
     pub old_versions: OldVersionWriter,
+    /// What it has added to the tables.
+    pub usage: Arc<UsageCells>,
     readers: ReaderTimes,
     known: KnownRows,
     /// Number of the newest savepoint.
@@ -63,12 +67,13 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    pub fn new() -> Self {
+    pub fn new(usage: Arc<UsageCells>) -> Self {
         // Sessions start at numbers far apart, so that a savepoint of one is not valid in another.
         let last_savepoint = Random::from_entropy().next_u64() >> 1;
         Workspace {
             scratch: Vec::new(),
             old_versions: OldVersionWriter::default(),
+            usage,
             readers: ReaderTimes::default(),
             known: KnownRows::new(),
             last_savepoint,
@@ -156,6 +161,8 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub scratch: &'s mut Vec<u8>,
     /// Where it keeps what it overwrites.
     pub old_versions: &'s mut OldVersionWriter,
+    /// What it adds to the tables.
+    pub usage: &'s UsageCells,
     /// Transactions for which it keeps that, found at commit.
     pub readers: &'s mut ReaderTimes,
     /// Its slot among the active transactions, and what it reads as of, under a concurrency control
@@ -191,7 +198,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         row_ids: RowIds<'s>,
         determinism: Determinism,
     ) -> Self {
-        let Workspace { scratch, old_versions, readers, known, last_savepoint } = workspace;
+        let Workspace { scratch, old_versions, usage, readers, known, last_savepoint } = workspace;
         known.begin();
         TxnState {
             arena,
@@ -225,6 +232,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             last_savepoint,
             scratch,
             old_versions,
+            usage,
             readers,
             slot: 0,
             as_of: Tid::NONE,

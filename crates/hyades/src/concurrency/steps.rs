@@ -256,7 +256,8 @@ fn install_each<'s, P: LoggingProtocol, const STAMPS: bool>(
             let overwritten = (tid, &*state.readers);
             keep_overwritten(engine, table, write, overwritten, state.old_versions, state.guard);
         }
-        let there = write.install(table, state.guard, state.scratch);
+        let seen = write.record.word.load(Ordering::Relaxed);
+        let there = write.install((table, seen), state.usage, state.guard, state.scratch);
         let row = RowRef::row(write.table, write.record);
         let late = mutation::is(Mutation::StampAfterRelease);
         if STAMPS && !late {

@@ -4,6 +4,7 @@ use super::{Database, Stats};
 use crate::checkpoint::keeper::CheckpointStats;
 use crate::metrics::MetricValue::{Counter, Gauge};
 use crate::metrics::{Description, Histogram, MetricValue, Metrics};
+use crate::storage::usage::TableStats;
 use hyades_platform::latency::LatencyCounts;
 use hyades_wal::Log;
 
@@ -37,6 +38,7 @@ impl Database {
         }
         let durations = self.shared.keeper.as_ref().map(|keeper| keeper.durations());
         checkpoints(&mut out, &self.checkpoints(), durations.unwrap_or_default());
+        tables(&mut out, &self.tables());
         self.memory(&mut out);
         let report = self.recovery();
         let of = describe("hyades_recovery_seconds", "seconds", "Duration of opening the database");
@@ -146,6 +148,18 @@ fn streams(out: &mut Metrics, log: &Log) {
     each("hyades_log_backlog_bytes", "bytes", help, &|s| Gauge(log.backlog(s) as f64));
     let help = "1 if the log has stopped: the database takes no more work";
     gauge(out, "hyades_log_stopped", "", help, log.poisoned().is_some().into());
+}
+
+fn tables(out: &mut Metrics, tables: &[TableStats]) {
+    let mut each = |name, unit, help, value: fn(&TableStats) -> u64| {
+        for table in tables {
+            let labels = vec![("table", table.name.clone())];
+            out.add(describe(name, unit, help), labels, Gauge(value(table) as f64));
+        }
+    };
+    each("hyades_table_rows", "rows", "Rows of a table", |table| table.rows);
+    let help = "Bytes of the keys and columns of a table's rows, without indexes";
+    each("hyades_table_bytes", "bytes", help, |table| table.bytes);
 }
 
 fn checkpoints(out: &mut Metrics, stats: &CheckpointStats, durations: LatencyCounts) {

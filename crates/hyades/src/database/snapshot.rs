@@ -152,8 +152,7 @@ impl Database {
     /// # Errors
     /// The closure's; [`Abort::SnapshotEnded`] if the snapshot took too much memory;
     /// [`Error::OutcomeUnknown`] if the log failed before all was on disk; [`Error::Misuse`] inside
-    /// a transaction of this database under [`Protocol::Arrival`](crate::Protocol::Arrival) or
-    /// [`Concurrency::TimestampOrder`](crate::Concurrency::TimestampOrder).
+    /// a transaction of this database under [`Protocol::Arrival`](crate::Protocol::Arrival).
     pub fn snapshot<T>(
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,

@@ -4,10 +4,11 @@ use super::record::Change;
 use crate::storage::Stamp;
 use crate::storage::layout::Layout;
 use crate::storage::old_versions::ByteRanges;
-use crate::storage::record::Record;
+use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, push_varint};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use crate::storage::usage::{UsageCells, change_of};
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use std::ops::Range;
@@ -63,21 +64,37 @@ impl<S> Write<'_, S> {
         (ranges.iter().map(words).sum::<usize>() < layout.fixed_bytes / 8).then_some(ranges)
     }
 
-    /// Writes the change into the row; the caller holds its write protection. Returns whether the
-    /// row exists afterwards.
+    /// Writes the change into the row, and counts what it changes; the caller holds the row's write
+    /// protection, and its version word is `seen`. Returns whether the row exists afterwards.
     #[inline(always)]
-    pub fn install(&self, table: &TableData<S>, guard: &Guard, scratch: &mut Vec<u8>) -> bool
+    pub fn install(
+        &self,
+        (table, seen): (&TableData<S>, u64),
+        usage: &UsageCells,
+        guard: &Guard,
+        scratch: &mut Vec<u8>,
+    ) -> bool
     where
         S: Stamp,
     {
-        match self.pending {
-            Pending::Put(row) => table.store_row(self.record, row, guard, scratch),
+        let (is, grown) = match self.pending {
+            Pending::Put(row) => (true, table.store_row(self.record, row, guard, scratch)),
             Pending::Delta(columns, delta) => {
-                table.store_delta(self.record, columns, delta, guard, scratch)
+                (true, table.store_delta(self.record, columns, delta, guard, scratch))
             }
-            Pending::Delete => return false,
+            Pending::Delete => (false, 0),
+        };
+        let was = seen & word::ABSENT == 0;
+        // Most writes overwrite a row by one as long.
+        if !was || !is || grown != 0 {
+            self.count((was, is), grown, usage);
         }
-        true
+        is
+    }
+
+    #[inline(never)]
+    fn count(&self, there: (bool, bool), grown: i64, usage: &UsageCells) {
+        usage.add(self.table, change_of(self.record, there, grown));
     }
 }
 

@@ -13,6 +13,9 @@ use crate::logging::{HotRows, LoggingProtocol};
 use crate::retry::OnThisThread;
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
+use crate::storage::Stamp;
+use crate::storage::table::TableData;
+use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::mutation::{self, Mutation};
@@ -31,12 +34,24 @@ pub(super) struct Host<C, P: LoggingProtocol> {
 impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
     /// Before an epoch is closed, for a snapshot or a checkpoint: a transaction that has drawn its
     /// timestamp in that epoch meets a conflict, so one that runs alone because it starves gets a
-    /// few attempts first.
+    /// few attempts first. Inside a transaction nothing is waited for: it may be that one.
     fn let_one_that_starves_end(&self) {
-        if C::DRAWS_AT_BEGIN && !mutation::is(Mutation::CloseEpochsOfStarving) {
+        let waits = C::DRAWS_AT_BEGIN && !self.is_inside();
+        if waits && !mutation::is(Mutation::CloseEpochsOfStarving) {
             self.shared.gate.pass();
         }
     }
+}
+
+/// What the tables hold, with their names. While transactions run a row may be counted as deleted
+/// before it is counted as inserted: then there is none.
+fn described<S: Stamp>(tables: &[TableData<S>], sums: &[Usage]) -> Vec<TableStats> {
+    let each = tables.iter().zip(sums).map(|(table, sum)| TableStats {
+        name: table.layout.name.clone(),
+        rows: sum.rows.max(0) as u64,
+        bytes: sum.bytes.max(0) as u64,
+    });
+    each.collect()
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
@@ -51,6 +66,19 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn rows(&self) -> u64 {
         digest::rows(&self.shared.engine.tables)
+    }
+
+    fn tables(&self) -> Vec<TableStats> {
+        let tables = &self.shared.engine.tables;
+        let mut sums: Vec<Usage> = tables.iter().map(|table| table.replayed.get()).collect();
+        self.shared.tallies.add_usage(&mut sums);
+        described(tables, &sums)
+    }
+
+    #[cfg(feature = "research")]
+    fn recount(&self) -> Vec<TableStats> {
+        let tables = &self.shared.engine.tables;
+        described(tables, &digest::usage(tables))
     }
 
     fn hot_rows(&self) -> HotRows {
@@ -68,21 +96,13 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     }
 
     fn check_outside(&self, what: &str) -> Result<(), Error> {
-        let why = match (P::LOGS_FIRST, C::DRAWS_AT_BEGIN) {
-            (true, _) => {
-                "whose calls are logged before they run: it would wait for calls that wait for \
-                 this transaction"
-            }
-            (false, true) => {
-                "under timestamp order: it would end the epoch in which this transaction has to \
-                 commit"
-            }
-            (false, false) => return Ok(()),
-        };
-        if !self.is_inside() {
+        if !P::LOGS_FIRST || !self.is_inside() {
             return Ok(());
         }
-        Err(Error::Misuse(format!("{what} inside a transaction of the same database, {why}")))
+        Err(Error::Misuse(format!(
+            "{what} inside a transaction of the same database, whose calls are logged before they \
+             run: it would wait for calls that wait for this transaction"
+        )))
     }
 
     fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {

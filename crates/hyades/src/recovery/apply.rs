@@ -22,6 +22,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, TableData};
 use crate::storage::tid::Tid;
+use crate::storage::usage::{LocalUsage, change_of};
 use crossbeam_epoch::Guard;
 use hyades_index::{Finger, Keyed, NoHooks};
 use hyades_platform::epoch::EpochNumber;
@@ -44,6 +45,8 @@ pub(crate) struct Applier {
     pub by_timestamp: bool,
     old_versions: OldVersionWriter,
     stale: Garbage,
+    /// What it has added to the tables.
+    usage: LocalUsage,
     pub images: u64,
 }
 
@@ -362,20 +365,17 @@ impl Applier {
             table.read_row(record, &mut self.old);
         }
         let gone = matches!(change, Change::Delete);
-        let columns = match change {
-            Change::Put(row) => {
-                table.store_row(record, row, guard, &mut self.scratch);
-                u64::MAX
-            }
+        let (columns, grown) = match change {
+            Change::Put(row) => (u64::MAX, table.store_row(record, row, guard, &mut self.scratch)),
             Change::Delta { delta, .. } => {
                 let columns = Assignments::new(&table.layout, delta)
                     .fold(0, |set, (column, _)| set | 1 << column);
-                table.store_delta(record, columns, delta, guard, &mut self.scratch);
-                columns
+                (columns, table.store_delta(record, columns, delta, guard, &mut self.scratch))
             }
-            Change::Delete => u64::MAX,
+            Change::Delete => (u64::MAX, 0),
             Change::Edits { .. } => unreachable!("edits are expanded before"),
         };
+        self.usage.add(table.layout.table, change_of(record, (there, !gone), grown));
         if indexed && columns & table.indexed != 0 {
             self.scratch.clear();
             if !gone {
@@ -392,6 +392,7 @@ impl Applier {
 
     /// Hands over the absent rows, which are removed at the end.
     pub fn finish<S: Stamp>(mut self, replay: &ReplayContext<S>) {
+        replay.add_usage(self.usage.take());
         replay.engine.snapshots.versions().end_writer(&mut self.old_versions);
         replay.absent.lock().expect("no holder panics").extend(self.absent);
     }

@@ -19,6 +19,7 @@ use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::Record;
 use crate::storage::row::take_varint;
+use crate::storage::usage::UsageCells;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Procedure;
 use crate::transaction::running::Running;
@@ -28,6 +29,7 @@ use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Lsn, StreamId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// State of one thread for running commands.
 pub(crate) struct CommandRunner {
@@ -42,10 +44,11 @@ pub(crate) struct CommandRunner {
 }
 
 impl CommandRunner {
-    pub fn new() -> Self {
+    /// For a database with this number of tables.
+    pub fn new(tables: usize) -> Self {
         CommandRunner {
             arena: Bump::with_capacity(1 << 14),
-            workspace: Workspace::new(),
+            workspace: Workspace::new(Arc::new(UsageCells::new(tables))),
             result: Vec::new(),
             garbage: Garbage::default(),
             prefetched: false,
@@ -56,6 +59,7 @@ impl CommandRunner {
     /// Ends the thread's work.
     pub fn finish<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         replay.engine.snapshots.versions().end_writer(&mut self.workspace.old_versions);
+        replay.add_usage(self.workspace.usage.take());
         let outcomes = std::mem::take(&mut self.outcomes);
         replay.outcomes.lock().expect("no holder panics").merge(outcomes);
     }

@@ -138,7 +138,7 @@ impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
     }
 
     fn thread(&self, number: usize) -> Self::Thread {
-        (number, RecordRunner::new())
+        (number, RecordRunner::new(self.replay.engine.tables.len()))
     }
 
     fn runner((_, runner): &mut Self::Thread) -> &mut RecordRunner {

@@ -83,6 +83,7 @@ fn first_epoch(chunk: &Chunk, stamp: StampFormat) -> u64 {
 
 /// A record that could not be judged yet.
 struct Unjudged {
+    stream: StreamId,
     validity: Vec<Lsn>,
     head: RecordHead,
     body: Vec<u8>,
@@ -131,7 +132,7 @@ pub(crate) fn replay<S: Stamp>(
         if is_live(&lanes, &record.validity) || as_newest {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
-            replay.counts.records.fetch_add(u64::from(record.counts), Ordering::Relaxed);
+            count_applied(replay, record.stream, u64::from(record.counts));
         } else {
             // A dead record has used its epoch nevertheless.
             count(replay, &record.head);
@@ -168,6 +169,12 @@ fn is_live(lanes: &[ValidatedStream], validity: &[Lsn]) -> bool {
     missing(lanes, validity).is_none()
 }
 
+/// Counts live transactions of a stream.
+fn count_applied<S: Stamp>(replay: &ReplayContext<S>, stream: StreamId, records: u64) {
+    replay.counts.records.fetch_add(records, Ordering::Relaxed);
+    replay.progress.applied(stream, records);
+}
+
 fn work<S: Stamp>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'_>,
@@ -196,6 +203,7 @@ fn work<S: Stamp>(
             let Some(decoded) = decoder.decode(&frame)? else { continue };
             if let Some(first_missing) = missing(lanes, &decoder.validity) {
                 let unjudged = Unjudged {
+                    stream: lane.stream,
                     validity: decoder.validity.clone(),
                     counts: decoded.counts(),
                     head: decoded.head,
@@ -214,9 +222,9 @@ fn work<S: Stamp>(
         while let Some(record) = later.decided(|at| frontier(lanes, at), first_missing) {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
-            records += u64::from(record.counts);
+            count_applied(replay, record.stream, u64::from(record.counts));
         }
-        replay.counts.records.fetch_add(records, Ordering::Relaxed);
+        count_applied(replay, lane.stream, records);
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
     }
     applier.finish(replay);

@@ -26,6 +26,7 @@ pub(crate) fn load<S: Stamp>(
     if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
         return Err(error);
     }
+    replay.progress.image_is_complete();
     let counts = &replay.counts;
     // A fuzzy image may hold rows of later epochs than its cut.
     counts.max_epoch.fetch_max(checkpoint.reaches_back_to(), Ordering::Relaxed);
@@ -51,6 +52,7 @@ fn load_some<S: Stamp>(
                 (reader.id, reader.path.clone())
             };
             let (mut rest, rows) = block.content(id, &path, &mut content)?;
+            replay.progress.image_was_read(block.bytes.len());
             let guard = crossbeam_epoch::pin();
             for _ in 0..rows {
                 let fits = take_tid(&mut rest)

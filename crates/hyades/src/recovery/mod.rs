@@ -29,9 +29,11 @@ mod phases;
 pub(crate) mod plan;
 pub(crate) mod pools;
 mod prefetching;
+pub(crate) mod progress;
 mod read_ahead;
 mod replay;
 pub(crate) mod report;
+mod reporting;
 pub(crate) mod runner;
 pub(crate) mod schema_change;
 mod stored_catalogue;
@@ -51,12 +53,12 @@ use hyades_platform::epoch::EpochNumber;
 use hyades_platform::{clock, event};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use plan::{Plan, Replay};
+use progress::{Phase, RecoveryProgress};
 use read_ahead::LaneReader;
 use replay::ReplayContext;
-use report::{IncarnationReport, Loss, Progress, RecoveryReport};
+use report::{IncarnationReport, Loss, RecoveryReport};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The result of recovery.
 pub(crate) struct Recovered {
@@ -92,13 +94,13 @@ pub(crate) fn recover<S: Stamp>(
     debug_assert!(plan.threads > 0, "replay needs a thread");
     debug_assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
     refuse_cut(recovering)?;
-    let mut readers = recovering.readers();
-    let recovery = Recovery {
-        recovering,
-        replay: ReplayContext::new(tables, catalogue, row_ids),
-        plan,
-        bytes_total: readers.iter().map(StreamReader::bytes_total).sum(),
-    };
+    let readers = recovering.readers();
+    let bytes = readers.iter().map(StreamReader::bytes_total).sum::<u64>();
+    let image = recovering.manifest().checkpoint.as_ref();
+    let image_bytes = image.map_or(0, |image| image.parts.iter().map(|part| part.bytes).sum());
+    let progress = RecoveryProgress::new(&readers, image_bytes);
+    let replay = ReplayContext::new(tables, catalogue, row_ids, progress);
+    let recovery = Recovery { recovering, replay, plan };
     let damage = recovering.damage().iter();
     let losses = damage.map(|error| Loss::File(error.to_string())).collect();
     let mut report = RecoveryReport {
@@ -107,27 +109,8 @@ pub(crate) fn recover<S: Stamp>(
         losses,
         ..RecoveryReport::default()
     };
-    let bytes = recovery.bytes_total;
     event!(INFO, "log opened", found = report.found, bytes = bytes, threads = plan.threads);
-    recovery.load_checkpoint(&mut report)?;
-    let replay_began = clock::monotonic_ns();
-    let mut ends = Vec::new();
-    for incarnation in &recovering.manifest().incarnations {
-        let of_incarnation = readers.extract_if(.., |r| r.incarnation == incarnation.number);
-        let of_incarnation = of_incarnation.collect();
-        recovery.replay_incarnation(incarnation, of_incarnation, &mut ends, &mut report)?;
-        if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
-            // Later incarnations depend on what is lost here, and their vectors do not show it.
-            let later = recovering.manifest().incarnations.iter().map(|i| i.number);
-            let later = later.filter(|&number| number > incarnation.number);
-            report.losses.extend(later.map(Loss::Incarnation));
-            readers.clear();
-            break;
-        }
-    }
-    debug_assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
-    report.replay_seconds = seconds_since(replay_began);
-    finish::finish(&recovery.replay)?;
+    let ends = recovery.with_progress(|| recovery.run(readers, &mut report))?;
     let max_epoch = EpochNumber(recovery.replay.counts.max_epoch.load(Ordering::Relaxed));
     Ok(Recovered { report, ends, max_epoch })
 }
@@ -137,11 +120,39 @@ struct Recovery<'r, S: Stamp> {
     recovering: &'r Recovering,
     replay: ReplayContext<S>,
     plan: &'r Plan<'r>,
-    /// Bytes of all incarnations.
-    bytes_total: u64,
 }
 
 impl<S: Stamp> Recovery<'_, S> {
+    /// Loads the checkpoint, replays all incarnations one after the other, and checks the tables.
+    /// Returns where the streams end.
+    fn run(
+        &self,
+        mut readers: Vec<StreamReader>,
+        report: &mut RecoveryReport,
+    ) -> Result<Vec<ReaderEnd>, Error> {
+        self.load_checkpoint(report)?;
+        let replay_began = clock::monotonic_ns();
+        let incarnations = &self.recovering.manifest().incarnations;
+        let mut ends = Vec::new();
+        for incarnation in incarnations {
+            let of_incarnation = readers.extract_if(.., |r| r.incarnation == incarnation.number);
+            self.replay_incarnation(incarnation, of_incarnation.collect(), &mut ends, report)?;
+            if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
+                // Later incarnations depend on what is lost here, and their vectors do not show it.
+                let later = incarnations.iter().map(|i| i.number);
+                let later = later.filter(|&number| number > incarnation.number);
+                report.losses.extend(later.map(Loss::Incarnation));
+                readers.clear();
+                break;
+            }
+        }
+        debug_assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
+        report.replay_seconds = seconds_since(replay_began);
+        self.replay.progress.enter(Phase::Check, 0);
+        finish::finish(&self.replay)?;
+        Ok(ends)
+    }
+
     /// Loads the checkpoint, if there is one.
     fn load_checkpoint(&self, report: &mut RecoveryReport) -> Result<(), Error> {
         let Some(checkpoint) = &self.recovering.manifest().checkpoint else { return Ok(()) };
@@ -172,11 +183,13 @@ impl<S: Stamp> Recovery<'_, S> {
     ) -> Result<(), Error> {
         let began = clock::monotonic_ns();
         let ahead = self.recovering.device().reads_wait();
+        let progress = &self.replay.progress;
         let lanes: Vec<LaneReader> =
-            readers.into_iter().map(|reader| LaneReader::new(reader, ahead)).collect();
+            readers.into_iter().map(|reader| LaneReader::new(reader, ahead, progress)).collect();
         let streams = lanes.len();
         let times: Vec<_> = lanes.iter().map(|lane| (lane.stream, lane.times())).collect();
-        let result = self.with_progress(streams, || self.replay_streams(incarnation, lanes));
+        progress.enter(Phase::Log, streams);
+        let result = self.replay_streams(incarnation, lanes);
         if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
             return Err(error);
         }
@@ -255,59 +268,6 @@ impl<S: Stamp> Recovery<'_, S> {
             }
             // A log without vectors has one order, that of its stream.
             (false, false, false, _) => wavefront::replay(replay, lanes, shape, (1, false)),
-        }
-    }
-
-    /// Calls `work`, and reports progress to the callback meanwhile, if there is one.
-    fn with_progress<T>(&self, streams: usize, work: impl FnOnce() -> T) -> T {
-        let finished = AtomicBool::new(false);
-        let mut result = None;
-        let mut work = Some(work);
-        let work = &mut || {
-            result = work.take().map(|work| work());
-            finished.store(true, Ordering::Release);
-        };
-        match self.plan.progress {
-            None => work(),
-            Some(tell) => {
-                threads::beside(&|| self.report_progress(tell, streams, &finished), work);
-            }
-        }
-        result.expect("the work was done")
-    }
-
-    /// Reports progress to the callback until the incarnation is replayed.
-    fn report_progress(
-        &self,
-        tell: &(dyn Fn(&Progress) + Send + Sync),
-        streams: usize,
-        finished: &AtomicBool,
-    ) {
-        let (counts, bytes_total) = (&self.replay.counts, self.bytes_total);
-        loop {
-            let done = finished.load(Ordering::Acquire);
-            let seconds = seconds_since(self.plan.started_ns);
-            let bytes_done = counts.bytes.load(Ordering::Relaxed);
-            let left = bytes_total.saturating_sub(bytes_done) as f64;
-            let estimate = (bytes_done > 0).then(|| left * seconds / bytes_done as f64);
-            tell(&Progress {
-                phase: "replaying the log",
-                bytes_done,
-                bytes_total,
-                records_done: counts.records.load(Ordering::Relaxed),
-                streams,
-                seconds,
-                estimate_seconds: if done { Some(0.0) } else { estimate },
-            });
-            if done {
-                return;
-            }
-            for _ in 0..20 {
-                if finished.load(Ordering::Acquire) {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
         }
     }
 }

@@ -170,7 +170,7 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
         let lanes = self.pools.len();
         SweepState {
             number,
-            runner: RecordRunner::new(),
+            runner: RecordRunner::new(self.replay.engine.tables.len()),
             upwards: number.is_multiple_of(2),
             seen: vec![0; lanes],
             words: vec![0; 2 * lanes],

@@ -4,6 +4,7 @@
 //! have to wait for the device, each stream is read by a thread of its own, which uses little
 //! processor time; so all devices work at once, however few processors there are.
 
+use super::progress::{ReadCounter, RecoveryProgress};
 use super::report::StreamRead;
 use crate::error::Error;
 use hyades_platform::clock;
@@ -22,12 +23,13 @@ pub(crate) struct LaneReader {
     pub stream: StreamId,
     start: Lsn,
     source: ChunkSource,
+    counter: ReadCounter,
     times: Arc<ReadTimes>,
 }
 
-/// What was read of a stream, and how long that took. Added to by the thread that reads and by those
-/// that request chunks, and read when the stream has been replayed: Relaxed, since what was read
-/// was handed over before.
+/// What was read of a stream, and how long that took. Added to by the thread that reads and by
+/// those that request chunks, and read when the stream has been replayed: Relaxed, since what was
+/// read was handed over before.
 #[derive(Default)]
 pub(crate) struct ReadTimes {
     bytes: AtomicU64,
@@ -84,12 +86,12 @@ struct ReadChunk {
 
 impl LaneReader {
     /// Reads the stream ahead in a thread of its own, or on demand.
-    pub fn new(reader: StreamReader, ahead: bool) -> LaneReader {
+    pub fn new(reader: StreamReader, ahead: bool, progress: &RecoveryProgress) -> LaneReader {
         let (stream, start) = (reader.stream, reader.start());
-        let times = Arc::<ReadTimes>::default();
+        let (counter, times) = (progress.count_reads(&reader), Arc::<ReadTimes>::default());
         if !ahead {
             let source = ChunkSource::Here(Box::new(reader));
-            return LaneReader { stream, start, source, times };
+            return LaneReader { stream, start, source, counter, times };
         }
         let (mark, valid_to) = (reader.mark(), reader.valid_to());
         let (sender, receiver) = sync_channel(AHEAD);
@@ -98,7 +100,7 @@ impl LaneReader {
         let (chunks, thread) = (Some(receiver), Some(thread));
         let source =
             ChunkSource::ReadAhead(ReadAhead { chunks, thread, mark, valid_to, end: None });
-        LaneReader { stream, start, source, times }
+        LaneReader { stream, start, source, counter, times }
     }
 
     /// Where the stream begins.
@@ -115,8 +117,12 @@ impl LaneReader {
             }
             ChunkSource::ReadAhead(ahead) => ahead.next_chunk(),
         })?;
-        if let Some(chunk) = &chunk {
-            self.times.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
+        match &chunk {
+            Some(chunk) => {
+                self.times.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
+                self.counter.read_to(chunk.end());
+            }
+            None => self.counter.ended(),
         }
         Ok(chunk)
     }

@@ -2,6 +2,7 @@
 
 use super::catalogue::Catalogue;
 use super::held_deltas::HeldDeltas;
+use super::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::garbage::Garbage;
@@ -11,6 +12,7 @@ use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::table::TableData;
+use crate::storage::usage::Usage;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +24,7 @@ pub(crate) struct ReplayContext<S: Stamp> {
     pub catalogue: Arc<Catalogue>,
     pub held: HeldDeltas,
     pub counts: ReplayCounters,
+    pub progress: RecoveryProgress,
     /// The first error; all threads stop when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: AtomicBool,
@@ -54,6 +57,7 @@ impl<S: Stamp> ReplayContext<S> {
         tables: Arc<Vec<TableData<S>>>,
         catalogue: Arc<Catalogue>,
         row_ids: Arc<AtomicU64>,
+        progress: RecoveryProgress,
     ) -> ReplayContext<S> {
         // An epoch above all others, so that garbage can be removed at once during replay.
         let epoch = Arc::new(Epoch::new(MAX_EPOCH));
@@ -62,12 +66,19 @@ impl<S: Stamp> ReplayContext<S> {
             catalogue,
             held: HeldDeltas::default(),
             counts: ReplayCounters::default(),
+            progress,
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             later: Mutex::default(),
             absent: Mutex::default(),
             outcomes: Mutex::default(),
         }
+    }
+
+    /// A thread of the replay ends, which has added this to the tables.
+    pub fn add_usage(&self, added: impl IntoIterator<Item = Usage>) {
+        let tables = self.engine.tables.iter();
+        tables.zip(added).for_each(|(table, added)| table.replayed.add_shared(added));
     }
 
     /// Remembers the first error and stops all threads.

@@ -8,18 +8,51 @@ use std::collections::BTreeMap;
 pub struct Progress {
     /// The current phase.
     pub phase: &'static str,
-    /// Log bytes read so far.
+    /// Log bytes replayed so far.
     pub bytes_done: u64,
-    /// Log bytes on disk; the valid bytes may end earlier.
+    /// Log bytes to replay: of a stream whose end is not known yet, as much as its files can hold.
     pub bytes_total: u64,
+    /// Bytes of the checkpoint's files loaded so far.
+    pub image_bytes_done: u64,
+    /// Bytes of the checkpoint's files; 0 if there is no checkpoint.
+    pub image_bytes_total: u64,
     /// Transactions replayed so far.
     pub records_done: u64,
-    /// Streams of the incarnation being replayed.
+    /// Streams of the incarnation being replayed; 0 before the first one.
     pub streams: usize,
+    /// Each stream of the log, by its id.
+    pub by_stream: Vec<StreamProgress>,
     /// Seconds since recovery began.
     pub seconds: f64,
     /// Estimated seconds left at the present rate, once there is a rate.
     pub estimate_seconds: Option<f64>,
+}
+
+impl Progress {
+    /// How much of the checkpoint and the log was loaded and replayed, by bytes: from 0 to 1.
+    pub fn share(&self) -> f64 {
+        match self.image_bytes_total + self.bytes_total {
+            0 => 0.0,
+            total => (self.image_bytes_done + self.bytes_done) as f64 / total as f64,
+        }
+    }
+}
+
+/// How far one stream of the log is recovered, over all incarnations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamProgress {
+    /// The stream's id.
+    pub stream: u32,
+    /// `waiting` until something of it is read, `reading`, then `read`.
+    pub phase: &'static str,
+    /// Bytes handed to replay so far.
+    pub bytes_read: u64,
+    /// Bytes to read. While the stream's end is not known, as much as its files can hold: once it
+    /// is read to its end, what was read.
+    pub bytes_total: u64,
+    /// Records of the stream that were replayed.
+    pub records: u64,
 }
 
 /// What was recovered of one incarnation of the log.

@@ -4,6 +4,7 @@ use super::apply::{Applier, count};
 use super::command::CommandRunner;
 use super::decode::Decoder;
 use super::prefetching::Prefetcher;
+use super::progress::AppliedRecords;
 use super::replay::ReplayContext;
 use crate::concurrency::earlier::EarlierVersions;
 use crate::error::Error;
@@ -25,19 +26,22 @@ pub(crate) struct RecordRunner {
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
     records: u64,
+    applied: AppliedRecords,
     pub dead: u64,
     pub bytes: u64,
 }
 
 impl RecordRunner {
-    pub fn new() -> Self {
+    /// For a database with this number of tables.
+    pub fn new(tables: usize) -> Self {
         RecordRunner {
             applier: Applier::default(),
-            commands: CommandRunner::new(),
+            commands: CommandRunner::new(tables),
             prefetcher: Prefetcher::default(),
             view: View::default(),
             by_timestamp: false,
             records: 0,
+            applied: AppliedRecords::default(),
             dead: 0,
             bytes: 0,
         }
@@ -69,6 +73,7 @@ impl RecordRunner {
         }
         self.commands.prefetched = false;
         self.records += 1;
+        self.applied.add(place.0);
         if self.records == 256 {
             self.report(replay);
         }
@@ -114,6 +119,7 @@ impl RecordRunner {
             counter.fetch_add(std::mem::take(n), Ordering::Relaxed);
         };
         add(&replay.counts.records, &mut self.records);
+        self.applied.report(&replay.progress);
         add(&replay.counts.dead, &mut self.dead);
         add(&replay.counts.bytes, &mut self.bytes);
     }

@@ -122,10 +122,10 @@ struct ThreadState {
 }
 
 impl ThreadState {
-    fn new(number: usize, lanes: usize) -> ThreadState {
+    fn new(number: usize, lanes: usize, tables: usize) -> ThreadState {
         ThreadState {
             number,
-            runner: RecordRunner::new(),
+            runner: RecordRunner::new(tables),
             seen: Seen::new(lanes),
             parked: BufferedRecord::default(),
             events_at_last_idle: u64::MAX,
@@ -209,7 +209,8 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
     }
 
     fn thread(&self, number: usize) -> ThreadState {
-        let mut thread = ThreadState::new(number, self.lanes.len());
+        let tables = self.replay.engine.tables.len();
+        let mut thread = ThreadState::new(number, self.lanes.len(), tables);
         thread.runner.by_timestamp = self.floors.is_some();
         thread
     }

@@ -239,10 +239,32 @@ const ESCAPED_ZEROS: [u8; 64] = {
     bytes
 };
 
+/// Where the first zero byte is, or the length if there is none.
+#[inline]
+fn first_zero(bytes: &[u8]) -> usize {
+    // Of a word without a zero byte, no bit is left; else the lowest one is of the first zero byte.
+    let zero_in = |word: &[u8; 8]| {
+        const ONES: u64 = u64::from_le_bytes([1; 8]);
+        let word = u64::from_le_bytes(*word);
+        let found = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        (found != 0).then_some(found.trailing_zeros() as usize / 8)
+    };
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    };
+    for (at, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        if let Some(within) = zero_in(word) {
+            return 8 * at + within;
+        }
+    }
+    // The last word overlaps the one before it, which has no zero byte.
+    zero_in(last).map_or(bytes.len(), |within| bytes.len() - 8 + within)
+}
+
 fn push_escaped(out: &mut KeyBytes, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let plain = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+        let plain = first_zero(rest);
         out.extend_from_slice(&rest[..plain]);
         rest = &rest[plain..];
         let zeros = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
@@ -298,10 +320,9 @@ fn take_array<const N: usize>(key: &mut &[u8]) -> Option<[u8; N]> {
 
 fn take_escaped(key: &mut &[u8], out: &mut ColumnBytes) -> Option<()> {
     loop {
-        let zero = key.iter().position(|&byte| byte == 0)?;
-        let (plain, rest) = key.split_at(zero);
+        let (plain, rest) = key.split_at(first_zero(key));
         out.extend_from_slice(plain);
-        let (&next, rest) = rest[1..].split_first()?;
+        let (&next, rest) = rest.get(1..)?.split_first()?;
         *key = rest;
         match next {
             0 => return Some(()),
@@ -374,6 +395,19 @@ mod tests {
                 other[at % n.min(key.len())] ^= 1;
                 prop_assert!(!same(key, &other));
             }
+        }
+
+        #[test]
+        fn the_first_zero_is_found_wherever_it_is(bytes: Vec<u8>, zeros in 0usize..4, at: usize) {
+            let mut bytes: Vec<u8> = bytes.into_iter().map(|byte| byte.max(1)).collect();
+            for zero in 0..zeros.min(bytes.len()) {
+                let place = at.wrapping_mul(zero + 1) % bytes.len();
+                bytes[place] = 0;
+                let neighbour = (place + 1) % bytes.len();
+                bytes[neighbour] = bytes[neighbour].min(1);
+            }
+            let found = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            prop_assert_eq!(first_zero(&bytes), found, "{:?}", bytes);
         }
 
         #[test]

@@ -21,6 +21,7 @@ pub(crate) mod secondary;
 pub(crate) mod short_rows;
 pub(crate) mod table;
 pub(crate) mod tid;
+pub(crate) mod usage;
 pub(crate) mod value;
 pub(crate) mod wanted;
 pub(crate) mod window;

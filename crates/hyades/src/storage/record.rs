@@ -293,15 +293,15 @@ impl<S> Record<S> {
         store_part(&words[whole.len()..], 0, tail);
     }
 
-    /// Replaces the whole row. The caller holds the write lock.
-    pub(super) fn store_row(&self, bytes: &[u8], guard: &Guard) {
+    /// Replaces the whole row. The caller holds the write lock. Returns the length it had.
+    pub(super) fn store_row(&self, bytes: &[u8], guard: &Guard) -> usize {
         debug_assert!(bytes.len() as u64 <= LEN_MASK, "a row's length fits its block's head");
         let (inline, old) = (self.inline_block(), self.block.load(Ordering::Relaxed));
-        let (words, _) = self.block();
+        let (words, old_len) = self.block();
         let needed = words_for(bytes.len());
         if needed <= words.len() && (old == inline || !is_wasteful(needed, words.len())) {
             store_block(old, bytes);
-            return;
+            return old_len;
         }
         // SAFETY: the inline block is in the record's own allocation; its head is atomic.
         let inline_words = unsafe { (*inline).load(Ordering::Relaxed) >> 32 } as usize;
@@ -317,6 +317,7 @@ impl<S> Record<S> {
             // is pinned now has unpinned.
             unsafe { retire_block(old, guard) };
         }
+        old_len
     }
 
     /// The link to the version before the one in the row. The caller holds the write lock.

@@ -167,19 +167,28 @@ impl<S: Stamp> TableData<S> {
         }
     }
 
-    /// Replaces the whole row of a record. The caller holds the write lock.
+    /// Replaces the whole row of a record. The caller holds the write lock. Returns by how many
+    /// bytes the row in the record has grown.
     #[inline]
-    pub fn store_row(&self, record: &Record<S>, row: &[u8], guard: &Guard, scratch: &mut Vec<u8>) {
-        match &self.short {
-            None => record.store_row(row, guard),
+    pub fn store_row(
+        &self,
+        record: &Record<S>,
+        row: &[u8],
+        guard: &Guard,
+        scratch: &mut Vec<u8>,
+    ) -> i64 {
+        let (len, old_len) = match &self.short {
+            None => (row.len(), record.store_row(row, guard)),
             Some(short) => {
                 short.shorten(&self.layout, row, scratch);
-                record.store_row(scratch, guard);
+                (scratch.len(), record.store_row(scratch, guard))
             }
-        }
+        };
+        len as i64 - old_len as i64
     }
 
-    /// Writes changed columns into the row of a record. The caller holds the write lock.
+    /// Writes changed columns into the row of a record. The caller holds the write lock. Returns by
+    /// how many bytes the row in the record has grown.
     pub fn store_delta(
         &self,
         record: &Record<S>,
@@ -187,7 +196,7 @@ impl<S: Stamp> TableData<S> {
         delta: &[u8],
         guard: &Guard,
         scratch: &mut Vec<u8>,
-    ) {
+    ) -> i64 {
         let layout = self.record_layout();
         debug_assert_eq!(columns & layout.key_set, 0, "a delta has no columns of the key");
         if layout.changes_in_place(columns) {
@@ -195,12 +204,12 @@ impl<S: Stamp> TableData<S> {
                 let at = layout.columns[column as usize].offset as usize;
                 record.store_range(at, bytes.expect("the table has no nulls"));
             }
-            return;
+            return 0;
         }
         scratch.clear();
         record.read_row(scratch);
         apply_delta(layout, scratch, delta)
             .expect("the row's size was checked when it was written");
-        record.store_row(scratch, guard);
+        scratch.len() as i64 - record.store_row(scratch, guard) as i64
     }
 }

@@ -15,6 +15,7 @@ use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{IndexEntry, Secondary};
 use super::short_rows::ShortRows;
 use super::tid::Tid;
+use super::usage::UsageCell;
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
@@ -68,6 +69,8 @@ pub(crate) struct TableData<S: Stamp> {
     pub indexed: u64,
     /// How its rows are spread over partitions.
     pub partitions: TablePartitions,
+    /// What replay has left in it. Added to by the threads of the replay when they end.
+    pub replayed: UsageCell,
     /// See [`Schema::growing_rows`].
     growing_rows: bool,
     primary: Primary<S>,
@@ -138,6 +141,7 @@ impl<S: Stamp> TableData<S> {
             secondaries,
             indexed,
             partitions: TablePartitions::new(schema, number),
+            replayed: UsageCell::default(),
             growing_rows: schema.growing_rows,
             primary,
         }

@@ -265,12 +265,7 @@ fn scan(table: &Table<'_>) -> Experiment {
             lines("(b) Median latency", Metric::LatencyP50, true),
         ],
         checks: vec![
-            Check::times("YCSB", Metric::LatencyP50, "Silo-R", "Poplar", 112.0).not_by_both(
-                ("YCSB", Metric::LatencyP50),
-                [("Silo-R", 0.0), ("Poplar", 0.0)],
-                "half an epoch of 50 ms and a flush, about as in the paper, against the time of \
-                 65,536 queued transactions, of which the paper has few",
-            ),
+            sooner_than_epochs(),
             Check::same("YCSB", rate, "Poplar", "Silo-R"),
             // A scan is work, whatever the log does.
             Check::falls("YCSB", rate, "Poplar", 0.0, 200.0).resting_on(Basis::Construction),
@@ -278,6 +273,17 @@ fn scan(table: &Table<'_>) -> Experiment {
         ],
         not_measured: None,
     }
+}
+
+/// Poplar acknowledges before an epoch has ended.
+fn sooner_than_epochs() -> Check {
+    const GROUP: (&str, Metric) = ("YCSB", Metric::LatencyP50);
+    Check::times(GROUP.0, GROUP.1, SILO_R.label, POPLAR.label, 112.0).not_by_both(
+        GROUP,
+        [(SILO_R.label, 0.0), (POPLAR.label, 0.0)],
+        "half an epoch of 50 ms and a flush, about as in the paper, against the time of 65,536 \
+         queued transactions, of which the paper has few",
+    )
 }
 
 /// From 50 to 200 rows scanned the time of a transaction grows less with an SSN than with a GSN.

@@ -1,10 +1,13 @@
 //! BITFIELD: integers of any width at any bit of a string.
 
-use super::strings::store_if_changed;
+use super::numbers::OUT_OF_RANGE;
+use super::strings::{check_length, length_of, store_if_changed};
 use super::{Done, SYNTAX, integer, is};
-use crate::data::keyspace::{Keyspace, LONGEST_STRING, Stop};
+use crate::data::chunks::{ChunkedString, LONGEST_IN_ROW, StoredString};
+use crate::data::keyspace::{Entry, Keyspace, Stop};
 use crate::resp::number;
 use crate::resp::reply::Reply;
+use std::ops::Range;
 
 /// What happens to a value that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,18 +52,17 @@ fn field_type(text: &[u8]) -> Result<FieldType, Stop> {
     Ok(FieldType { is_signed, bits })
 }
 
-fn field_offset(text: &[u8], kind: FieldType) -> Result<usize, Stop> {
-    const OUT_OF_RANGE: &str = "ERR bit offset is not an integer or out of range";
+fn field_offset(text: &[u8], kind: FieldType, longest: usize) -> Result<usize, Stop> {
     let (digits, unit) = match text {
         [b'#', rest @ ..] => (rest, kind.bits as usize),
         text => (text, 1),
     };
     let offset = integer(digits).ok().and_then(|offset| usize::try_from(offset).ok());
     let offset = offset.and_then(|offset| offset.checked_mul(unit));
-    offset.filter(|offset| *offset < 1 << 32).ok_or_else(|| OUT_OF_RANGE.into())
+    offset.filter(|offset| offset / 8 < longest).ok_or_else(|| OUT_OF_RANGE.into())
 }
 
-fn operations(args: &[&[u8]]) -> Result<Vec<FieldOperation>, Stop> {
+fn operations(args: &[&[u8]], longest: usize) -> Result<Vec<FieldOperation>, Stop> {
     let (mut all, mut overflow, mut at) = (Vec::new(), Overflow::Wrap, 0);
     while let Some(word) = args.get(at) {
         let rest = &args[at + 1..];
@@ -83,7 +85,7 @@ fn operations(args: &[&[u8]]) -> Result<Vec<FieldOperation>, Stop> {
             return Err(SYNTAX.into());
         }
         let kind = field_type(rest[0])?;
-        let offset = field_offset(rest[1], kind)?;
+        let offset = field_offset(rest[1], kind, longest)?;
         let action = match takes {
             2 => FieldAction::Get,
             _ if is(word, "SET") => FieldAction::Set(integer(rest[2])?),
@@ -103,6 +105,11 @@ impl FieldType {
             bits = bits << 1 | u64::from(byte >> (7 - at % 8) & 1);
         }
         self.cut(bits)
+    }
+
+    /// The bytes in which a field lies.
+    fn bytes(self, offset: usize) -> Range<usize> {
+        offset / 8..(offset + self.bits as usize).div_ceil(8)
     }
 
     /// The value of the lowest bits.
@@ -137,22 +144,76 @@ impl FieldType {
     }
 }
 
+/// A string whose fields are read and written.
+enum Fields<'t> {
+    /// All of it.
+    InRow(Vec<u8>),
+    /// What it is, and whether one of its bytes was changed.
+    InChunks(ChunkedString<'t>, bool),
+}
+
+impl<'t> Fields<'t> {
+    /// The string of an entry, and zeros behind it up to this length if it is to be written.
+    fn of(space: &Keyspace<'t>, entry: &Entry<'t>, needed: Option<usize>) -> Result<Self, Stop> {
+        let stored = entry.string()?;
+        let length = length_of(stored).max(needed.unwrap_or(0));
+        let is_long = needed.is_some() && length > LONGEST_IN_ROW;
+        if is_long || matches!(stored, Some(StoredString::InChunks(_))) {
+            return Ok(Fields::InChunks(space.in_chunks(stored)?.extended(length), false));
+        }
+        let mut value = stored.map_or(Vec::new(), |text| text.short().to_vec());
+        value.resize(length, 0);
+        Ok(Fields::InRow(value))
+    }
+
+    fn read(&self, kind: FieldType, offset: usize) -> Result<i64, Stop> {
+        match self {
+            Fields::InRow(value) => Ok(kind.read(value, offset)),
+            Fields::InChunks(of, _) => {
+                let bytes = kind.bytes(offset);
+                let mut window = Vec::new();
+                of.read(bytes.start.min(of.len())..bytes.end.min(of.len()), &mut window)?;
+                Ok(kind.read(&window, offset - 8 * bytes.start))
+            }
+        }
+    }
+
+    /// Writes a field, which lies in the string.
+    fn write(&mut self, kind: FieldType, offset: usize, number: i64) -> Result<(), Stop> {
+        match self {
+            Fields::InRow(value) => kind.write(value, offset, number),
+            Fields::InChunks(of, changed) => {
+                let bytes = kind.bytes(offset);
+                let mut window = Vec::new();
+                of.read(bytes.clone(), &mut window)?;
+                kind.write(&mut window, offset - 8 * bytes.start, number);
+                *changed |= of.write(bytes.start, &window)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, space: &Keyspace<'_>, key: &[u8], entry: &Entry<'_>) -> Done {
+        match self {
+            Fields::InRow(value) => store_if_changed(space, key, entry, value),
+            Fields::InChunks(of, changed) => space.store_chunks(key, entry, of, *changed),
+        }
+    }
+}
+
 fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: bool) -> Done {
-    let all = operations(&args[2..])?;
+    let all = operations(&args[2..], space.context().longest)?;
     let writes = all.iter().filter(|of| !matches!(of.action, FieldAction::Get));
     let needed = writes.map(|of| (of.offset + of.kind.bits as usize).div_ceil(8)).max();
     if reads_only && needed.is_some() {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }
-    if needed.is_some_and(|bytes| bytes > LONGEST_STRING) {
-        return Err("ERR bit offset is out of range: strings have at most 15 MiB".into());
-    }
+    check_length(space, needed.unwrap_or(0) as u64)?;
     let entry = if reads_only { space.read(args[1])? } else { space.find(args[1])? };
-    let mut value = entry.string()?.unwrap_or_default().to_vec();
-    value.resize(value.len().max(needed.unwrap_or(0)), 0);
+    let mut fields = Fields::of(space, &entry, needed)?;
     reply.array(all.len());
     for FieldOperation { kind, offset, action, overflow } in all {
-        let old = kind.read(&value, offset);
+        let old = fields.read(kind, offset)?;
         let (new, shown) = match action {
             FieldAction::Get => {
                 reply.integer(old);
@@ -175,14 +236,14 @@ fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: 
         };
         match (new, shown) {
             (Some(new), Some(shown)) => {
-                kind.write(&mut value, offset, new);
+                fields.write(kind, offset, new)?;
                 reply.integer(shown);
             }
             _ => reply.null(),
         }
     }
     match needed {
-        Some(_) => store_if_changed(space, args[1], &entry, &value),
+        Some(_) => fields.store(space, args[1], &entry),
         None => Ok(()),
     }
 }

@@ -1,10 +1,13 @@
 //! Strings as arrays of bits: counts, positions, and operations on whole strings.
 
 use super::collections::distinct;
+use super::strings::length_of;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// A range of a string in bits; both ends belong to it. `None` if it is empty. Ends before the
 /// string are its first byte or bit, even if they are the wrong way round: BITPOS takes them so,
@@ -34,16 +37,44 @@ fn bit_range(
     }))
 }
 
-/// A byte without the bits that lie outside of the range.
-fn masked(value: &[u8], byte: usize, (from, to): (usize, usize)) -> u8 {
+/// The byte at `at` without the bits that lie outside of the range.
+fn masked(byte: u8, at: usize, (from, to): (usize, usize)) -> u8 {
     let mut mask = 0xff;
-    if byte == from / 8 {
+    if at == from / 8 {
         mask &= 0xff >> (from % 8);
     }
-    if byte == to / 8 {
+    if at == to / 8 {
         mask &= 0xffu8 << (7 - to % 8);
     }
-    value[byte] & mask
+    byte & mask
+}
+
+/// The ones in a piece of a string that begins at its byte `begin`, but for those outside of the
+/// range.
+fn count_bits(piece: &[u8], begin: usize, range: (usize, usize)) -> usize {
+    let (words, rest) = piece.as_chunks::<8>();
+    let in_words = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones() as usize);
+    let in_rest = rest.iter().map(|byte| byte.count_ones() as usize);
+    let all = in_words.sum::<usize>() + in_rest.sum::<usize>();
+    let (first, last) = (range.0 / 8, range.1 / 8);
+    let ends = [Some(first), (last != first).then_some(last)];
+    let outside = ends.into_iter().flatten().filter_map(|at| {
+        let byte = *piece.get(at.checked_sub(begin)?)?;
+        Some((byte.count_ones() - masked(byte, at, range).count_ones()) as usize)
+    });
+    all - outside.sum::<usize>()
+}
+
+/// The place of the first byte that is not `byte`.
+fn first_other(bytes: &[u8], byte: u8) -> Option<usize> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let from = 8 * words.iter().position(|word| *word != [byte; 8]).unwrap_or(words.len());
+    bytes[from..].iter().position(|other| *other != byte).map(|at| from + at)
+}
+
+/// The bytes in which the bits of a range lie.
+fn bytes_of((from, to): (usize, usize)) -> Range<usize> {
+    from / 8..to / 8 + 1
 }
 
 pub fn bitcount(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -51,12 +82,16 @@ pub fn bitcount(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
         return Err(SYNTAX.into());
     }
     let entry = space.read(args[1])?;
-    let value = entry.string()?.unwrap_or_default();
-    let range = bit_range(value.len(), &args[2..], true)?;
-    let count = range.map_or(0, |range| {
-        let bytes = range.0 / 8..=range.1 / 8;
-        bytes.map(|byte| masked(value, byte, range).count_ones() as usize).sum()
-    });
+    let value = entry.string()?;
+    let range = bit_range(length_of(value), &args[2..], true)?;
+    let mut count = 0;
+    if let (Some(value), Some(range)) = (value, range) {
+        value.check_loop(&bytes_of(range))?;
+        value.visit(bytes_of(range), |begin, piece| {
+            count += count_bits(piece, begin, range);
+            true
+        })?;
+    }
     reply.count(count);
     Ok(())
 }
@@ -82,14 +117,19 @@ pub fn bitpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     };
     let skipped = if bit == 1 { 0 } else { 0xff };
     let mut found = None;
-    let bytes = value.iter().enumerate().take(range.1 / 8 + 1).skip(range.0 / 8);
-    for (at, byte) in bytes.filter(|(_, byte)| **byte != skipped) {
-        let mut places = (at * 8).max(range.0)..=(at * 8 + 7).min(range.1);
-        found = places.find(|at| byte >> (7 - at % 8) & 1 == bit);
-        if found.is_some() {
-            break;
+    value.visit(bytes_of(range), |begin, piece| {
+        let mut next = 0;
+        while let Some(skip) = first_other(&piece[next..], skipped) {
+            let (byte, at) = (piece[next + skip], begin + next + skip);
+            let mut places = (at * 8).max(range.0)..=(at * 8 + 7).min(range.1);
+            found = places.find(|at| byte >> (7 - at % 8) & 1 == bit);
+            if found.is_some() {
+                return false;
+            }
+            next += skip + 1;
         }
-    }
+        true
+    })?;
     let is_open = args.len() < 5;
     match found {
         Some(at) => reply.count(at),
@@ -115,10 +155,14 @@ pub fn bitop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     if how == "NOT" && args.len() != 4 {
         return Err("ERR BITOP NOT must be called with a single source key.".into());
     }
-    let mut values = Vec::new();
+    let mut stored = Vec::new();
     for key in distinct(&args[3..]) {
-        values.push(space.read(key)?.string()?.unwrap_or_default());
+        stored.push(match space.read(key)?.string()? {
+            Some(text) => text.whole()?,
+            None => Cow::default(),
+        });
     }
+    let mut values: Vec<&[u8]> = stored.iter().map(|value| &value[..]).collect();
     let length = values.iter().map(|value| value.len()).max().unwrap_or(0);
     if how == "XOR" {
         values = odd_ones(&args[3..], values);

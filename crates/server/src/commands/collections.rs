@@ -2,6 +2,7 @@
 //! choices, and the SCAN of a collection.
 
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
+use crate::data::chunks::StoredString;
 use crate::data::collections::{Collection, MOST_PACKED_BYTES};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
@@ -110,8 +111,14 @@ pub fn copy_blocks(
     space.put(key, entry, head, &body)
 }
 
-/// Bytes of the blocks of a value, and of what they take beside; 0 if it has none.
+/// Bytes of the blocks or chunks of a value, and of what they take beside; 0 if it has none.
 pub fn bytes_in_blocks(entry: &Entry<'_>) -> Result<usize, Stop> {
+    if entry.head().is_some_and(|head| head.form() == Form::Chunks) {
+        return Ok(match entry.string()? {
+            Some(StoredString::InChunks(of)) => of.bytes()?,
+            _ => 0,
+        });
+    }
     let (true, Some((head, body))) = (entry.lies_in_blocks(), entry.value()) else { return Ok(0) };
     if head.kind() == Kind::List {
         return Ok(LongList::from_body(entry.blocks(), body)?.bytes()?);

@@ -69,7 +69,7 @@ fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> 
         let entry = space.find(key)?;
         let Some((head, body)) = entry.value() else { return Err("ERR no such key".into()) };
         let encoding = numbers::encoding(&entry, head, body)?;
-        let length = dump::serialized_length(&entry, head, body)?;
+        let length = dump::serialized_length(&entry, head)?;
         Ok(format!(
             "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{length} lru:0 \
              lru_seconds_idle:0"

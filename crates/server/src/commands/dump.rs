@@ -10,18 +10,21 @@ use crate::resp::reply::Reply;
 
 pub fn dump(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.read(args[1])?;
-    let Some((head, body)) = entry.value() else {
+    let Some(head) = entry.head() else {
         reply.null();
         return Ok(());
     };
-    reply.bulk(&payload(&entry, head, body)?);
+    reply.bulk(&payload(&entry, head)?);
     Ok(())
 }
 
 /// The payload of a value.
-fn payload(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<Vec<u8>, Stop> {
+fn payload(entry: &Entry<'_>, head: Head) -> Result<Vec<u8>, Stop> {
     Ok(match head.kind() {
-        Kind::String => rdb::string(body),
+        Kind::String => match entry.string()? {
+            Some(text) => rdb::string(&text.whole()?),
+            None => unreachable!("it has a head"),
+        },
         Kind::List => rdb::list(&elements(entry, Kind::List)?),
         Kind::Set => rdb::set(&elements(entry, Kind::Set)?),
         Kind::Hash => rdb::hash(&elements(entry, Kind::Hash)?),
@@ -30,8 +33,8 @@ fn payload(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<Vec<u8>, Stop> 
 }
 
 /// Bytes of a value in Redis's files, without its type.
-pub fn serialized_length(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<usize, Stop> {
-    Ok(payload(entry, head, body)?.len() - rdb::AROUND_VALUE)
+pub fn serialized_length(entry: &Entry<'_>, head: Head) -> Result<usize, Stop> {
+    Ok(payload(entry, head)?.len() - rdb::AROUND_VALUE)
 }
 
 /// The options of RESTORE.

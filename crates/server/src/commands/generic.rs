@@ -2,6 +2,7 @@
 
 use super::collections::{bytes_in_blocks, copy_blocks, elements};
 use super::{Done, SYNTAX, database, info, integer, is, numbers, unknown_subcommand};
+use crate::data::head::Form;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
 
@@ -78,13 +79,15 @@ pub fn copy(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     let other = space.of_database(to)?;
     let (source, target) = (space.read(args[1])?, other.find_head(args[2])?);
     let is_copied = match source.value() {
-        Some((head, _)) if (replaces || !target.exists()) && source.lies_in_blocks() => {
-            let all = elements(&source, head.kind())?;
-            copy_blocks(&other, (args[2], &target), head, &all)?;
-            true
-        }
         Some((head, body)) if replaces || !target.exists() => {
-            other.put(args[2], &target, head, body)?;
+            let place = (args[2], &target);
+            match head.form() {
+                Form::Blocks => {
+                    copy_blocks(&other, place, head, &elements(&source, head.kind())?)?;
+                }
+                Form::Chunks => other.copy_chunks(place, head, &source.blocks().string(body)?)?,
+                Form::Plain | Form::Raw => other.put(args[2], &target, head, body)?,
+            }
             true
         }
         _ => false,

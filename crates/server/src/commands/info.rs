@@ -1,12 +1,13 @@
 //! INFO: Redis's sections and names, and one of our own.
 
 use super::{Local, lower};
+use crate::clock::wall_us;
 use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::saves::{SaveKind, SaveStats};
 use crate::shared::Shared;
-use hyades::{Attempt, Session};
+use hyades::{Attempt, MetricValue, Progress, Session, TableStats};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -111,7 +112,7 @@ fn server(shared: &Shared, out: &mut String) {
     line(out, "process_id", std::process::id());
     line(out, "run_id", &shared.run_id);
     counter(out, "tcp_port", &shared.port);
-    line(out, "server_time_usec", crate::clock::wall_us());
+    line(out, "server_time_usec", wall_us());
     line(out, "uptime_in_seconds", uptime);
     line(out, "uptime_in_days", uptime / 86_400);
     line(out, "hz", 10);
@@ -156,12 +157,44 @@ fn size(out: &mut String, name: &str, bytes: u64) {
 }
 
 fn memory(shared: &Shared, out: &mut String) {
-    size(out, "used_memory", shared.used_memory());
+    let used = shared.used_memory();
+    size(out, "used_memory", used);
     size(out, "used_memory_rss", resident_bytes());
     size(out, "used_memory_peak", most_resident_bytes());
+    if let Some(opened) = shared.opened.get() {
+        // Keys and values, without the heads of their records and without indexes.
+        let rows: u64 = opened.database.tables().iter().map(|table| table.bytes).sum();
+        line(out, "used_memory_overhead", used.saturating_sub(rows));
+        line(out, "used_memory_dataset", rows);
+        let percent = 100.0 * rows as f64 / used.max(rows).max(1) as f64;
+        line(out, "used_memory_dataset_perc", format!("{percent:.2}%"));
+    }
     size(out, "maxmemory", shared.settings.max_memory());
     line(out, "maxmemory_policy", "noeviction");
     line(out, "mem_allocator", "mimalloc");
+}
+
+/// How far recovery has got: the lines of Redis, then what they are made of, by log stream too.
+fn loading(of: &Progress, out: &mut String) {
+    let began = (wall_us() as f64 / 1e6 - of.seconds).max(0.0);
+    line(out, "loading_start_time", began as u64);
+    line(out, "loading_total_bytes", (of.image_bytes_total + of.bytes_total).max(1));
+    line(out, "loading_loaded_bytes", of.image_bytes_done + of.bytes_done);
+    line(out, "loading_loaded_perc", format!("{:.2}", 100.0 * of.share()));
+    line(out, "loading_eta_seconds", of.estimate_seconds.unwrap_or(1.0).ceil());
+    line(out, "loading_phase", of.phase);
+    line(out, "loading_image_total_bytes", of.image_bytes_total);
+    line(out, "loading_image_loaded_bytes", of.image_bytes_done);
+    line(out, "loading_log_total_bytes", of.bytes_total.max(1));
+    line(out, "loading_log_loaded_bytes", of.bytes_done);
+    line(out, "loading_transactions", of.records_done);
+    for stream in &of.by_stream {
+        let _ = write!(
+            out,
+            "loading_stream_{}:phase={},read={},total={},records={}\r\n",
+            stream.stream, stream.phase, stream.bytes_read, stream.bytes_total, stream.records
+        );
+    }
 }
 
 fn persistence(shared: &Shared, out: &mut String) {
@@ -170,11 +203,7 @@ fn persistence(shared: &Shared, out: &mut String) {
     line(out, "async_loading", 0);
     let progress = shared.progress.lock().expect("no holder panics").clone();
     if let Some(progress) = progress.filter(|_| is_loading) {
-        let (done, total) = (progress.bytes_done, progress.bytes_total.max(1));
-        line(out, "loading_total_bytes", total);
-        line(out, "loading_loaded_bytes", done);
-        line(out, "loading_loaded_perc", format!("{:.2}", 100.0 * done as f64 / total as f64));
-        line(out, "loading_eta_seconds", progress.estimate_seconds.unwrap_or(1.0).ceil());
+        loading(&progress, out);
     }
     let failed = shared.log_failure();
     counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
@@ -344,6 +373,23 @@ fn hyades(shared: &Shared, out: &mut String) {
         for stream in 0..log.streams() {
             line(out, &format!("log_backlog_bytes_{stream}"), log.backlog(stream));
         }
+    }
+    for metric in &opened.database.metrics() {
+        let MetricValue::Histogram(syncs) = &metric.value else { continue };
+        let ("hyades_sync_seconds", [(_, stream)]) = (metric.name, &metric.labels[..]) else {
+            continue;
+        };
+        let [p50, p99] = [0.5, 0.99].map(|share| syncs.quantile(share).unwrap_or(0.0) * 1e6);
+        let (count, mean) = (syncs.count(), 1e6 * syncs.sum / syncs.count().max(1) as f64);
+        let _ = write!(
+            out,
+            "log_stream_{stream}:syncs={count},sync_usec={mean:.1},sync_usec_p50={p50:.0},\
+             sync_usec_p99={p99:.0}\r\n"
+        );
+    }
+    for table in opened.database.tables() {
+        let TableStats { name, rows, bytes, .. } = table;
+        let _ = write!(out, "table_{name}:rows={rows},bytes={bytes}\r\n");
     }
     let recovery = opened.database.recovery();
     line(out, "recovery_seconds", format!("{:.3}", recovery.seconds));

@@ -1,8 +1,11 @@
 //! The longest common subsequence of two strings.
 
+use super::strings::length_of;
 use super::{SYNTAX, integer, is};
+use crate::data::chunks::StoredString;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
+use std::borrow::Cow;
 
 /// As many cells count as one access to a row.
 const CELLS_PER_STEP: usize = 64;
@@ -44,13 +47,19 @@ pub fn lcs(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let string = |key| {
         let entry = space.read(key)?;
         let wrong = "ERR The specified keys must contain string values";
-        Ok::<_, Stop>(entry.string().map_err(|_| wrong)?.unwrap_or_default())
+        Ok::<_, Stop>(entry.string().map_err(|_| wrong)?)
     };
     let (a, b) = (string(args[1])?, string(args[2])?);
-    if (a.len() + 1).saturating_mul(b.len() + 1) > MOST_CELLS {
+    if (length_of(a) + 1).saturating_mul(length_of(b) + 1) > MOST_CELLS {
         return Err("ERR Insufficient memory: the strings are too long to be compared".into());
     }
-    space.charge((a.len() + 1) * (b.len() + 1) / CELLS_PER_STEP)?;
+    space.charge((length_of(a) + 1) * (length_of(b) + 1) / CELLS_PER_STEP)?;
+    let whole = |of: Option<StoredString<'_>>| match of {
+        Some(of) => of.whole().map(Cow::into_owned),
+        None => Ok(Vec::new()),
+    };
+    let (a, b) = (whole(a)?, whole(b)?);
+    let (a, b) = (&a[..], &b[..]);
     let lengths = lengths(a, b);
     let total = lengths[a.len() * (b.len() + 1) + b.len()];
     if of.length {

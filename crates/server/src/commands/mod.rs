@@ -156,7 +156,7 @@ impl Job {
 }
 
 /// The error of a command whose reply is longer than any client should be sent.
-pub const TOO_LONG: &str = "ERR the reply is longer than 256 MiB";
+pub const TOO_LONG: &str = "ERR the reply is longer than 512 MiB";
 
 /// What a command outside of transactions works on.
 pub struct Local<'a> {

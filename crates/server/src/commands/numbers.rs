@@ -1,16 +1,16 @@
 //! Strings that are numbers, and bits.
 
 use super::collections::{bytes_in_blocks, elements};
-use super::strings::store_if_changed;
+use super::strings::{Written, write_at};
 use super::{Done, NOT_AN_INTEGER, integer};
 use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Entry, Keyspace, LONGEST_STRING, Stop};
+use crate::data::keyspace::{Entry, Keyspace, Stop};
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
 
 fn add(space: &Keyspace<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Done {
     let entry = space.find(key)?;
-    let old = entry.string()?.map_or(Ok(0), integer)?;
+    let old = entry.string()?.map_or(Ok(0), |text| integer(text.short()))?;
     let Some(new) = old.checked_add(by) else {
         return Err("ERR increment or decrement would overflow".into());
     };
@@ -47,7 +47,8 @@ pub fn decrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
 pub fn incrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     const NOT_A_FLOAT: &str = "ERR value is not a valid float";
     let entry = space.find(args[1])?;
-    let old = number::decimal(entry.string()?.unwrap_or(b"0")).ok_or(NOT_A_FLOAT)?;
+    let old = entry.string()?.map_or(&b"0"[..], |text| text.short());
+    let old = number::decimal(old).ok_or(NOT_A_FLOAT)?;
     let by = number::decimal(args[2]).ok_or(NOT_A_FLOAT)?;
     let (Decimal::Finite(old), Decimal::Finite(by)) = (old, by) else {
         return Err("ERR increment would produce NaN or Infinity".into());
@@ -61,49 +62,45 @@ pub fn incrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
     Ok(())
 }
 
+/// The error of a bit that lies outside of each string that a client may build.
+pub const OUT_OF_RANGE: &str = "ERR bit offset is not an integer or out of range";
+
 /// The offset of a bit.
-fn bit_offset(text: &[u8]) -> Result<usize, Stop> {
-    const OUT_OF_RANGE: &str = "ERR bit offset is not an integer or out of range";
+fn bit_offset(space: &Keyspace<'_>, text: &[u8]) -> Result<usize, Stop> {
     let offset = integer(text).map_err(|_| OUT_OF_RANGE)?;
     match usize::try_from(offset) {
-        Ok(offset) if offset < 1 << 32 => Ok(offset),
+        Ok(offset) if offset / 8 < space.context().longest => Ok(offset),
         _ => Err(OUT_OF_RANGE.into()),
     }
 }
 
 pub fn getbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let offset = bit_offset(args[2])?;
-    let value = space.read(args[1])?.string()?.unwrap_or_default();
-    let byte = value.get(offset / 8).copied().unwrap_or(0);
+    let offset = bit_offset(space, args[2])?;
+    let byte = space.read(args[1])?.string()?.map_or(Ok(0), |text| text.byte(offset / 8))?;
     reply.integer(i64::from(byte >> (7 - offset % 8) & 1));
     Ok(())
 }
 
 pub fn setbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let offset = bit_offset(args[2])?;
+    let offset = bit_offset(space, args[2])?;
     let bit = match args[3] {
         b"0" => 0,
         b"1" => 1,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
-    if offset / 8 >= LONGEST_STRING {
-        return Err("ERR bit offset is out of range: strings have at most 15 MiB".into());
-    }
     let entry = space.find(args[1])?;
-    let mut value = entry.string()?.unwrap_or_default().to_vec();
-    value.resize(value.len().max(offset / 8 + 1), 0);
-    let (byte, shift) = (&mut value[offset / 8], 7 - offset % 8);
-    let old = *byte >> shift & 1;
-    *byte = *byte & !(1 << shift) | bit << shift;
-    store_if_changed(space, args[1], &entry, &value)?;
-    reply.integer(i64::from(old));
+    let old = entry.string()?.map_or(Ok(0), |text| text.byte(offset / 8))?;
+    let shift = 7 - offset % 8;
+    let new = old & !(1 << shift) | bit << shift;
+    write_at(space, (args[1], &entry), (offset / 8, &[new]), Written::IfChanged)?;
+    reply.integer(i64::from(old >> shift & 1));
     Ok(())
 }
 
 /// What OBJECT ENCODING replies for a value.
 pub fn encoding(entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<&'static str, Stop> {
     Ok(match (head.kind(), head.form()) {
-        (Kind::String, Form::Raw) => "raw",
+        (Kind::String, Form::Raw | Form::Chunks) => "raw",
         (Kind::String, _) if number::integer(body).is_some() => "int",
         (Kind::String, _) if body.len() <= 44 => "embstr",
         (Kind::String, _) => "raw",

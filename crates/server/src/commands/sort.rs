@@ -7,6 +7,7 @@ use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop, WRONG_TYPE};
 use crate::resp::reply::Reply;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 #[derive(Default)]
@@ -65,10 +66,10 @@ fn look_up<'t>(
     space: &Keyspace<'t>,
     pattern: &[u8],
     element: &'t [u8],
-) -> Result<Option<&'t [u8]>, Stop> {
+) -> Result<Option<Cow<'t, [u8]>>, Stop> {
     space.charge(1)?;
     if pattern == b"#" {
-        return Ok(Some(element));
+        return Ok(Some(element.into()));
     }
     let Some(star) = pattern.iter().position(|byte| *byte == b'*') else { return Ok(None) };
     let behind = &pattern[star + 1..];
@@ -80,8 +81,10 @@ fn look_up<'t>(
     let key = [&pattern[..star], element, key_end].concat();
     let entry = space.find(&key)?;
     match (field, entry.head().map(|head| head.kind())) {
-        (None, Some(Kind::String)) => entry.string(),
-        (Some(field), Some(Kind::Hash)) => Members::of(entry, Kind::Hash)?.get(field),
+        (None, Some(Kind::String)) => Ok(entry.string()?.map(|text| text.whole()).transpose()?),
+        (Some(field), Some(Kind::Hash)) => {
+            Ok(Members::of(entry, Kind::Hash)?.get(field)?.map(Cow::Borrowed))
+        }
         _ => Ok(None),
     }
 }
@@ -89,7 +92,7 @@ fn look_up<'t>(
 /// What an element is sorted by.
 enum Weight<'a> {
     Number(f64),
-    Text(Option<&'a [u8]>),
+    Text(Option<Cow<'a, [u8]>>),
 }
 
 fn weight<'t>(
@@ -99,12 +102,12 @@ fn weight<'t>(
 ) -> Result<Weight<'t>, Stop> {
     let text = match of.by {
         Some(pattern) => look_up(space, pattern, element)?,
-        None => Some(element),
+        None => Some(element.into()),
     };
     if of.alpha {
         return Ok(Weight::Text(text));
     }
-    let number = text.map_or(Some(0.0), super::sorted_sets::score);
+    let number = text.as_deref().map_or(Some(0.0), super::sorted_sets::score);
     Ok(Weight::Number(number.ok_or("ERR One or more scores can't be converted into double")?))
 }
 
@@ -159,10 +162,10 @@ fn sorted<'t>(
 fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, may_store: bool) -> Done {
     let of = options(&args[2..], may_store)?;
     let all = sorted(space, args[1], &of)?;
-    let mut shown: Vec<Option<&[u8]>> = Vec::new();
+    let mut shown: Vec<Option<Cow<'_, [u8]>>> = Vec::new();
     for element in all {
         match of.get.is_empty() {
-            true => shown.push(Some(element)),
+            true => shown.push(Some(element.into())),
             false => {
                 for pattern in &of.get {
                     shown.push(look_up(space, pattern, element)?);
@@ -173,10 +176,10 @@ fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, may_store: b
     match of.store {
         None => {
             reply.array(shown.len());
-            shown.iter().for_each(|text| reply.bulk_or_null(*text));
+            shown.iter().for_each(|text| reply.bulk_or_null(text.as_deref()));
         }
         Some(target) => {
-            let stored = shown.iter().map(|text| text.unwrap_or_default());
+            let stored = shown.iter().map(|text| text.as_deref().unwrap_or_default());
             replace(space, target, Kind::List, stored)?;
             reply.count(shown.len());
         }

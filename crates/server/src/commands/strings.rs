@@ -1,9 +1,11 @@
 //! Strings.
 
 use super::{Done, SYNTAX, integer, is, wrong_arity};
+use crate::data::chunks::{LONGEST_IN_ROW, StoredString};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
 use crate::resp::reply::Reply;
+use std::ops::Range;
 
 /// The time at which an option such as EX lets a key expire.
 fn expiry(space: &Keyspace<'_>, unit: &str, text: &[u8], command: &str) -> Result<i64, Stop> {
@@ -58,6 +60,34 @@ fn set_options(space: &Keyspace<'_>, args: &[&[u8]]) -> Result<SetOptions, Stop>
 
 const STRING: Head = Head::new(Kind::String, Form::Plain);
 
+/// Replies a range of a string.
+fn reply_part(text: &StoredString<'_>, range: Range<usize>, reply: &mut Reply<'_>) -> Done {
+    match text {
+        StoredString::InRow(text) => reply.bulk(&text[range]),
+        StoredString::InChunks(of) => {
+            of.check_loop(&range)?;
+            reply.bulk_of(range.len(), |out| of.read(range, out))?;
+        }
+    }
+    Ok(())
+}
+
+/// Replies a string, or null.
+fn reply_string(text: Option<StoredString<'_>>, reply: &mut Reply<'_>) -> Done {
+    match text {
+        Some(text) => reply_part(&text, 0..text.len(), reply),
+        None => {
+            reply.null();
+            Ok(())
+        }
+    }
+}
+
+/// The length of a string, 0 if there is none.
+pub fn length_of(text: Option<StoredString<'_>>) -> usize {
+    text.map_or(0, |text| text.len())
+}
+
 pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (key, value) = (args[1], args[2]);
     let of = set_options(space, &args[3..])?;
@@ -69,7 +99,7 @@ pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done 
         space.put(key, &entry, STRING.with_expiry(of.expires.or(kept)), value)?;
     }
     match (of.get, is_refused) {
-        (true, _) => reply.bulk_or_null(old),
+        (true, _) => reply_string(old, reply)?,
         (false, true) => reply.null(),
         (false, false) => reply.ok(),
     }
@@ -77,8 +107,7 @@ pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done 
 }
 
 pub fn get(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.bulk_or_null(space.read(args[1])?.string()?);
-    Ok(())
+    reply_string(space.read(args[1])?.string()?, reply)
 }
 
 pub fn setnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -112,16 +141,14 @@ pub fn getset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     let entry = space.read(args[1])?;
     let old = entry.string()?;
     space.put_string(args[1], &entry, args[2])?;
-    reply.bulk_or_null(old);
-    Ok(())
+    reply_string(old, reply)
 }
 
 pub fn getdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.read(args[1])?;
     let old = entry.string()?;
     space.remove(args[1], &entry)?;
-    reply.bulk_or_null(old);
-    Ok(())
+    reply_string(old, reply)
 }
 
 pub fn getex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -139,20 +166,19 @@ pub fn getex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     if let (Some(expires), Some(head)) = (change, entry.head()) {
         space.change(args[1], &entry, head.with_expiry(expires), None)?;
     }
-    reply.bulk_or_null(value);
-    Ok(())
+    reply_string(value, reply)
 }
 
 /// Refuses strings that no client may build.
-fn check_length(space: &Keyspace<'_>, length: u64) -> Result<(), Stop> {
+pub fn check_length(space: &Keyspace<'_>, length: u64) -> Result<(), Stop> {
     match length > space.context().longest as u64 {
         true => Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into()),
         false => Ok(()),
     }
 }
 
-/// Stores a string that was changed in place: its time of expiry stays.
-pub fn store_changed(
+/// Stores a string in the row of its key that was changed in place: its time of expiry stays.
+fn store_changed(
     space: &Keyspace<'_>,
     key: &[u8],
     entry: &Entry<'_>,
@@ -171,33 +197,62 @@ pub fn store_if_changed(
     entry: &Entry<'_>,
     value: &[u8],
 ) -> Result<(), Stop> {
-    match entry.string()? == Some(value) {
-        true => Ok(()),
-        false => store_changed(space, key, entry, value),
+    match entry.string()? {
+        Some(StoredString::InRow(old)) if old == value => Ok(()),
+        _ => store_changed(space, key, entry, value),
+    }
+}
+
+/// When a string is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// In any case.
+    Always,
+    /// If it is another then.
+    IfChanged,
+}
+
+/// Writes bytes into the string of an entry that was read with its body, from `at` on, with zeros
+/// before them if that is behind its end.
+pub fn write_at(
+    space: &Keyspace<'_>,
+    (key, entry): (&[u8], &Entry<'_>),
+    (at, bytes): (usize, &[u8]),
+    when: Written,
+) -> Done {
+    let (stored, end) = (entry.string()?, at + bytes.len());
+    let length = length_of(stored).max(end);
+    if length > LONGEST_IN_ROW || matches!(stored, Some(StoredString::InChunks(_))) {
+        let mut of = space.in_chunks(stored)?;
+        let changed = of.write(at, bytes)?;
+        return space.store_chunks(key, entry, &of, changed || when == Written::Always);
+    }
+    let mut value = stored.map_or(Vec::new(), |text| text.short().to_vec());
+    value.resize(length, 0);
+    value[at..end].copy_from_slice(bytes);
+    match when {
+        Written::Always => store_changed(space, key, entry, &value),
+        Written::IfChanged => store_if_changed(space, key, entry, &value),
     }
 }
 
 pub fn append(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.find(args[1])?;
     let old = entry.string()?;
-    check_length(space, old.map_or(0, <[u8]>::len) as u64 + args[2].len() as u64)?;
-    let length = match old {
-        None => {
-            space.put_string(args[1], &entry, args[2])?;
-            args[2].len()
+    let length = length_of(old);
+    check_length(space, length as u64 + args[2].len() as u64)?;
+    match old {
+        None => space.put_string(args[1], &entry, args[2])?,
+        Some(_) => {
+            write_at(space, (args[1], &entry), (length, args[2]), Written::Always)?;
         }
-        Some(old) => {
-            let value = [old, args[2]].concat();
-            store_changed(space, args[1], &entry, &value)?;
-            value.len()
-        }
-    };
-    reply.count(length);
+    }
+    reply.count(length + args[2].len());
     Ok(())
 }
 
 pub fn strlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(space.read(args[1])?.string()?.map_or(0, <[u8]>::len));
+    reply.count(length_of(space.read(args[1])?.string()?));
     Ok(())
 }
 
@@ -214,29 +269,27 @@ pub fn places(length: usize, from: i64, to: i64) -> std::ops::Range<usize> {
 
 pub fn getrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
-    let value = space.read(args[1])?.string()?.unwrap_or_default();
-    reply.bulk(&value[places(value.len(), from, to)]);
-    Ok(())
+    match space.read(args[1])?.string()? {
+        Some(text) => reply_part(&text, places(text.len(), from, to), reply),
+        None => {
+            reply.bulk(b"");
+            Ok(())
+        }
+    }
 }
 
 pub fn setrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let offset = u64::try_from(integer(args[2])?).map_err(|_| "ERR offset is out of range")?;
     let entry = space.find(args[1])?;
-    let old = entry.string()?.unwrap_or_default();
+    let length = length_of(entry.string()?);
     if args[3].is_empty() {
-        reply.count(old.len());
+        reply.count(length);
         return Ok(());
     }
     check_length(space, offset.saturating_add(args[3].len() as u64))?;
-    if offset as usize + args[3].len() > crate::data::keyspace::LONGEST_STRING {
-        return Err("ERR string exceeds maximum allowed size: 15 MiB in this version".into());
-    }
-    let (from, to) = (offset as usize, offset as usize + args[3].len());
-    let mut value = old.to_vec();
-    value.resize(value.len().max(to), 0);
-    value[from..to].copy_from_slice(args[3]);
-    store_changed(space, args[1], &entry, &value)?;
-    reply.count(value.len());
+    let at = offset as usize;
+    write_at(space, (args[1], &entry), (at, args[3]), Written::Always)?;
+    reply.count(length.max(at + args[3].len()));
     Ok(())
 }
 
@@ -244,7 +297,10 @@ pub fn mget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     args[1..].iter().for_each(|key| space.prefetch(key));
     reply.array(args.len() - 1);
     for key in &args[1..] {
-        reply.bulk_or_null(space.read(key)?.string().unwrap_or(None));
+        match space.read(key)?.string() {
+            Err(Stop::Error(_)) => reply.null(),
+            text => reply_string(text?, reply)?,
+        }
         if reply.is_too_long() {
             break;
         }

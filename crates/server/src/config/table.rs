@@ -122,7 +122,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("busy-reply-threshold", "5000", ANY, Stored),
     setting(
         "client-output-buffer-limit",
-        "normal 268435456 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        "normal 570425344 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
         Value::OutputLimits,
         Live,
     ),

@@ -6,6 +6,9 @@ use crate::resp::request::{Limits, Parsed};
 use crate::runs::Request;
 use crate::shared::Shared;
 
+/// Input from this many bytes on is not copied for the job that runs it.
+const LONG_INPUT: usize = 256 << 10;
+
 impl Conversation {
     /// Takes bytes that the client has sent.
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -37,6 +40,18 @@ impl Conversation {
             return;
         }
         self.taken = 0;
+    }
+
+    /// Takes the input, but for what is behind the run's only request, if nothing else refers to it
+    /// and it is long: the job that runs it has it, and nothing is copied.
+    pub(super) fn take_long_input(&mut self) -> Option<Vec<u8>> {
+        let is_referred_to = self.stash.is_some() || self.unfinished.is_some();
+        if self.taken < LONG_INPUT || is_referred_to || !self.run.is_one_request() {
+            return None;
+        }
+        let rest = self.input.split_off(self.taken);
+        self.taken = 0;
+        Some(std::mem::replace(&mut self.input, rest))
     }
 
     /// Parses a request. `None` if none is complete, or the input is no request at all.

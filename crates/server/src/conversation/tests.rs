@@ -7,6 +7,7 @@ mod dumping;
 mod durability;
 mod events;
 mod large;
+mod large_strings;
 mod limits;
 mod log_bytes;
 mod memory;
@@ -17,6 +18,7 @@ mod pausing;
 mod publishing;
 mod saving;
 mod scanning;
+mod strings_in_chunks;
 mod watching;
 mod watching_large;
 

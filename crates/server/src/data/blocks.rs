@@ -2,7 +2,8 @@
 //! and each begins at its low key: it holds what lies from there to the low key of the next one.
 //! Each says how many elements it holds, so that they are counted without being read.
 
-use super::keyspace::{Context, LONGEST_STRING, Stop};
+use super::chunks::ChunkedString;
+use super::keyspace::{Context, LONGEST_BODY, Stop};
 use hyades::{Abort, Column, Columns, Row, Transaction};
 use std::ops::Range;
 
@@ -65,6 +66,11 @@ impl<'t> BlockTable<'t> {
     /// Of a transaction.
     pub fn new(tx: Transaction<'t>, context: Context<'t>) -> BlockTable<'t> {
         BlockTable { tx, context }
+    }
+
+    /// The string in chunks that the body of its key's row names.
+    pub fn string(&self, body: &[u8]) -> Result<ChunkedString<'t>, Abort> {
+        ChunkedString::from_body(self.tx, self.context, body)
     }
 
     fn block(&self, row: &Row<'t>) -> Block<'t> {
@@ -206,8 +212,8 @@ impl<'t> BlockTable<'t> {
     }
 
     fn check(&self, low: &[u8], body: &[u8], copies: usize) -> Result<(), Stop> {
-        if body.len() + low.len() > LONGEST_STRING {
-            return Err(format!("ERR the value is longer than {LONGEST_STRING} bytes").into());
+        if body.len() + low.len() > LONGEST_BODY {
+            return Err(format!("ERR the value is longer than {LONGEST_BODY} bytes").into());
         }
         self.context.count_written_bytes(low.len(), body.len(), copies);
         Ok(())

@@ -1,9 +1,11 @@
 //! Collections that lie in blocks. The row of their key holds their number, which names their
 //! blocks; so a key is removed, renamed or flushed without touching the blocks. A collection that
 //! is no value any more is *garbage*: its number stands in a table of that name, written by the
-//! transaction that took its key away, until the reaper has removed the blocks.
+//! transaction that took its key away, until the reaper has removed the blocks. Strings in chunks
+//! have numbers of the same kind, and are removed in the same way.
 //!
-//! Invariant: the blocks of a number belong to exactly one key, or the number is garbage.
+//! Invariant: the blocks and chunks of a number belong to exactly one key, or the number is
+//! garbage.
 
 use super::Tables;
 use super::blocks::BlockTable;
@@ -12,8 +14,10 @@ use super::member_run::{MemberOrder, MemberRun};
 use hyades::{Abort, Column, Session, Transaction};
 
 const NUMBER: Column<u64> = Column::at(0);
+/// Of the row of a collection.
+const KIND: Column<u32> = Column::at(0);
 
-/// Blocks removed by one transaction of the reaper.
+/// Blocks or chunks removed by one transaction of the reaper.
 const BATCH: usize = 128;
 
 /// Most bytes of a collection that is packed in its key's row.
@@ -98,14 +102,19 @@ pub fn discard(tx: &Transaction<'_>, tables: Tables, body: &[u8]) -> Result<(), 
     tx.put(tables.garbage, &[u64::from_le_bytes(*number).into()])
 }
 
-/// Removes some blocks that are garbage. Returns whether there are more.
+/// Removes some blocks or chunks that are garbage. Returns whether there are more.
 pub fn remove_garbage(session: &mut Session, tables: Tables) -> Result<bool, hyades::Error> {
     let (is_more, ticket) = session.submit(|tx| {
         let rows = tx.scan(tables.garbage).limit(1).rows()?;
         let Some(number) = rows.first().map(|row| row.get(NUMBER)) else { return Ok(false) };
+        let kind = tx.get(tables.collections, number)?.map(|row| row.get(KIND));
         let mut left = BATCH;
-        for run in [first_run(number), first_run(number) + 1] {
-            left -= super::blocks::remove_first(tx, tables.blocks, run, left)?;
+        if kind == Some(Kind::String as u32) {
+            left -= super::chunks::remove_first(tx, tables.chunks, number, left)?;
+        } else {
+            for run in [first_run(number), first_run(number) + 1] {
+                left -= super::blocks::remove_first(tx, tables.blocks, run, left)?;
+            }
         }
         if left > 0 {
             tx.delete(tables.garbage, number)?;

@@ -42,9 +42,18 @@ pub enum Form {
     Raw = 1,
     /// A collection that lies in blocks.
     Blocks = 2,
+    /// A string that lies in chunks.
+    Chunks = 3,
 }
 
-const FORMS: [Form; 3] = [Form::Plain, Form::Raw, Form::Blocks];
+const FORMS: [Form; 4] = [Form::Plain, Form::Raw, Form::Blocks, Form::Chunks];
+
+impl Form {
+    /// Whether the value lies in rows of its own, which the row of its key names by a number.
+    pub fn is_numbered(self) -> bool {
+        matches!(self, Form::Blocks | Form::Chunks)
+    }
+}
 
 /// Bits 0 to 3: kind; 4 to 7: form; 8: watched; 9 to 15: unused, 0; 16 to 63: when it expires, in
 /// milliseconds since 1970, 0 if never.
@@ -153,7 +162,7 @@ mod tests {
             head.with_expiry(Some(5)).is_expired(5) && !head.with_expiry(Some(5)).is_expired(4)
         );
         assert!(!head.is_expired(i64::MAX));
-        for unknown in [9, 3 << 4, 1 << 9, 1 << 15] {
+        for unknown in [9, 4 << 4, 1 << 9, 1 << 15] {
             assert_eq!(Head::from_word(unknown), None);
         }
     }

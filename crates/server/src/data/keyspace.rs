@@ -3,6 +3,7 @@
 
 mod effects;
 mod notices;
+mod strings;
 mod waiting;
 mod walking;
 mod watched;
@@ -14,6 +15,7 @@ pub use watched::WatchedKey;
 
 use super::Tables;
 use super::blocks::BlockTable;
+use super::chunks::{LONGEST_IN_ROW, StoredString};
 use super::collections::{self, PackedLimits};
 use super::counts::KeyCounts;
 use super::databases;
@@ -31,8 +33,8 @@ const VALUE: Columns = HEAD.only().and(BODY.only());
 /// The longest key in bytes.
 pub const LONGEST_KEY: usize = 1 << 20;
 
-/// The longest string in bytes; with its key it fits into a row.
-pub const LONGEST_STRING: usize = (16 << 20) - LONGEST_KEY - 64;
+/// The longest body of a row in bytes; with its key it fits into the row.
+pub const LONGEST_BODY: usize = (16 << 20) - LONGEST_KEY - 64;
 
 /// What an access takes beside the bytes of its key and its value, about.
 const ACCESS_BYTES: usize = 24;
@@ -44,8 +46,9 @@ pub const COPIES_OF_A_CHANGE: usize = 3;
 /// Most bytes that a transaction copies on an event loop: with more it goes to another thread.
 pub const MOST_COPIED_ON_LOOP: usize = 1 << 20;
 
-/// Most bytes that any transaction copies: it keeps them until it ends. (Tests do with less.)
-pub const MOST_COPIED: usize = if cfg!(test) { 64 << 20 } else { 1 << 30 };
+/// Most bytes that any transaction copies: it keeps them until it ends. They suffice to copy a
+/// string of 512 MiB. (Tests do with less.)
+pub const MOST_COPIED: usize = if cfg!(test) { 64 << 20 } else { (1 << 30) + (1 << 20) };
 
 /// The abort of an access beyond [`MOST_COPIED_ON_LOOP`].
 pub const TOO_MUCH_FOR_LOOP: Abort = Abort::User(1);
@@ -125,9 +128,9 @@ impl<'t> Entry<'t> {
         self.head().is_some_and(|head| head.form() == Form::Blocks)
     }
 
-    /// Whether there is a row, expired or not, of a collection that lies in blocks.
-    fn stores_blocks(&self) -> bool {
-        self.stored.is_some_and(|head| head.form() == Form::Blocks)
+    /// Whether there is a row, expired or not, of a value that lies in blocks or chunks.
+    fn stores_number(&self) -> bool {
+        self.stored.is_some_and(|head| head.form().is_numbered())
     }
 
     /// The body of a value that has to be of this type; `None` if the key does not exist.
@@ -139,8 +142,12 @@ impl<'t> Entry<'t> {
     }
 
     /// The string, `None` if the key does not exist.
-    pub fn string(&self) -> Result<Option<&'t [u8]>, Stop> {
-        self.body_of(Kind::String)
+    pub fn string(&self) -> Result<Option<StoredString<'t>>, Stop> {
+        let Some(body) = self.body_of(Kind::String)? else { return Ok(None) };
+        Ok(Some(match self.head().map(Head::form) {
+            Some(Form::Chunks) => StoredString::InChunks(self.blocks.string(body)?),
+            _ => StoredString::InRow(body),
+        }))
     }
 }
 
@@ -177,11 +184,22 @@ impl Context<'_> {
     /// An error if the transaction has copied more than it may. Each command looks its keys up
     /// before it writes, so it is enough to check there.
     pub fn check_copied(&self) -> Result<(), Abort> {
-        match self.effects.borrow().copied {
-            copied if copied > MOST_COPIED => Err(TOO_MUCH),
+        self.check_room(0)
+    }
+
+    /// The same, if it copied this many bytes more: what is long is not begun in vain.
+    pub fn check_room(&self, bytes: usize) -> Result<(), Abort> {
+        match self.effects.borrow().copied.saturating_add(bytes) {
             copied if copied > MOST_COPIED_ON_LOOP && !self.is_patient => Err(TOO_MUCH_FOR_LOOP),
+            copied if copied > MOST_COPIED => Err(TOO_MUCH),
             _ => Ok(()),
         }
+    }
+
+    /// An error if what may copy this many bytes is for no loop. A thread that may take its time
+    /// goes on until it has copied too much.
+    pub fn check_loop(&self, bytes: usize) -> Result<(), Abort> {
+        if self.is_patient { Ok(()) } else { self.check_room(bytes) }
     }
 
     /// Counts an access that reads.
@@ -349,7 +367,8 @@ impl<'t> Keyspace<'t> {
         }
     }
 
-    /// Stores a value. One that expires at once is removed instead.
+    /// Stores a value. One that expires at once is removed instead. A long string is put into
+    /// chunks.
     ///
     /// # Errors
     /// The key or the value is too long.
@@ -357,6 +376,9 @@ impl<'t> Keyspace<'t> {
         if head.is_expired(self.context.now_ms) {
             self.remove(key, entry)?;
             return Ok(());
+        }
+        if is_for_chunks(head, body) {
+            return self.put_in_chunks(key, entry, head, body);
         }
         check_lengths(key, body)?;
         self.free(key, entry)?;
@@ -371,8 +393,8 @@ impl<'t> Keyspace<'t> {
         self.put(key, entry, Head::new(Kind::String, Form::Plain), value)
     }
 
-    /// Replaces head and body of a key that exists: each column that is given. The blocks of the
-    /// value are removed if the new head has none.
+    /// Replaces head and body of a key that exists: each column that is given. The blocks or chunks
+    /// of the value are removed if the new head has none.
     pub fn change(
         &self,
         key: &[u8],
@@ -384,7 +406,7 @@ impl<'t> Keyspace<'t> {
             self.remove(key, entry)?;
             return Ok(());
         }
-        if head.form() != Form::Blocks {
+        if !head.form().is_numbered() {
             self.free(key, entry)?;
         }
         self.count(key, entry, Some(head));
@@ -392,6 +414,7 @@ impl<'t> Keyspace<'t> {
         let is_same_head = entry.stored == Some(head);
         match body {
             Some(body) => {
+                debug_assert!(!is_for_chunks(head, body), "it was put there");
                 check_lengths(key, body)?;
                 self.context.count_written_bytes(key.len(), body.len(), COPIES_OF_A_CHANGE);
                 match is_same_head {
@@ -429,10 +452,10 @@ impl<'t> Keyspace<'t> {
         Ok(entry.exists())
     }
 
-    /// Has the reaper remove the blocks of the value that is stored, if it lies in blocks: however
-    /// many there are, this writes one row.
+    /// Has the reaper remove the blocks or chunks of the value that is stored, if it lies in such:
+    /// however many there are, this writes one row.
     pub fn free(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
-        if !entry.stores_blocks() {
+        if !entry.stores_number() {
             return Ok(());
         }
         let place = (self.generation.get(), key);
@@ -445,7 +468,7 @@ impl<'t> Keyspace<'t> {
         Ok(())
     }
 
-    /// A number for a collection, which no other one has or had.
+    /// A number for a collection or a string, which no other one has or had.
     pub fn number_collection(&self, kind: Kind) -> Result<u64, Abort> {
         self.context.count_written_bytes(size_of::<u64>(), size_of::<u32>(), 1);
         self.tx.insert(self.context.tables.collections, &[(kind as u32).into()])
@@ -473,12 +496,17 @@ impl<'t> Keyspace<'t> {
     }
 }
 
+/// Whether a body is a string that is too long for the row of its key.
+fn is_for_chunks(head: Head, body: &[u8]) -> bool {
+    head.kind() == Kind::String && body.len() > LONGEST_IN_ROW
+}
+
 fn check_lengths(key: &[u8], body: &[u8]) -> Result<(), Stop> {
     if key.len() > LONGEST_KEY {
         return Err("ERR the key is longer than 1 MiB".into());
     }
-    if body.len() > LONGEST_STRING {
-        return Err(format!("ERR the value is longer than {LONGEST_STRING} bytes").into());
+    if body.len() > LONGEST_BODY {
+        return Err(format!("ERR the value is longer than {LONGEST_BODY} bytes").into());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! How the data of Redis lies in the tables of the database.
 
 pub mod blocks;
+pub mod chunks;
 pub mod collections;
 pub mod counts;
 pub mod databases;
@@ -24,11 +25,15 @@ pub struct Tables {
     pub databases: Table,
     /// Generation and key; the head and the body of its value.
     pub keys: Table,
-    /// A row for each collection that lies in blocks: its row id is the number of the collection.
+    /// A row for each collection that lies in blocks, and each string that lies in chunks: its row
+    /// id is the number of the collection or the string.
     pub collections: Table,
     /// Number of a run and low key; number of elements and elements. See [`blocks`].
     pub blocks: Table,
-    /// Numbers of collections that are no value any more, and whose blocks are to be removed.
+    /// Number of a string and place; its bytes there. See [`chunks`].
+    pub chunks: Table,
+    /// Numbers of collections and strings that are no value any more, and whose blocks and chunks
+    /// are to be removed.
     pub garbage: Table,
 }
 
@@ -59,6 +64,14 @@ impl Tables {
             .primary_key(&["run", "low"])
             .growing_rows()
             .key_once();
+        // Ordered, so that those of a string are found whichever there are.
+        let chunks = Schema::new("chunks")
+            .column("string", Type::U64)
+            .column("place", Type::U32)
+            .column("body", Type::Bytes)
+            .primary_key(&["string", "place"])
+            .growing_rows()
+            .key_once();
         let garbage =
             Schema::new("garbage").column("collection", Type::U64).primary_key(&["collection"]);
         Tables {
@@ -66,6 +79,7 @@ impl Tables {
             keys: builder.table(keys),
             collections: builder.table(collections),
             blocks: builder.table(blocks),
+            chunks: builder.table(chunks),
             garbage: builder.table(garbage),
         }
     }

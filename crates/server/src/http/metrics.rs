@@ -5,7 +5,7 @@ use super::status::progress;
 use crate::access::catalogue;
 use crate::commands::{info, table};
 use crate::shared::Shared;
-use hyades::{Histogram, Metric, MetricValue, Metrics};
+use hyades::{Histogram, Metric, MetricValue, Metrics, Progress, StreamProgress};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether a number only rises.
@@ -22,18 +22,39 @@ pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
     ("uptime_in_seconds", Gauge, "hyades_uptime_seconds", "seconds", "Time since the start"),
     ("loading", Gauge, "hyades_loading", "", "1 while the database is being opened"),
     (
-        "loading_total_bytes",
+        "loading_log_total_bytes",
         Gauge,
         "hyades_recovery_log_bytes",
         "bytes",
-        "Log on disk when the database began to be opened",
+        "Log to replay; of a stream whose end is not known yet, as much as its files can hold",
     ),
     (
-        "loading_loaded_bytes",
+        "loading_log_loaded_bytes",
         Gauge,
         "hyades_recovery_read_bytes",
         "bytes",
-        "Log that opening the database has read so far",
+        "Log that opening the database has replayed so far",
+    ),
+    (
+        "loading_image_total_bytes",
+        Gauge,
+        "hyades_recovery_image_bytes",
+        "bytes",
+        "Checkpoint to load",
+    ),
+    (
+        "loading_image_loaded_bytes",
+        Gauge,
+        "hyades_recovery_image_read_bytes",
+        "bytes",
+        "Checkpoint that opening the database has loaded so far",
+    ),
+    (
+        "loading_transactions",
+        Gauge,
+        "hyades_recovered_transactions",
+        "transactions",
+        "Transactions that opening the database replayed",
     ),
     (
         "loading_eta_seconds",
@@ -228,11 +249,7 @@ pub fn text(shared: &Shared, live: &[u64]) -> String {
             let of = opened.database.metrics().into_iter();
             metrics.extend(of.filter(|metric| metric.name != ACKNOWLEDGEMENT));
         }
-        None => metrics.extend(progress(shared).map(|progress| {
-            let help = "Transactions that opening the database replayed";
-            let value = MetricValue::Gauge(progress.records_done as f64);
-            Metric::new("hyades_recovered_transactions", "transactions", help, value)
-        })),
+        None => progress(shared).iter().for_each(|of| recovery(&mut metrics, of)),
     }
     metrics.to_prometheus()
 }
@@ -248,6 +265,22 @@ fn numbers(info: &str) -> impl Iterator<Item = Metric> {
         };
         Some(Metric::new(name, unit, help, value))
     })
+}
+
+/// Those of a recovery by log stream.
+fn recovery(metrics: &mut Metrics, progress: &Progress) {
+    let mut each = |name, unit, help, value: fn(&StreamProgress) -> u64| {
+        metrics.extend(progress.by_stream.iter().map(|of| {
+            let value = MetricValue::Gauge(value(of) as f64);
+            Metric::new(name, unit, help, value).with_label("stream", of.stream.to_string())
+        }));
+    };
+    let help = "Log of a stream to read; while its end is not known, as much as its files can hold";
+    each("hyades_recovery_stream_bytes", "bytes", help, |of| of.bytes_total);
+    let help = "Log of a stream that opening the database has read so far";
+    each("hyades_recovery_stream_read_bytes", "bytes", help, |of| of.bytes_read);
+    let help = "Records of a stream that opening the database has replayed so far";
+    each("hyades_recovery_stream_records", "records", help, |of| of.records);
 }
 
 fn acknowledgement(shared: &Shared) -> Option<Metric> {

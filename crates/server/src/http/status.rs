@@ -96,6 +96,14 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
         let metrics: Vec<Metric> = opened.into_iter().flatten().collect();
         out.key("sync").object(|out| syncs(out, &metrics));
         out.key("streams").list(streams(&metrics), stream);
+        let tables = shared.opened.get().map(|of| of.database.tables()).unwrap_or_default();
+        out.key("tables").list(tables, |out, table| {
+            out.object(|out| {
+                out.key("table").text(&table.name);
+                out.key("rows").number(table.rows as f64);
+                out.key("bytes").number(table.bytes as f64);
+            });
+        });
         let ran = shared.command_stats.iter().filter(|(_, of)| of.calls.load(Relaxed) > 0);
         out.key("commands").list(ran, |out, (name, counts)| {
             out.object(|out| {
@@ -114,11 +122,26 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
 fn recovery(out: &mut Json, progress: &Progress) {
     out.object(|out| {
         out.key("phase").text(progress.phase);
-        out.key("bytes_done").number(progress.bytes_done as f64);
-        out.key("bytes_total").number(progress.bytes_total as f64);
-        out.key("transactions").number(progress.records_done as f64);
+        out.key("share").number(progress.share());
+        let numbers = [
+            ("bytes_done", progress.bytes_done),
+            ("bytes_total", progress.bytes_total),
+            ("image_bytes_done", progress.image_bytes_done),
+            ("image_bytes_total", progress.image_bytes_total),
+            ("transactions", progress.records_done),
+        ];
+        numbers.into_iter().for_each(|(name, value)| out.key(name).number(value as f64));
         out.key("seconds").number(progress.seconds);
         out.key("seconds_left").optional(progress.estimate_seconds, |out, left| out.number(left));
+        out.key("streams").list(&progress.by_stream, |out, of| {
+            out.object(|out| {
+                out.key("stream").text(of.stream.to_string());
+                out.key("phase").text(of.phase);
+                out.key("bytes_read").number(of.bytes_read as f64);
+                out.key("bytes_total").number(of.bytes_total as f64);
+                out.key("records").number(of.records as f64);
+            });
+        });
     });
 }
 
@@ -195,6 +218,11 @@ fn stream(out: &mut Json, (label, metrics): StreamMetrics<'_>) {
         out.key("device_bytes").number(value("hyades_device_bytes_total"));
         out.key("backlog_bytes").number(value("hyades_log_backlog_bytes"));
         out.key("syncs").number(value("hyades_sync_seconds"));
+        let sum = metrics.iter().find_map(|(name, value)| match value {
+            MetricValue::Histogram(of) if *name == "hyades_sync_seconds" => Some(of.sum),
+            _ => None,
+        });
+        out.key("sync_seconds").number(sum.unwrap_or(0.0));
     });
 }
 

@@ -8,7 +8,7 @@ use crate::data::Tables;
 use crate::shared::Opened;
 use crate::slow_log::SlowEntry;
 use connection::LONGEST;
-use hyades::{Database, Progress};
+use hyades::{Database, Progress, StreamProgress};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -293,6 +293,26 @@ fn recovery_is_told_as_it_goes() {
     assert_eq!(told["bytes_total"], progress.bytes_total as f64);
     assert_eq!(told["transactions"], progress.records_done as f64);
     assert_eq!(told["phase"], progress.phase);
+    assert_eq!(told["share"], 1.0);
+    let info = info::text(&pages.shared, |name| name == "persistence", &[]);
+    assert!(info.contains(&format!("loading_phase:{}\r\n", progress.phase)), "{info}");
+    assert!(info.contains("loading_loaded_perc:100.00\r\n"), "{info}");
+    let metrics = pages.body("/metrics");
+    let streams = told["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), progress.by_stream.len());
+    assert_eq!(progress.by_stream.iter().map(|of| of.records).sum::<u64>(), 1);
+    for (shown, of) in streams.iter().zip(&progress.by_stream) {
+        let StreamProgress { stream, phase, bytes_read, bytes_total, records, .. } = *of;
+        assert_eq!((&shown["phase"], phase), (&"read".into(), "read"));
+        assert_eq!(shown["stream"], stream.to_string());
+        assert_eq!(shown["bytes_read"], bytes_read as f64);
+        assert_eq!(shown["bytes_total"], bytes_total as f64);
+        assert_eq!(shown["records"], records as f64);
+        let line = format!("read={bytes_read},total={bytes_total},records={records}\r\n");
+        assert!(info.contains(&format!("loading_stream_{stream}:phase={phase},{line}")), "{info}");
+        let sample = format!("read_bytes{{stream=\"{stream}\"}} {bytes_read}\n");
+        assert!(metrics.contains(&format!("\nhyades_recovery_stream_{sample}")), "{metrics}");
+    }
     let text = pages.body("/metrics");
     let total = format!("\nhyades_recovery_log_bytes {}\n", progress.bytes_total.max(1));
     assert!(text.contains(&total), "{text}");

@@ -12,7 +12,8 @@ pub struct Reply<'a> {
 }
 
 /// Most bytes of strings in what is replied to one command, or to the commands of one EXEC.
-const MOST_BYTES: usize = 256 << 20;
+/// The longest string that a client may send by default fits, with what is around it.
+const MOST_BYTES: usize = (512 << 20) + (64 << 10);
 
 impl<'a> Reply<'a> {
     /// Appends to `out`, in version 3 of the protocol or 2.
@@ -98,6 +99,28 @@ impl<'a> Reply<'a> {
         self.head(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A string of this length, whose bytes `append` appends.
+    ///
+    /// # Errors
+    /// Those of `append`: what was written has to be taken back.
+    pub fn bulk_of<E>(
+        &mut self,
+        length: usize,
+        append: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.is_too_long || self.out.len() + length > self.limit {
+            self.is_too_long = true;
+            return Ok(());
+        }
+        self.head(b'$', length as i64);
+        let begin = self.out.len();
+        self.out.reserve(length + 2);
+        append(self.out)?;
+        debug_assert_eq!(self.out.len() - begin, length, "the string has the length it was said");
+        self.out.extend_from_slice(b"\r\n");
+        Ok(())
     }
 
     /// A string, or null.

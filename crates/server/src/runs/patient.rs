@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct PatientRun {
     /// Its commands.
     pub requests: Vec<Request>,
+    /// What those refer to that do not have their arguments.
+    pub input: Vec<u8>,
     /// They are those of EXEC.
     pub exec: Option<Exec>,
     /// Its reply is dropped.
@@ -86,15 +88,16 @@ impl PatientRun {
             wrote.clear();
             // It may have waited for long.
             let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let Self { database, requests, exec, .. } = self;
+            let Self { database, requests, input, exec, .. } = self;
             let (database, exec) = (*database, exec.as_ref());
-            let commands = Commands { database, requests, input: &[], exec };
+            let commands = Commands { database, requests, input, exec };
             run_all(tx, context, &commands, reply, wrote)
         });
         let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
         let effects = effects.into_inner();
         if let Ok(done) = result {
-            let origin = Origin { client: &self.client, database: self.database, input: &[] };
+            let origin =
+                Origin { client: &self.client, database: self.database, input: &self.input };
             wrote.count(shared, &origin, &self.requests[..done], &effects);
         }
         let wait = effects.wait.map(|wait| Wait { is_silent: self.is_silent, ..wait });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The length of a key.
-const KEY_BYTES: usize = 16;
+pub(super) const KEY_BYTES: usize = 16;
 /// The digits of a key, and what spreads rows over them: no factor in common, so no two rows meet.
 const DIGITS: u64 = 10_000_000_000_000;
 const SPREAD: u64 = 6_180_339_887_499;
@@ -51,28 +51,41 @@ impl KeyAccesses {
 }
 
 fn key(row: u64) -> [u8; KEY_BYTES] {
+    const LOWER: u64 = 10_000_000;
+    debug_assert!(row < DIGITS, "fewer than 2^40 rows");
     let mut key = *b"key0000000000000";
-    let (mut row, digits) = (row, &mut key[3..]);
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (row % 10) as u8;
-        row /= 10;
-    }
-    debug_assert_eq!(row, 0, "fewer than 2^40 rows");
+    // Two halves, which the processor works on at the same time.
+    put_digits(&mut key[3..9], (row / LOWER) as u32);
+    put_digits(&mut key[9..], (row % LOWER) as u32);
     key
+}
+
+fn put_digits(digits: &mut [u8], mut number: u32) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 /// Fills a value that depends on this number.
 pub fn fill(value: &mut [u8], number: u64) {
-    let bytes = number.to_le_bytes();
-    for (at, byte) in value.iter_mut().enumerate() {
-        *byte = bytes[at % 8] ^ (at / 8) as u8;
-    }
+    let word = |at: usize| (number ^ u64::from_le_bytes([at as u8; 8])).to_le_bytes();
+    let (words, rest) = value.as_chunks_mut::<8>();
+    let at_rest = words.len();
+    words.iter_mut().enumerate().for_each(|(at, eight)| *eight = word(at));
+    rest.copy_from_slice(&word(at_rest)[..rest.len()]);
 }
+
+/// The most keys that are announced at once.
+const ANNOUNCED: usize = 16;
 
 /// What accesses run on: a transaction, or a store without transactions.
 pub trait KeysAndValues {
     /// Its errors.
     type Error;
+
+    /// Announces keys that are accessed next: a hint.
+    fn prefetch(&mut self, _: &[[u8; KEY_BYTES]]) {}
 
     /// Reads a key; whether it has a value.
     fn read(&mut self, key: &[u8]) -> Result<bool, Self::Error>;
@@ -97,6 +110,10 @@ pub trait KeysAndValues {
 
 impl KeysAndValues for Transaction<'_> {
     type Error = Error;
+
+    fn prefetch(&mut self, keys: &[[u8; KEY_BYTES]]) {
+        Transaction::prefetch(self, keys);
+    }
 
     fn read(&mut self, key: &[u8]) -> Result<bool, Error> {
         Ok(self.get(key)?.is_some())
@@ -139,6 +156,15 @@ pub enum Access {
 }
 
 impl Access {
+    /// The row, or that at which a scan begins.
+    fn first_row(self) -> u64 {
+        match self {
+            Access::Scan(row, _) | Access::ScanFrom(row, _) => row,
+            Access::Read(row) | Access::ReadLatest(row) => row,
+            Access::Write(row, _) | Access::Modify(row, _) | Access::Insert(row, _) => row,
+        }
+    }
+
     /// The row, unless it is a scan.
     pub fn row(self) -> Option<u64> {
         match self {
@@ -261,44 +287,64 @@ impl KeyAccesses {
         on: &mut S,
     ) -> Result<u64, S::Error> {
         let mut reads = 0;
-        let key = |row| self.key(row);
-        for access in accesses {
-            match *access {
-                Access::Read(row) => {
-                    let found = on.read(&key(row))?;
-                    debug_assert!(found, "all rows are loaded");
-                    reads += 1;
-                }
-                Access::ReadLatest(row) => {
-                    on.read(&key(row))?;
-                    reads += 1;
-                }
-                Access::Write(row, number) => {
-                    fill(value, number);
-                    on.write(&key(row), value)?;
-                }
-                Access::Modify(row, number) => {
-                    fill(value, number);
-                    on.modify(&key(row), value)?;
-                    reads += 1;
-                }
-                Access::Insert(row, number) => {
-                    fill(value, number);
-                    on.insert(&key(row), value)?;
-                    reads += 1;
-                }
-                Access::Scan(row, length) => {
-                    let (from, to) = (key(row), key((row + length).min(self.rows)));
-                    let found = on.scan(&from, Some(&to), length as usize)?;
-                    debug_assert!(found > 0, "all rows are loaded");
-                }
-                Access::ScanFrom(row, length) => {
-                    let found = on.scan(&key(row), None, length as usize)?;
-                    debug_assert!(found > 0, "all rows are loaded");
-                }
+        for some in accesses.chunks(ANNOUNCED) {
+            let mut keys = [[0; KEY_BYTES]; ANNOUNCED];
+            let keys = &mut keys[..some.len()];
+            for (key, access) in keys.iter_mut().zip(some) {
+                *key = self.key(access.first_row());
+            }
+            if some.len() > 1 {
+                on.prefetch(keys);
+            }
+            for (key, access) in keys.iter().zip(some) {
+                reads += self.run_one(*access, key, value, on)?;
             }
         }
         Ok(reads)
+    }
+
+    /// Runs an access of this key. Returns how many single keys it has read.
+    fn run_one<S: KeysAndValues + ?Sized>(
+        &self,
+        access: Access,
+        key: &[u8],
+        value: &mut [u8],
+        on: &mut S,
+    ) -> Result<u64, S::Error> {
+        match access {
+            Access::Read(_) => {
+                let found = on.read(key)?;
+                debug_assert!(found, "all rows are loaded");
+            }
+            Access::ReadLatest(_) => {
+                on.read(key)?;
+            }
+            Access::Write(_, number) => {
+                fill(value, number);
+                on.write(key, value)?;
+            }
+            Access::Modify(_, number) => {
+                fill(value, number);
+                on.modify(key, value)?;
+            }
+            Access::Insert(_, number) => {
+                fill(value, number);
+                on.insert(key, value)?;
+            }
+            Access::Scan(row, length) => {
+                let to = self.key((row + length).min(self.rows));
+                let found = on.scan(key, Some(&to), length as usize)?;
+                debug_assert!(found > 0, "all rows are loaded");
+            }
+            Access::ScanFrom(_, length) => {
+                let found = on.scan(key, None, length as usize)?;
+                debug_assert!(found > 0, "all rows are loaded");
+            }
+        }
+        Ok(match access {
+            Access::Write(..) | Access::Scan(..) | Access::ScanFrom(..) => 0,
+            Access::Read(_) | Access::ReadLatest(_) | Access::Modify(..) | Access::Insert(..) => 1,
+        })
     }
 }
 

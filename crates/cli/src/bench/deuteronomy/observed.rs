@@ -2,7 +2,7 @@
 //! and how memory and throughput develop.
 
 use super::counted::{Times, no_times};
-use super::keys::{Access, KeysAndValues};
+use super::keys::{Access, KEY_BYTES, KeysAndValues};
 use crate::bench::driver::Interval;
 use hyades_deuteronomy::Database;
 use hyades_platform::clock::monotonic_ns;
@@ -120,6 +120,10 @@ fn note(times: &mut Times, began: u64) {
 
 impl<S: KeysAndValues + ?Sized> KeysAndValues for TimedOperations<'_, S> {
     type Error = S::Error;
+
+    fn prefetch(&mut self, keys: &[[u8; KEY_BYTES]]) {
+        self.on.prefetch(keys);
+    }
 
     fn read(&mut self, key: &[u8]) -> Result<bool, S::Error> {
         let began = monotonic_ns();

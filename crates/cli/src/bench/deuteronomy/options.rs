@@ -57,6 +57,11 @@ pub struct ComponentOptions {
     /// [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     redo: Option<u64>,
+    /// The most threads that apply operations to deuteronomy's data component; more than one helps
+    /// where that takes pieces of a batch at the same time, as fjall does [default: the number of
+    /// cores, at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    proxy_threads: Option<u8>,
     /// Also report how deuteronomy's operations are distributed over time: latencies, keys touched,
     /// memory for versions, time spent on collecting these
     #[arg(long)]
@@ -71,6 +76,7 @@ impl ComponentOptions {
             ("--reader-records", self.reader_records.is_some()),
             ("--reserve", self.reserve.is_some()),
             ("--redo", self.redo.is_some()),
+            ("--proxy-threads", self.proxy_threads.is_some()),
             ("--observe", self.observe),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
@@ -92,6 +98,9 @@ impl ComponentOptions {
             };
         }
         options.log.reserve_by_exchange = self.reserve == Some(ReserveBy::Exchange);
+        if let Some(most) = self.proxy_threads {
+            options.proxy_threads = 1..=usize::from(most);
+        }
         options.redo_bytes = self.redo.unwrap_or(options.redo_bytes);
     }
 }

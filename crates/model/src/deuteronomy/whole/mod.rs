@@ -176,7 +176,7 @@ struct Version {
     position: Option<usize>,
 }
 
-/// A record of the version table. One that was dropped stays here, for those who still hold it.
+/// A record of the version table. One that was dropped stays here, for those that still hold it.
 #[derive(Debug)]
 struct Record {
     /// The newest first.
@@ -268,7 +268,7 @@ struct World {
 type Shared = Rc<RefCell<World>>;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Ends an atomic step: the scheduler chooses who goes on.
+/// Ends an atomic step: the scheduler chooses what goes on.
 fn step() -> impl Future<Output = ()> {
     let mut is_first = true;
     poll_fn(move |_| match std::mem::replace(&mut is_first, false) {

@@ -78,7 +78,7 @@ pub fn reopened(house: House) -> House {
 }
 
 /// A server of this directory.
-fn opened(dir: TempDir) -> House {
+pub fn opened(dir: TempDir) -> House {
     let mut builder = Database::builder().streams(2);
     let tables = Tables::declare(&mut builder);
     let database = builder.open(dir.path()).unwrap();

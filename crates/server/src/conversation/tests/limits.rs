@@ -86,7 +86,7 @@ fn a_reply_that_is_too_long_is_an_error() {
     let mut client = house.client();
     house.say(&mut client, format!("SADD s {}\r\n", "m".repeat(1_000)).as_bytes());
     let said = house.say(&mut client, b"SRANDMEMBER s -1048576\r\nPING\r\n");
-    assert_eq!(said, "-ERR the reply is longer than 256 MiB +PONG ");
+    assert_eq!(said, "-ERR the reply is longer than 512 MiB +PONG ");
 }
 
 #[test]

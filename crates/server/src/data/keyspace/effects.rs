@@ -14,7 +14,7 @@ pub struct Effects {
     pub expiry: Option<i64>,
     /// A database was flushed: there are keys to remove.
     pub flushed: bool,
-    /// A collection that lay in blocks is no value any more: there are blocks to remove.
+    /// A value that lay in blocks or chunks is none any more: they are to be removed.
     pub discarded: bool,
     /// Keys found and missed by reading commands.
     pub hits: u64,

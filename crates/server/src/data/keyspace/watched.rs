@@ -1,9 +1,10 @@
 //! What WATCH sees of a key: the last write of its row.
 //!
-//! A hash, set or sorted set in blocks is changed without a write of its key's row. So WATCH
-//! *marks* the head of such a row, in a transaction of its own, and looks at the row's version in
-//! another one behind it. A change of a block finds the mark, since every command reads the head
-//! of its key and the engine validates that; it writes the row as well, and takes the mark away.
+//! A hash, set or sorted set in blocks, or a string in chunks, is changed without a write of its
+//! key's row. So WATCH *marks* the head of such a row, in a transaction of its own, and looks at
+//! the row's version in another one behind it. A change of a block or chunk finds the mark, since
+//! every command reads the head of its key and the engine validates that; it writes the row as
+//! well, and takes the mark away.
 //!
 //! Invariant: as long as a row has the version that a WATCH has seen, it has its mark, so that the
 //! next change gives it another version. Only a write of the row takes a mark away, and every
@@ -13,7 +14,7 @@
 //! along.
 
 use super::{COPIES_OF_A_CHANGE, Entry, HEAD, Keyspace};
-use crate::data::head::{Form, Head, Kind};
+use crate::data::head::{Head, Kind};
 use hyades::Abort;
 
 /// A key that WATCH names, as it was then.
@@ -30,7 +31,7 @@ pub struct WatchedKey {
 /// Whether the value may change without a write of its key's row. A list keeps the number of its
 /// elements there, and so writes it with each change.
 fn needs_mark(head: Head) -> bool {
-    head.form() == Form::Blocks && head.kind() != Kind::List && !head.is_watched()
+    head.form().is_numbered() && head.kind() != Kind::List && !head.is_watched()
 }
 
 impl Keyspace<'_> {
@@ -84,7 +85,8 @@ impl Keyspace<'_> {
         Ok(true)
     }
 
-    /// The blocks of a value were changed, and its row was not: it is written if it is marked.
+    /// Blocks or chunks of a value were changed, and its row was not: that is written if it is
+    /// marked.
     pub fn touch(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
         self.context.effects.borrow_mut().changes += 1;
         self.note_written(key, entry, entry.head());

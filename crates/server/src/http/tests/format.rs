@@ -19,7 +19,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("conflicts", "hyades_aborts_total"),
     ("evicted_keys", "constant"),
     ("hz", "constant"),
+    ("loading_loaded_bytes", "a sum"),
     ("loading_loaded_perc", "a quotient"),
+    ("loading_start_time", "the time of the start"),
+    ("loading_total_bytes", "a sum"),
     ("log_backlog_bytes_0", "hyades_log_backlog_bytes"),
     ("log_backlog_bytes_1", "hyades_log_backlog_bytes"),
     ("log_bytes", "hyades_log_bytes_total"),
@@ -39,6 +42,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("used_cpu_sys_main_thread", "hyades_cpu_system_seconds_total"),
     ("used_cpu_user_children", "constant"),
     ("used_cpu_user_main_thread", "hyades_cpu_user_seconds_total"),
+    ("used_memory_dataset", "hyades_table_bytes"),
+    ("used_memory_overhead", "a difference"),
 ];
 
 /// A sample: its name, its labels, its value.
@@ -196,6 +201,8 @@ fn the_text_follows_the_rules_while_loading_and_after() {
     assert_eq!(value("hyades_database_expiring_keys", ("database", "0")), 2.0);
     assert_eq!(value("hyades_errors_total", ("code", "WRONG\\TYPE\"")), 2.0);
     assert!(value("hyades_commands_total", ("class", "string")) >= 5.0);
+    assert_eq!(value("hyades_table_rows", ("table", "keys")), 1.0);
+    assert_eq!(value("hyades_table_rows", ("table", "blocks")), 0.0);
     let streams = &metrics["hyades_log_backlog_bytes"].1;
     assert_eq!(streams.len(), 2);
     let buckets = &metrics["hyades_acknowledgement_seconds"].1;
@@ -232,6 +239,12 @@ fn each_number_of_info_has_its_metric() {
         let moves = ["uptime", "used_", "rdb_last_save"].iter().any(|of| name.starts_with(of));
         assert!(moves || samples[0].2 == value.parse::<f64>().unwrap(), "{name}: {value}");
     }
+    let bytes = metrics["hyades_table_bytes"].1.iter().map(|of| of.2).sum::<f64>();
+    assert!(bytes > 0.0 && info.contains(&format!("used_memory_dataset:{bytes}\r\n")), "{info}");
+    assert!(info.contains("\r\ntable_keys:rows=1,bytes="), "{info}");
+    assert!(info.contains("\r\nlog_stream_1:syncs="), "{info}");
+    let shown = &pages.status()["tables"][1];
+    assert_eq!((&shown["table"], &shown["rows"]), (&"keys".into(), &1.into()), "{shown}");
     // A name that INFO does not have is a mistake.
     let has = |name: &str| {
         let begins = |line: &&str| line.split(':').next() == Some(name);

@@ -1,0 +1,156 @@
+//! Keys, as the component and the data component in memory hold them.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The longest key without an allocation of its own. The whole is three words.
+const MOST_INLINE: usize = 22;
+
+/// A key. Short ones lie in place: to compare one takes no further cache line, to copy it no
+/// allocation and no count that threads share. Of longer ones all copies share their bytes.
+///
+/// Invariant: a key is `Short` exactly if it has at most [`MOST_INLINE`] bytes; the bytes behind
+/// its length are 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Short { len: u8, bytes: [u8; MOST_INLINE] },
+    Long(Arc<[u8]>),
+}
+
+impl From<&[u8]> for Key {
+    #[inline]
+    fn from(key: &[u8]) -> Self {
+        if key.len() > MOST_INLINE {
+            return Key::Long(key.into());
+        }
+        let mut bytes = [0; MOST_INLINE];
+        bytes[..key.len()].copy_from_slice(key);
+        Key::Short { len: key.len() as u8, bytes }
+    }
+}
+
+impl From<Key> for Arc<[u8]> {
+    fn from(key: Key) -> Self {
+        match key {
+            Key::Short { len, bytes } => bytes[..usize::from(len)].into(),
+            Key::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for Key {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Key::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Key::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Borrow<[u8]> for Key {
+    #[inline]
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Ord for Key {
+    /// That of the bytes. Of two short keys that agree up to the end of the shorter one, what is
+    /// behind it is compared with zeros, and then the lengths: the shorter one is never above.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Key::Short { len, bytes }, Key::Short { len: other_len, bytes: other }) => {
+                bytes.cmp(other).then(len.cmp(other_len))
+            }
+            _ => (**self).cmp(&**other),
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A hash of a key: eight bytes at a time, each folded in by the two halves of a product. Not
+/// keyed, so that simulations repeat.
+#[inline]
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let fold = |hash: u64, word: [u8; 8]| {
+        let product = u128::from(hash ^ u64::from_le_bytes(word)) * u128::from(FACTOR);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let (words, rest) = key.as_chunks::<8>();
+    // With the length, the zeros behind the rest are told from bytes of the key.
+    let mut hash = 0xcbf2_9ce4_8422_2325 ^ key.len() as u64;
+    for word in words {
+        hash = fold(hash, *word);
+    }
+    if !rest.is_empty() {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        hash = fold(hash, word);
+    }
+    (hash ^ hash >> 32).wrapping_mul(FACTOR)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_its_bytes_up_to_the_longest_in_place_and_one_past_it() {
+        assert_eq!(size_of::<Key>(), 24);
+        for len in [0, 1, MOST_INLINE - 1, MOST_INLINE, MOST_INLINE + 1, 300] {
+            let bytes = vec![7; len];
+            let key = Key::from(&bytes[..]);
+            assert_eq!(matches!(key, Key::Short { .. }), len <= MOST_INLINE);
+            assert_eq!(*key, *bytes);
+            assert_eq!(*Arc::<[u8]>::from(key.clone()), *bytes);
+            assert_eq!(key.clone(), key);
+        }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_bytes() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..400 {
+            // Few values and zeros, so that many are prefixes of others.
+            let len = rng.usize(0..MOST_INLINE + 4);
+            keys.push((0..len).map(|_| rng.u8(0..2) * 255).collect());
+        }
+        for one in &keys {
+            for two in &keys {
+                let (a, b) = (Key::from(&one[..]), Key::from(&two[..]));
+                assert_eq!(a.cmp(&b), one.cmp(two), "{one:?} and {two:?}");
+                assert_eq!(a == b, one == two);
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_of_like_keys_differ_in_the_bits_that_choose_a_bucket() {
+        let mut hashes = std::collections::BTreeSet::new();
+        let mut per_bucket = [0; 1024];
+        for row in 0..100_000 {
+            let hash = hash(format!("key{row:013}").as_bytes());
+            hashes.insert(hash);
+            per_bucket[(hash >> 32) as usize % 1024] += 1;
+        }
+        assert_eq!(hashes.len(), 100_000);
+        assert!(per_bucket.iter().all(|count| (40..180).contains(count)), "{per_bucket:?}");
+        // Zeros at the end are bytes, too.
+        assert_ne!(hash(b"a"), hash(b"a\0"));
+        assert_ne!(hash(b""), hash(&[0; 8]));
+    }
+}

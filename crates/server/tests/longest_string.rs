@@ -1,0 +1,150 @@
+//! A string of the greatest length that the settings allow, 512 MiB, and one byte more.
+//!
+//! `cargo test --release -p hyades-server --test longest_string -- --ignored --nocapture`
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+use hyades_server::{Server, Settings};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const LONGEST: usize = 512 << 20;
+
+struct Served(Option<Server>);
+
+impl Served {
+    fn start(dir: &Path) -> Served {
+        let text =
+            format!("--port 0 --bind 127.0.0.1 --loops 2 --streams 2 --dir {}", dir.display());
+        let settings: Vec<&str> = text.split(' ').collect();
+        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
+        server.wait_until_open().unwrap();
+        Served(Some(server))
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.0.as_ref().unwrap().address().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        Client(BufReader::new(stream))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let server = self.0.take().unwrap();
+        server.handle().stop();
+        server.wait().unwrap();
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn send(&mut self, words: &[&[u8]]) {
+        let stream = self.0.get_mut();
+        stream.write_all(format!("*{}\r\n", words.len()).as_bytes()).unwrap();
+        for word in words {
+            stream.write_all(format!("${}\r\n", word.len()).as_bytes()).unwrap();
+            stream.write_all(word).unwrap();
+            stream.write_all(b"\r\n").unwrap();
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    }
+
+    fn ask(&mut self, words: &[&[u8]]) -> String {
+        let began = Instant::now();
+        self.send(words);
+        let line = self.line();
+        let name = String::from_utf8_lossy(words[0]).into_owned();
+        eprintln!(
+            "{name:8} {:6.2} s, {} MiB in memory at most",
+            began.elapsed().as_secs_f64(),
+            peak()
+        );
+        line
+    }
+
+    /// Asks for a string and compares it.
+    fn expect(&mut self, words: &[&[u8]], expected: &[u8]) {
+        assert_eq!(self.ask(words), format!("${}", expected.len()));
+        let (mut piece, mut at) = (vec![0; 1 << 20], 0);
+        while at < expected.len() {
+            let count = piece.len().min(expected.len() - at);
+            self.0.read_exact(&mut piece[..count]).unwrap();
+            assert!(piece[..count] == expected[at..at + count], "{at}");
+            at += count;
+        }
+        assert_eq!(self.line(), "");
+    }
+}
+
+/// The most that the process had in memory, in MiB: that of this test is in it.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+fn content() -> Vec<u8> {
+    (0..LONGEST as u64 / 8)
+        .flat_map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1).to_le_bytes())
+        .collect()
+}
+
+#[test]
+#[ignore = "takes some GiB of memory"]
+fn a_string_of_512_mib_is_stored_copied_and_recovered() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut value = content();
+    {
+        let served = Served::start(dir.path());
+        let mut client = served.connect();
+        // Another client writes meanwhile.
+        let (is_done, mut other) = (AtomicBool::new(false), served.connect());
+        std::thread::scope(|scope| {
+            let longest_wait = scope.spawn(|| {
+                let mut longest = Duration::ZERO;
+                while !is_done.load(Relaxed) {
+                    let began = Instant::now();
+                    other.send(&[b"INCR", b"n"]);
+                    assert!(other.line().starts_with(':'));
+                    longest = longest.max(began.elapsed());
+                }
+                longest
+            });
+            assert_eq!(client.ask(&[b"SET", b"a", &value]), "+OK");
+            is_done.store(true, Relaxed);
+            eprintln!("another client waited for {:?} at most", longest_wait.join().unwrap());
+        });
+        client.expect(&[b"GET", b"a"], &value);
+        assert_eq!(client.ask(&[b"COPY", b"a", b"b"]), ":1");
+        let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+        assert_eq!(client.ask(&[b"APPEND", b"a", b"x"]), too_long);
+        assert_eq!(client.ask(&[b"SETRANGE", b"a", b"536870912", b"x"]), too_long);
+        assert_eq!(client.ask(&[b"SETRANGE", b"a", b"536870911", b"x"]), format!(":{LONGEST}"));
+        client.expect(&[b"GETSET", b"b", b"short"], &value);
+        value[LONGEST - 1] = b'x';
+        client.expect(&[b"SET", b"a", &value, b"GET"], &value);
+        assert_eq!(client.ask(&[b"SETRANGE", b"c", b"0", &value]), format!(":{LONGEST}"));
+        assert_eq!(client.ask(&[b"SETRANGE", b"c", b"0", &value]), format!(":{LONGEST}"));
+        assert_eq!(client.ask(&[b"DEL", b"c"]), ":1");
+        // One byte more is no request, and the connection cannot go on.
+        client.0.get_mut().write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870913\r\n").unwrap();
+        assert_eq!(client.line(), "-ERR Protocol error: invalid bulk length");
+    }
+    let began = Instant::now();
+    let served = Served::start(dir.path());
+    eprintln!("opened in {:.2} s", began.elapsed().as_secs_f64());
+    let mut client = served.connect();
+    client.expect(&[b"GET", b"a"], &value);
+    client.expect(&[b"GET", b"b"], b"short");
+    assert_eq!(client.ask(&[b"BITCOUNT", b"a"])[..1], *":");
+    assert_eq!(client.ask(&[b"BITPOS", b"a", b"0"])[..1], *":");
+}
