@@ -125,14 +125,16 @@ fn records_count_in_the_stream_that_holds_them() {
     }
 }
 
+const DATA: Combination = Combination {
+    protocol: Protocol::Taurus,
+    concurrency: Concurrency::Silo,
+    record: RecordKind::Data,
+    streams: 2,
+};
+
 #[test]
 fn a_slow_recovery_is_told_as_it_goes() {
-    let c = Combination {
-        protocol: Protocol::Taurus,
-        concurrency: Concurrency::Silo,
-        record: RecordKind::Data,
-        streams: 2,
-    };
+    let c = DATA;
     let dir = tempfile::tempdir().unwrap();
     let opened = try_open(dir.path(), c, How::default()).unwrap();
     // A stream is read in chunks of half a megabyte.
@@ -161,12 +163,7 @@ fn a_slow_recovery_is_told_as_it_goes() {
 
 #[test]
 fn a_new_database_has_nothing_to_tell() {
-    let c = Combination {
-        protocol: Protocol::Taurus,
-        concurrency: Concurrency::Silo,
-        record: RecordKind::Data,
-        streams: 2,
-    };
+    let c = DATA;
     let dir = tempfile::tempdir().unwrap();
     let (db, told) = open(dir.path(), c, How::default());
     assert!(told.is_empty(), "{told:?}");

@@ -2,43 +2,27 @@
 //! copies.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
+mod common;
+
+use common::Served;
 use hyades::TransactionId;
-use hyades_server::{Server, Settings};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-struct Served(Option<Server>);
-
-impl Served {
-    fn start(dir: &Path, more: &str) -> Served {
-        let dir = dir.display();
-        let text = format!("--port 0 --bind 127.0.0.1 --loops 1 --streams 2 --dir {dir} {more}");
-        let settings: Vec<&str> = text.split_whitespace().collect();
-        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
-        server.wait_until_open().unwrap();
-        Served(Some(server))
-    }
-
-    fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.0.as_ref().unwrap().address().unwrap()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client(BufReader::new(stream))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let server = self.0.take().unwrap();
-        server.handle().stop();
-        server.wait().unwrap();
-    }
-}
-
 struct Client(BufReader<TcpStream>);
 
+/// A server with one event loop.
+fn start(dir: &Path, more: &str) -> Served {
+    Served::start(dir, &format!("--loops 1 {more}"))
+}
+
 impl Client {
+    fn of(served: &Served) -> Client {
+        Client(BufReader::new(served.connect(Duration::from_secs(60))))
+    }
+
     fn say(&mut self, text: &str) {
         self.0.get_mut().write_all(format!("{text}\r\n").as_bytes()).unwrap();
     }
@@ -73,9 +57,8 @@ impl Client {
 fn a_copy_is_a_database_and_the_original_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let backups = dir.path().join("some/backups");
-    let served =
-        Served::start(&dir.path().join("data"), &format!("--backup-dir {}", backups.display()));
-    let mut client = served.connect();
+    let served = start(&dir.path().join("data"), &format!("--backup-dir {}", backups.display()));
+    let mut client = Client::of(&served);
     assert_eq!(client.ask("SET a 1"), "+OK");
     let said = client.ask("HYADES.BACKUP one");
     let directory = backups.join("one");
@@ -87,10 +70,10 @@ fn a_copy_is_a_database_and_the_original_goes_on() {
     assert!(again.starts_with("-ERR") && again.contains("is not empty"), "{again}");
     assert!(client.ask("HYADES.BACKUP two").starts_with("directory "));
     for (name, value) in [("one", "1"), ("two", "2")] {
-        let copy = Served::start(&backups.join(name), "");
-        assert_eq!(copy.connect().ask("GET a"), value);
+        let copy = start(&backups.join(name), "");
+        assert_eq!(Client::of(&copy).ask("GET a"), value);
         // It is of its own.
-        assert_eq!(copy.connect().ask("SET a 3"), "+OK");
+        assert_eq!(Client::of(&copy).ask("SET a 3"), "+OK");
     }
     assert_eq!(client.ask("GET a"), "2");
 }
@@ -99,14 +82,14 @@ fn a_copy_is_a_database_and_the_original_goes_on() {
 fn the_name_of_a_backup_is_one_component_below_backup_dir() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let served = Served::start(&data, "");
-    let mut client = served.connect();
+    let served = start(&data, "");
+    let mut client = Client::of(&served);
     let said = client.ask("HYADES.BACKUP one");
     assert!(said.starts_with("-ERR there is no backup-dir: start the server with"), "{said}");
     drop(served);
     let backups = dir.path().join("backups");
-    let served = Served::start(&data, &format!("--backup-dir {}", backups.display()));
-    let mut client = served.connect();
+    let served = start(&data, &format!("--backup-dir {}", backups.display()));
+    let mut client = Client::of(&served);
     let long = "x".repeat(256);
     for name in ["..", ".", "../up", "/tmp/x", "a/b", ".hidden", "-rf", "\"\"", "a\\x00b", &long] {
         let said = client.ask(&format!("HYADES.BACKUP {}", quoted(name)));
@@ -131,8 +114,8 @@ fn quoted(name: &str) -> String {
 #[test]
 fn the_id_of_the_last_write_rises_and_is_the_connections_own() {
     let dir = tempfile::tempdir().unwrap();
-    let served = Served::start(dir.path(), "");
-    let (mut client, mut other) = (served.connect(), served.connect());
+    let served = start(dir.path(), "");
+    let (mut client, mut other) = (Client::of(&served), Client::of(&served));
     assert_eq!(client.ask("HYADES.LAST"), "$-1");
     assert_eq!(client.ask("GET a"), "$-1");
     assert_eq!(client.ask("HYADES.LAST"), "$-1", "it has written nothing");

@@ -3,45 +3,23 @@
 //! `cargo test --release -p hyades-server --test longest_string -- --ignored --nocapture`
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
-use hyades_server::{Server, Settings};
+mod common;
+
+use common::Served;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const LONGEST: usize = 512 << 20;
 
-struct Served(Option<Server>);
-
-impl Served {
-    fn start(dir: &Path) -> Served {
-        let text =
-            format!("--port 0 --bind 127.0.0.1 --loops 2 --streams 2 --dir {}", dir.display());
-        let settings: Vec<&str> = text.split(' ').collect();
-        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
-        server.wait_until_open().unwrap();
-        Served(Some(server))
-    }
-
-    fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.0.as_ref().unwrap().address().unwrap()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        Client(BufReader::new(stream))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let server = self.0.take().unwrap();
-        server.handle().stop();
-        server.wait().unwrap();
-    }
-}
-
 struct Client(BufReader<TcpStream>);
 
 impl Client {
+    fn of(served: &Served) -> Client {
+        Client(BufReader::new(served.connect(Duration::from_secs(120))))
+    }
+
     fn send(&mut self, words: &[&[u8]]) {
         let stream = self.0.get_mut();
         stream.write_all(format!("*{}\r\n", words.len()).as_bytes()).unwrap();
@@ -104,10 +82,10 @@ fn a_string_of_512_mib_is_stored_copied_and_recovered() {
     let dir = tempfile::tempdir().unwrap();
     let mut value = content();
     {
-        let served = Served::start(dir.path());
-        let mut client = served.connect();
+        let served = Served::start(dir.path(), "--loops 2");
+        let mut client = Client::of(&served);
         // Another client writes meanwhile.
-        let (is_done, mut other) = (AtomicBool::new(false), served.connect());
+        let (is_done, mut other) = (AtomicBool::new(false), Client::of(&served));
         std::thread::scope(|scope| {
             let longest_wait = scope.spawn(|| {
                 let mut longest = Duration::ZERO;
@@ -140,9 +118,9 @@ fn a_string_of_512_mib_is_stored_copied_and_recovered() {
         assert_eq!(client.line(), "-ERR Protocol error: invalid bulk length");
     }
     let began = Instant::now();
-    let served = Served::start(dir.path());
+    let served = Served::start(dir.path(), "--loops 2");
     eprintln!("opened in {:.2} s", began.elapsed().as_secs_f64());
-    let mut client = served.connect();
+    let mut client = Client::of(&served);
     client.expect(&[b"GET", b"a"], &value);
     client.expect(&[b"GET", b"b"], b"short");
     assert_eq!(client.ask(&[b"BITCOUNT", b"a"])[..1], *":");

@@ -88,12 +88,8 @@ pub fn opened(dir: TempDir) -> House {
     House { shared, session, queue, _dir: Some(dir) }
 }
 
-/// The version before had no blocks, and two tables. What it has packed is read as it is, and moves
-/// into blocks when it is changed.
-#[test]
-fn a_database_without_blocks_is_opened() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let mut builder = Database::builder().streams(2);
+/// The tables that all versions have had: of databases and of keys.
+pub(super) fn first_tables() -> [Schema; 2] {
     let databases = Schema::new("dbs")
         .column("number", Type::U32)
         .column("generation", Type::U64)
@@ -106,6 +102,16 @@ fn a_database_without_blocks_is_opened() {
         .column("body", Type::Bytes)
         .primary_key(&["generation", "key"])
         .hash();
+    [databases, keys]
+}
+
+/// The version before had no blocks, and two tables. What it has packed is read as it is, and moves
+/// into blocks when it is changed.
+#[test]
+fn a_database_without_blocks_is_opened() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut builder = Database::builder().streams(2);
+    let [databases, keys] = first_tables();
     let (_, keys) = (builder.table(databases), builder.table(keys));
     let database = builder.open(dir.path()).unwrap();
     let names: Vec<String> = (0..500).map(|n| format!("element:{n:03}")).collect();

@@ -214,18 +214,7 @@ fn watch_notices_a_change_of_a_chunk() {
 fn a_database_without_chunks_is_opened() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut builder = Database::builder().streams(2);
-    let databases = Schema::new("dbs")
-        .column("number", Type::U32)
-        .column("generation", Type::U64)
-        .primary_key(&["number"])
-        .hash();
-    let keys = Schema::new("keys")
-        .column("generation", Type::U64)
-        .column("key", Type::Bytes)
-        .column("head", Type::U64)
-        .column("body", Type::Bytes)
-        .primary_key(&["generation", "key"])
-        .hash();
+    let [databases, keys] = large::first_tables();
     let collections = Schema::new("collections").column("kind", Type::U32);
     let blocks = Schema::new("blocks")
         .column("run", Type::U64)
