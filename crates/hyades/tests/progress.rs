@@ -137,12 +137,13 @@ fn a_slow_recovery_is_told_as_it_goes() {
     let c = DATA;
     let dir = tempfile::tempdir().unwrap();
     let opened = try_open(dir.path(), c, How::default()).unwrap();
-    // A stream is read in chunks of half a megabyte.
-    for first in (0..80_000).step_by(1000) {
+    // A stream is read in chunks of half a megabyte, and its first is replayed when the third was
+    // read.
+    for first in (0..240_000).step_by(1000) {
         opened.db.try_transact(|tx| common::ballast_rows(tx, first)).unwrap().unwrap();
     }
     opened.db.close().unwrap();
-    let throttle = Throttle { bytes_per_s: Some(2e6), latency_ns: 0, depth: 1 };
+    let throttle = Throttle { bytes_per_s: Some(4e6), latency_ns: 0, depth: 1 };
     let slow: Arc<dyn Device> = Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle));
     let (db, told) = open(dir.path(), c, How { device: Some(slow), ..How::default() });
     check(&told, db.recovery(), "slow");
