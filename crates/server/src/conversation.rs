@@ -333,7 +333,7 @@ impl Conversation {
             unreachable!("a run is collected only if there is a session")
         };
         let from = self.replies.buffer().len();
-        let wrote = self.run.writes();
+        let (wrote, is_exec) = (self.run.writes(), self.run.is_exec());
         let (run, replies) = (&mut self.run, &mut self.replies);
         let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
         let (mut done, mut tries) = (execute(), 1);
@@ -364,6 +364,9 @@ impl Conversation {
             if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
                 self.replies.seal_free();
             } else {
+                if is_exec {
+                    self.replies.hold_free();
+                }
                 turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
             }
         }

@@ -18,6 +18,8 @@ enum State {
     },
     /// The transactions of all segments before it, early ones too.
     Behind,
+    /// Nothing, but it is sent with the one behind it, which may be parked.
+    Held,
     /// Nothing.
     Free,
 }
@@ -36,13 +38,13 @@ impl Segment {
         match self.state {
             State::Parked => self.replies.max(1),
             State::Early { .. } => 1,
-            State::Behind | State::Free => 0,
+            State::Behind | State::Held | State::Free => 0,
         }
     }
 
     /// Whether its own transaction, if it has one, is durable.
     fn is_durable(&self) -> bool {
-        matches!(self.state, State::Behind | State::Free)
+        matches!(self.state, State::Behind | State::Held | State::Free)
     }
 }
 
@@ -92,6 +94,19 @@ impl Replies {
     /// segments before it are durable.
     pub fn seal_behind(&mut self) {
         self.seal(1, State::Behind);
+    }
+
+    /// What may be sent at the end of the output, and was not, is sent with what is sealed next. For
+    /// MULTI: that commands are queued is of no use before EXEC has its reply, and two writes cost
+    /// more than one.
+    pub fn hold_free(&mut self) {
+        let position = self.begin + self.sent as u64;
+        if let Some(last) = self.segments.back_mut()
+            && last.state == State::Free
+            && last.end > position
+        {
+            last.state = State::Held;
+        }
     }
 
     fn seal(&mut self, replies: usize, state: State) -> u64 {
@@ -157,7 +172,9 @@ impl Replies {
             let old = (from - self.begin) as usize..(end - self.begin) as usize;
             from = end;
             match segment.state {
-                State::Free | State::Early { .. } => bytes.extend_from_slice(&self.bytes[old]),
+                State::Free | State::Held | State::Early { .. } => {
+                    bytes.extend_from_slice(&self.bytes[old]);
+                }
                 State::Parked | State::Behind => {
                     for _ in 0..segment.replies {
                         bytes.extend_from_slice(format!("-{error}\r\n").as_bytes());
@@ -174,9 +191,12 @@ impl Replies {
     /// What may be sent.
     pub fn ready(&self) -> &[u8] {
         let (mut end, mut all_durable) = (self.begin + self.sent as u64, true);
-        for segment in &self.segments {
+        for (at, segment) in self.segments.iter().enumerate() {
+            let is_next_parked =
+                || self.segments.get(at + 1).is_some_and(|next| next.state == State::Parked);
             let may_leave = match segment.state {
                 State::Free | State::Early { .. } => true,
+                State::Held => !is_next_parked(),
                 State::Behind => all_durable,
                 State::Parked => false,
             };
@@ -301,6 +321,43 @@ mod tests {
         assert_eq!(replies.ready(), b"");
         replies.acknowledge(silent);
         assert_eq!(replies.ready(), b"a");
+    }
+
+    #[test]
+    fn what_is_held_leaves_with_what_follows_it() {
+        let mut replies = Replies::default();
+        write(&mut replies, "a");
+        replies.seal_free();
+        replies.consume(1);
+        // Sent already, so there is nothing to hold.
+        replies.hold_free();
+        write(&mut replies, "bb");
+        replies.seal_free();
+        replies.hold_free();
+        write(&mut replies, "c");
+        let mark = replies.seal_parked(1);
+        write(&mut replies, "d");
+        replies.seal_free();
+        assert_eq!((replies.ready(), replies.parked()), (&b""[..], 1));
+        replies.acknowledge(mark);
+        assert_eq!((replies.ready(), replies.parked()), (&b"bbcd"[..], 0));
+        replies.consume(4);
+
+        // What may be sent early is not waited for; what fails takes nothing along.
+        write(&mut replies, "e");
+        replies.seal_free();
+        replies.hold_free();
+        write(&mut replies, "f");
+        replies.seal_early(1, 0);
+        assert_eq!(replies.ready(), b"ef");
+        write(&mut replies, "g");
+        replies.seal_free();
+        replies.hold_free();
+        write(&mut replies, "h");
+        replies.seal_parked(1);
+        assert_eq!(replies.ready(), b"ef");
+        replies.fail("lost");
+        assert_eq!(replies.ready(), b"efg-lost\r\n");
     }
 
     /// The log fails when a part has been sent: the rest is whole replies.

@@ -109,6 +109,11 @@ impl RunQueue {
         (self.requests, self.exec) = (requests, Some(exec));
     }
 
+    /// Whether it is what EXEC runs.
+    pub fn is_exec(&self) -> bool {
+        self.exec.is_some()
+    }
+
     /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
     /// each reply. Empty if there is no such array.
     pub fn take_exec_ends(&mut self) -> Vec<usize> {

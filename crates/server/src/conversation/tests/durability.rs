@@ -86,9 +86,9 @@ fn a_transaction_may_choose_for_itself() {
     // The other way round; the last one counts.
     assert_eq!(say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY none"), "+OK ");
     let text = "MULTI\r\nHYADES.DURABILITY 1s\r\nHYADES.DURABILITY ack\r\nSET a 3\r\nEXEC";
-    assert_eq!(say_at_once(&mut house, &mut client, 0, text), format!("{queued}+QUEUED "));
+    assert_eq!(say_at_once(&mut house, &mut client, 0, text), "");
     write(&mut house, &mut [&mut client]);
-    assert_eq!(take(&mut client), "*3 +OK +OK +OK ");
+    assert_eq!(take(&mut client), format!("{queued}+QUEUED *3 +OK +OK +OK "));
     assert_eq!(say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY"), "$4 none ");
     // Within a transaction nothing waits: WAITAOF tells what is certain.
     let text = "MULTI\r\nWAITAOF 1 0 0\r\nEXEC";
@@ -138,4 +138,21 @@ fn a_log_that_fails_fails_what_waits_for_it() {
     assert_eq!(say_at_once(&mut house, &mut client, 0, "WAITAOF 1 0 0"), "");
     client.fail();
     assert!(take(&mut client).starts_with("-OUTCOMEUNKNOWN"));
+}
+
+#[test]
+fn what_a_transaction_has_queued_is_told_with_its_outcome() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    let all = "MULTI\r\nSET a 1\r\nGET a\r\nEXEC\r\nPING";
+    assert_eq!(say_at_once(&mut house, &mut client, 0, all), "");
+    write(&mut house, &mut [&mut client]);
+    assert_eq!(take(&mut client), "+OK +QUEUED +QUEUED *2 +OK $1 1 +PONG ");
+    // A client that waits for these before it sends EXEC gets them at once.
+    assert_eq!(say_at_once(&mut house, &mut client, 0, "MULTI\r\nSET a 2"), "+OK +QUEUED ");
+    assert_eq!(say_at_once(&mut house, &mut client, 0, "EXEC"), "");
+    write(&mut house, &mut [&mut client]);
+    assert_eq!(take(&mut client), "*1 +OK ");
+    let early = "HYADES.DURABILITY none\r\nMULTI\r\nSET a 3\r\nEXEC";
+    assert_eq!(say_at_once(&mut house, &mut client, 0, early), "+OK +OK +QUEUED *1 +OK ");
 }
