@@ -148,6 +148,26 @@ fn strings(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> 
             at.set_text(model, key, all, expires);
             integer(length)
         }),
+        ["SETRANGE", key, offset, text] => at.text(model, key).map(|found| {
+            let (mut all, expires) = found.unwrap_or_default();
+            let from = score_of(offset) as usize;
+            let to = from + text.len();
+            let zeros = to.saturating_sub(all.len());
+            all.extend(std::iter::repeat_n('\0', zeros));
+            all.replace_range(from..to, text);
+            let length = all.len();
+            at.set_text(model, key, all, expires);
+            integer(length)
+        }),
+        ["GETRANGE", key, from, to] => at.text(model, key).map(|found| {
+            let all = found.unwrap_or_default().0;
+            let end = all.len().min(score_of(to) as usize + 1);
+            let part = all.get(score_of(from) as usize..end).unwrap_or_default();
+            maybe(Some(part.to_string()))
+        }),
+        ["STRLEN", key] => {
+            at.text(model, key).map(|found| integer(found.unwrap_or_default().0.len()))
+        }
         ["INCRBY", key, by] => at.text(model, key).map(|found| {
             let (before, expires) = found.unwrap_or(("0".into(), None));
             match before.parse::<i64>() {

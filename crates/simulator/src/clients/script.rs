@@ -11,6 +11,10 @@ pub(crate) const CHANNEL: &str = "news";
 /// Where the number belongs of the request with which a message is sent.
 pub(crate) const OWN_NUMBER: &str = "?";
 
+/// Bytes of a chunk of a long string, as the server has it. Nothing depends on it but what is
+/// tried.
+const CHUNK_BYTES: usize = (64 << 10) - 16;
+
 /// Databases that are used.
 pub(crate) const DATABASES: u32 = 2;
 
@@ -57,6 +61,9 @@ impl Script {
 
     /// A command on data that does not wait.
     pub fn command(&mut self, now_ms: i64) -> Words {
+        if self.rng.u32(0..48) == 0 {
+            return words(&self.large_string());
+        }
         let text = match self.rng.u32(0..16) {
             0..3 => self.string(now_ms),
             3..5 => self.number(),
@@ -80,6 +87,22 @@ impl Script {
             5 => format!("MSET s0 {value} s1 {} s2 {value}", self.value()),
             6 => "MGET s0 s1 s2".to_string(),
             _ => format!("GET {key}"),
+        }
+    }
+
+    /// On strings that lie in chunks, most of which are absent: what is written begins one, or is
+    /// near to its begin, so that little is logged.
+    fn large_string(&mut self) -> String {
+        let (key, other, value) = (self.key('b'), self.key('b'), self.value());
+        let at = CHUNK_BYTES * self.rng.usize(17..20) + self.rng.usize(0..50);
+        match self.rng.u32(0..12) {
+            0..4 => format!("SETRANGE {key} {at} {value}"),
+            4..6 => format!("APPEND {key} {value}"),
+            6..8 => format!("GETRANGE {key} {at} {}", at + 400),
+            8 => format!("STRLEN {key}"),
+            9 => format!("RENAME {key} {other}"),
+            10 => format!("SET {key} {value} GET"),
+            _ => format!("DEL {key} {other}"),
         }
     }
 
