@@ -27,6 +27,13 @@ fn what_a_client_was_told_stays_true_whatever_the_disk_does() {
     assert!(torture.report.crashes > 10, "{:?}", torture.report);
 }
 
+/// A client with more than a megabyte of replies unsent runs nothing until they are sent.
+#[test]
+fn a_history_with_a_full_output_ends() {
+    let outcome = run(19404626494250, false);
+    assert!(outcome.is_sound(), "{outcome:?}");
+}
+
 #[test]
 fn a_disk_that_lies_about_syncs_is_found_out_by_clients() {
     let keep = tempfile::tempdir().unwrap();

@@ -378,7 +378,12 @@ impl<'l> ClientLife<'l> {
             if !self.is_sound() {
                 return Goes::On;
             }
-            if !has_run {
+            // What was sent makes room for the replies of one that has run nothing.
+            let has_work = (0..self.clients.len()).any(|at| {
+                let number = self.clients[at].number;
+                self.server.has_work(number)
+            });
+            if !has_run && !has_work {
                 break;
             }
         }
