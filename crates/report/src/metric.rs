@@ -21,18 +21,24 @@ pub enum Metric {
     ReplayRate,
     /// Replay time in seconds, without the population.
     ReplaySeconds,
-    /// Threads that replay.
+    /// Threads that replay: one where the order of a stream is the only one.
     ReplayThreads,
     /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
     /// What reading the log adds to the time of the replay threads, in percent.
     ReadingShare,
+    /// Log bytes for each second in which a replay thread read or waited for them, in MB/s.
+    ReadingRate,
     /// Rows of the checkpoint that recovery loaded, per second.
     ImageRate,
     /// Bytes of that checkpoint, in MB/s.
     ImageBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
+    /// Worker threads.
+    Workers,
+    /// Processors that are busy with threads other than the workers.
+    OtherProcessors,
     /// Conflicts per acknowledged transaction.
     Conflicts,
     /// Rows per second of the scans that have ended, beside the transactions.
@@ -71,9 +77,12 @@ impl Metric {
             Metric::ReplayThreads => "threads that replay",
             Metric::ReplayBandwidth => "log replayed (MB/s)",
             Metric::ReadingShare => "reading the log, added to replay (%)",
+            Metric::ReadingRate => "log read by a waiting thread (MB/s)",
             Metric::ImageRate => "rows loaded from the checkpoint / s",
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
+            Metric::Workers => "workers",
+            Metric::OtherProcessors => "processors busy with other threads than the workers",
             Metric::Conflicts => "conflicts / transaction",
             Metric::ScanRate => "rows scanned / s",
             Metric::ScansFailed => "scans that failed",
@@ -101,7 +110,10 @@ impl Metric {
             Metric::ReplaySeconds => {
                 number("/recovery/seconds")? - number("/recovery/image_seconds")?
             }
-            Metric::ReplayThreads => number("/recovery/threads")?,
+            Metric::ReplayThreads => match replays_in_order(run) {
+                true => number("/recovery/threads")?.min(1.0),
+                false => number("/recovery/threads")?,
+            },
             Metric::ReplayBandwidth => {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6
@@ -109,6 +121,9 @@ impl Metric {
             Metric::ReadingShare => {
                 let reading = |of: &str| number(&format!("/recovery/reading/{of}"));
                 100.0 * reading("wait_seconds")? / reading("replaying_seconds")?
+            }
+            Metric::ReadingRate => {
+                number("/recovery/bytes")? / number("/recovery/reading/wait_seconds")? / 1e6
             }
             Metric::ImageRate => {
                 number("/recovery/image_rows")? / number("/recovery/image_seconds")?
@@ -119,6 +134,8 @@ impl Metric {
             // Processor time if it was measured, because it excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
+            Metric::Workers => number("/workers")?,
+            Metric::OtherProcessors => number("/busy_processors/others")?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
             Metric::ScanRate => number("/scans/rows_per_s")?,
             Metric::ScansFailed => number("/scans/failed")?,
@@ -132,6 +149,12 @@ impl Metric {
         };
         value.is_finite().then_some(value)
     }
+}
+
+/// Whether a run's log has no order of its records but that of its stream, so that one thread
+/// replays it, whatever number of threads it was given.
+fn replays_in_order(run: &Value) -> bool {
+    run["protocol"] == "serial" && run["record"] == "command"
 }
 
 /// The incarnation of the run itself; the one before it is the population's.

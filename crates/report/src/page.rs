@@ -1,5 +1,6 @@
 //! The page: one self-contained HTML file, for light and dark displays; and the same as JSON.
 
+use crate::axis::grouped;
 use crate::data::{Data, Outcome};
 use crate::experiment::{Experiment, Paper, Run};
 use crate::judge::{NoteKind, Verdict};
@@ -198,7 +199,7 @@ impl<'a> Page<'a> {
             size.device_seconds,
             size.warmup,
             size.rounds,
-            size.rows,
+            grouped(size.rows),
             match size.warehouses {
                 1 => "one warehouse".to_string(),
                 n => format!("{n} warehouses"),

@@ -25,7 +25,7 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
                 label: label.to_string(),
                 points: view.points(panel.group, label, panel.metric),
             });
-            (curve(lines.collect(), Vec::new()), panel.metric.label())
+            (curve(lines.collect(), Vec::new(), true), panel.metric.label())
         }
         Shape::Ratios { pairs } => (ratios(view, panel, pairs), "ratio"),
         Shape::Derived { lines, x, log_x, y } => {
@@ -43,8 +43,11 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
         Marks::Stacks { stacks, .. } => stacks.is_empty(),
         Marks::Bars { .. } => false,
     };
+    let is_point = matches!(panel.shape, Shape::Curve | Shape::Ratios { .. })
+        && matches!(marks, Marks::Bars { .. });
+    let at = if is_point { ", at the paper's hardware, scaled" } else { "" };
     (!empty).then(|| Chart {
-        title: panel.title.clone(),
+        title: format!("{}{at}", panel.title),
         y: y.to_string(),
         marks,
         simulated: view.experiment.is_simulated(),
@@ -55,8 +58,19 @@ fn plain(lines: Vec<Line>, x: &str, log_x: bool, log_y: bool) -> Marks {
     Marks::Lines { lines, x: x.to_string(), log_x, log_y, mark: None, claims: Vec::new() }
 }
 
-/// Lines over bandwidth.
-fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
+/// Lines over bandwidth; bars if the only one is that of the paper's hardware. Lengths are then
+/// logarithmic if `log`.
+fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>, log: bool) -> Marks {
+    let is_alone = |line: &Line| line.points.iter().all(|(x, _)| *x == 1.0);
+    if lines.iter().any(|line| !line.points.is_empty()) && lines.iter().all(is_alone) {
+        let bar = |(at, line): (usize, &Line)| {
+            let (_, value) = line.points.first()?;
+            let claimed = claims.iter().find(|(of, ..)| *of == at);
+            let paper = claimed.map(|(.., claim)| *claim);
+            Some(Bar { label: line.label.clone(), value: Ok(*value), paper })
+        };
+        return Marks::Bars { bars: lines.iter().enumerate().filter_map(bar).collect(), log };
+    }
     lines.retain(|line| !line.points.is_empty());
     Marks::Lines {
         lines,
@@ -77,10 +91,10 @@ fn ratios(view: &View<'_>, panel: &Panel, pairs: &[(&'static str, &'static str, 
             .collect();
         if !points.is_empty() {
             claims.push((lines.len(), 1.0, *claim));
-            lines.push(Line { label: format!("over {over}: {of}"), points });
+            lines.push(Line { label: format!("{of} over {over}"), points });
         }
     }
-    curve(lines, claims)
+    curve(lines, claims, false)
 }
 
 fn bars(
