@@ -339,7 +339,8 @@ impl Check {
             (NoteKind::Not, Some(bound)) => bound.reason(view),
             _ => None,
         };
-        // That devices limit neither series says what the cause is not; it is said if none is known.
+        // That devices limit neither series says what the cause is not: it is said if none is
+        // known.
         let is_cause = by_devices.as_ref().is_some_and(|(is_cause, _)| *is_cause);
         let is_shown = !known.is_empty() || is_cause;
         known.extend(by_devices.filter(|_| is_cause || !is_shown).map(|(_, text)| text));

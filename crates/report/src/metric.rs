@@ -37,6 +37,8 @@ pub enum Metric {
     WorkerTime,
     /// Worker threads.
     Workers,
+    /// Processors that are busy with the workers.
+    WorkerProcessors,
     /// Processors that are busy with threads other than the workers.
     OtherProcessors,
     /// Conflicts per acknowledged transaction.
@@ -82,6 +84,7 @@ impl Metric {
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
             Metric::Workers => "workers",
+            Metric::WorkerProcessors => "processors busy with the workers",
             Metric::OtherProcessors => "processors busy with other threads than the workers",
             Metric::Conflicts => "conflicts / transaction",
             Metric::ScanRate => "rows scanned / s",
@@ -135,6 +138,7 @@ impl Metric {
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
             Metric::Workers => number("/workers")?,
+            Metric::WorkerProcessors => number("/busy_processors/workers")?,
             Metric::OtherProcessors => number("/busy_processors/others")?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
             Metric::ScanRate => number("/scans/rows_per_s")?,
@@ -173,6 +177,30 @@ mod tests {
         assert_eq!(Metric::WorkerTime.of(&run), None);
         assert_eq!(Metric::ReplaySeconds.of(&run), None);
         assert_eq!(Metric::Throughput.of(&run), Some(0.0));
+    }
+
+    #[test]
+    fn one_order_is_replayed_by_one_thread() {
+        let run = |protocol: &str, record: &str, threads: u32| {
+            let recovery = json!({ "threads": threads });
+            let run = json!({"protocol": protocol, "record": record, "recovery": recovery});
+            Metric::ReplayThreads.of(&run)
+        };
+        assert_eq!(run("serial", "command", 4), Some(1.0));
+        assert_eq!(run("serial", "data", 4), Some(4.0));
+        assert_eq!(run("taurus", "command", 4), Some(4.0));
+        assert_eq!(run("taurus", "command", 1), Some(1.0));
+    }
+
+    #[test]
+    fn busy_processors_are_read_by_threads() {
+        let run = json!({"busy_processors": {"workers": 1.5, "others": 0.5}, "workers": 2,
+            "recovery": {"bytes": 4e6, "reading": {"wait_seconds": 0.5}}});
+        assert_eq!(Metric::WorkerProcessors.of(&run), Some(1.5));
+        assert_eq!(Metric::OtherProcessors.of(&run), Some(0.5));
+        assert_eq!(Metric::Workers.of(&run), Some(2.0));
+        assert_eq!(Metric::ReadingRate.of(&run), Some(8.0));
+        assert_eq!(Metric::OtherProcessors.of(&json!({"workers": 2})), None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn reason(id: &str, begins: &str, figures: impl Fn(&Run) -> Value) -> String {
     own[0].1.clone()
 }
 
-/// What a run replayed, on so many threads.
+/// What a run replayed, and on how many threads.
 fn replayed(run: &Run, rate: f64, threads: u32) -> Value {
     let word = |option: &str| {
         let at = run.words.iter().position(|word| word == option);
@@ -283,12 +283,14 @@ fn turns_gain_nothing_where_there_are_no_conflicts() {
         reason("command-at-home", "Voter:", |run| {
             let rate = if run.series.starts_with("Partitioned") { 0.9e6 } else { 1e6 };
             json!({"workers": 2, "acknowledged_per_s": rate, "acknowledged": 1000,
-                   "aborts": 1000.0 * conflicts})
+                   "aborts": 1000.0 * conflicts,
+                   "busy_processors": {"workers": 1.5, "others": 0.1}})
         })
     };
     let text = with(0.005);
     assert!(text.starts_with("without partitions there are 0.005 conflicts"), "{text}");
-    assert!(text.ends_with("a transaction takes 2.22 \u{b5}s with turns, 2 without"), "{text}");
+    assert!(text.contains("2.22 \u{b5}s with turns, waiting for them included, and 2 without"));
+    assert!(text.ends_with("without, 1.67 and 1.5 of it processor time"), "{text}");
     assert!(with(0.05).contains(APART));
 }
 
@@ -310,11 +312,11 @@ fn collection_takes_a_larger_share_of_shorter_transactions_only() {
 #[test]
 fn a_read_from_memory_is_shorter_than_a_devices() {
     let with = |data: f64| {
-        reason(
-            "deuteronomy-latencies",
-            "A read of the data component",
-            |_| json!({"observed": {"reads": {"mean_us": data / 2.3}, "dc_gets": {"mean_us": data}}}),
-        )
+        let of = |mean: f64| json!({ "mean_us": mean });
+        reason("deuteronomy-latencies", "A read of the data component", |_| {
+            let observed = json!({"reads": of(data / 2.3), "dc_gets": of(data)});
+            json!({ "observed": observed })
+        })
     };
     assert!(with(5.0).starts_with("a read of redb takes 5.00 \u{b5}s, less than a device"));
     assert_eq!(with(10.0), UNKNOWN);
@@ -362,4 +364,21 @@ fn commands_of_2016_are_slow_by_their_lists_or_a_device() {
     let text = with(&of("TPC-C"), 1.0, 2.7);
     assert!(text.contains("the same transactions 2.7 (2.7 to 2.7, 3 rounds) times"), "{text}");
     assert!(!with(&of("TPC-C"), 1.0, 1.1).contains("vectors"));
+}
+
+#[test]
+fn lists_are_short_by_cold_rows_if_hot_rows_have_longer_ones() {
+    let with = |hot: f64| {
+        reason("2016-bytes", "YCSB: Taurus 2016 data adds", |run| {
+            let bytes = match run.series.as_str() {
+                "Taurus 2016 data" => 238.0,
+                "Taurus 2016 data, 1,000 rows" => 236.0 + hot,
+                _ => 236.0,
+            };
+            let recovery = json!({"records": 1, "bytes": bytes, "state_matches": true});
+            json!({ "recovery": recovery })
+        })
+    };
+    assert!(with(9.0).ends_with("lists add 9 bytes in place of 2"));
+    assert!(with(2.2).contains(APART));
 }

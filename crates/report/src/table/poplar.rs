@@ -101,7 +101,7 @@ fn differs(table: &Table<'_>) -> Vec<String> {
 }
 
 /// Why workers that flush their own records lose less than in the paper: what a transaction waits
-/// for on a device of so many MB/s.
+/// for on a device of this bandwidth.
 fn one_by_one(view: &View<'_>, group: &str, megabytes: f64) -> Option<String> {
     let at = |metric| view.median(group, ALONE, 1.0, metric);
     let bytes = at(Metric::DeviceRate)? * 1e6 / at(Metric::Throughput)?;

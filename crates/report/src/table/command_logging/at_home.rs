@@ -45,10 +45,17 @@ fn without_conflicts(view: &View<'_>, group: &str, all: &[Series]) -> Option<Str
     let conflicts = at(over, Metric::Conflicts)?;
     let [turns, shared] = [all[0].0, over].map(|of| worker_us(view, group, (of, 0.0)));
     (conflicts < 0.05).then_some(())?;
+    let busy = |of| Some(1e6 * at(of, Metric::WorkerProcessors)? / at(of, Metric::Throughput)?);
+    let processors = match (busy(all[0].0), busy(over)) {
+        (Some(of), Some(without)) => {
+            format!(", {} and {} of it processor time", short(of), short(without))
+        }
+        _ => String::new(),
+    };
     Some(format!(
         "without partitions there are {} conflicts for each transaction ({over}), so that turns \
-         save hardly any retries; and a turn takes more of a worker's time than what it replaces: \
-         a transaction takes {} \u{b5}s with turns, {} without",
+         save hardly any retries; a transaction takes a worker {} \u{b5}s with turns, waiting \
+         for them included, and {} without{processors}",
         short(conflicts),
         short(turns?),
         short(shared?)
