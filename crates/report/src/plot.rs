@@ -91,7 +91,7 @@ fn ratios(view: &View<'_>, panel: &Panel, pairs: &[(&'static str, &'static str, 
             .collect();
         if !points.is_empty() {
             claims.push((lines.len(), 1.0, *claim));
-            lines.push(Line { label: format!("{of} over {over}"), points });
+            lines.push(Line { label: format!("over {over}: {of}"), points });
         }
     }
     curve(lines, claims, false)

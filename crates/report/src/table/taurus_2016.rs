@@ -276,9 +276,10 @@ fn is_compressed(table: &Table<'_>, group: &str) -> bool {
     table.size.fine && group == "YCSB"
 }
 
-/// Why whole rows of TPC-C are longer than the report's.
-const ROWS: &str = "rows are as long as the standard has them: ten of 300 bytes for the stock and \
-                    ten order lines in a New-Order, a customer of 650 in a Payment";
+/// Why whole rows of TPC-C are longer than the report's, whose lengths are not known.
+const ROWS: &str = "rows are as long as the standard has them, ten of 300 bytes for the stock and \
+                    ten order lines in a New-Order, a customer of 650 in a Payment; the report \
+                    does not give its own, so that this is assumed to be the reason";
 /// Why records are shorter than the report's, whose format is not known.
 const SHORT: &str = "in our format a procedure takes a byte or two, and a number as many bytes as \
                      its value needs; the report does not give its own, so that this is assumed to \
