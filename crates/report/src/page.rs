@@ -118,8 +118,10 @@ pre{background:var(--card);border:1px solid var(--rule);padding:.7rem;overflow-x
 margin:.4rem 0}\
 a{color:inherit}";
 
-/// Text as HTML, with what stands between backticks as code.
+/// Text as HTML, with what stands between backticks as code, and no line broken before a percent
+/// sign.
 fn prose(text: &str) -> String {
+    let text = text.replace(" %", "\u{a0}%");
     let parts = text.split('`').map(escape).enumerate();
     let tagged = |(at, part): (usize, String)| match at % 2 {
         0 => part,
@@ -410,7 +412,7 @@ mod tests {
 
     #[test]
     fn what_stands_between_backticks_is_code() {
-        assert_eq!(prose("a < b"), "a &lt; b");
+        assert_eq!(prose("a < 5 %"), "a &lt; 5\u{a0}%");
         let code = "see <code>log stat &lt;dir&gt;</code>, <code>dump</code>.";
         assert_eq!(prose("see `log stat <dir>`, `dump`."), code);
     }

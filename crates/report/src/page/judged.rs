@@ -146,7 +146,7 @@ pub(super) fn found(judged: &Judged<'_>) -> String {
         };
         let rests = match (basis, finding.level) {
             (Basis::Tested, Level::Holds) => String::new(),
-            (basis, level) => format!(": <b>{}</b>", basis.level(level)),
+            (basis, level) => format!(": <b>{}</b>", prose(&basis.level(level))),
         };
         let why = match note {
             Some(note) => format!("<br>{}: {}.", note.kind.words(), prose(&note.text)),
