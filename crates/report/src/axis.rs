@@ -101,6 +101,19 @@ pub fn short(value: f64) -> String {
     text + unit
 }
 
+/// A whole number with its thousands apart, as in `200,000`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +146,9 @@ mod tests {
             (2e9, "2G"),
         ] {
             assert_eq!(short(value), text);
+        }
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (200_000, "200,000")] {
+            assert_eq!(grouped(number), text);
         }
     }
 }

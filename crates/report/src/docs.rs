@@ -1,6 +1,7 @@
 //! The results of a report as Markdown, for a page of the documentation. Nothing in it is written
 //! by hand: verdicts, figures and intervals are those of the report's JSON.
 
+use crate::axis::grouped;
 use crate::judge::NoteKind;
 use serde_json::Value;
 use std::fmt::Write;
@@ -48,7 +49,7 @@ fn markdown(report: &Value) -> Option<String> {
         number("/size/rounds")?,
         number("/size/seconds")?,
         number("/size/device_seconds")?,
-        number("/size/rows")?,
+        grouped(number("/size/rows")? as u64),
         number("/size/warehouses")?,
     );
     out += "| experiment | found (median, or mean below five rounds; 90 % interval; the paper's \

@@ -26,7 +26,7 @@ use crate::metric::Metric;
 /// How much more or less than a claimed factor or value still is the claim.
 pub const TOLERANCE: f64 = 1.2;
 /// The least change that is a rise or a fall.
-const LEAST: f64 = 1.05;
+pub const LEAST: f64 = 1.05;
 
 /// How far a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,8 +73,10 @@ pub struct Check {
     look: Box<Look>,
     basis: Basis,
     bound: Option<Bound>,
-    why_above: Option<Box<Why>>,
-    why_not: Option<Box<Why>>,
+    why_above: Vec<Box<Why>>,
+    why_not: Vec<Box<Why>>,
+    /// Whether a separate measurement shows the cause.
+    measured_apart: bool,
 }
 
 /// Why a result is not what is claimed.
@@ -136,8 +138,9 @@ impl Bound {
         self.shares(view).is_some_and(|shares| are_limited(&shares))
     }
 
-    /// Which of two series their devices limit, as a reason why a ratio is not the claimed one.
-    fn reason(&self, view: &View<'_>) -> Option<String> {
+    /// Which of two series their devices limit, as a reason why a ratio is not the claimed one, and
+    /// whether it is one: whether they limit any.
+    fn reason(&self, view: &View<'_>) -> Option<(bool, String)> {
         let shares = self.shares(view)?;
         let [(of, ..), (over, ..)] = self.series[..] else { return None };
         let limited = match [shares[0], shares[1]].map(|share| share >= LIMITED) {
@@ -147,10 +150,11 @@ impl Bound {
             [true, true] => "both",
         };
         let [moves, over_moves] = [shares[0], shares[1]].map(|share| 100.0 * share);
-        Some(format!(
+        let text = format!(
             "devices limit {limited} here: {of} moves {moves:.0} % of the bytes that its devices \
              allow, {over} {over_moves:.0} %"
-        ))
+        );
+        Some((limited != "neither", text))
     }
 }
 
@@ -243,6 +247,9 @@ impl Verdict {
 
 /// What a note says if no reason is known.
 pub const NOT_EXAMINED: &str = "not examined";
+/// What it says if a separate measurement shows the reason.
+const MEASURED_APART: &str = "the figures of this run do not show it; docs/experiments.md has a \
+                              separate measurement of the cause";
 
 /// What a finding says of a figure that is ours. What a paper claims is said as `paper:`.
 const OWN: &str = "expected:";
@@ -254,8 +261,9 @@ impl Check {
             look: Box::new(check),
             basis: Basis::Tested,
             bound: None,
-            why_above: None,
-            why_not: None,
+            why_above: Vec::new(),
+            why_not: Vec::new(),
+            measured_apart: false,
         }
     }
 
@@ -278,19 +286,28 @@ impl Check {
 
     /// As [`Check::above_because`], with a sentence that has measurements.
     pub fn above_by(
-        self,
+        mut self,
         why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
     ) -> Check {
-        Check { why_above: Some(Box::new(why)), ..self }
+        self.why_above.push(Box::new(why));
+        self
     }
 
-    /// The same check, with the reason why the claim does not hold, or in part only, if that is so:
-    /// a sentence without its full stop, with the measurements that show it.
+    /// The same check, with a further reason why the claim does not hold, or in part only, if that
+    /// is so: a sentence without its full stop, with the measurements that show it; none if they do
+    /// not show it.
     pub fn not_by(
-        self,
+        mut self,
         why: impl Fn(&View<'_>) -> Option<String> + Send + Sync + 'static,
     ) -> Check {
-        Check { why_not: Some(Box::new(why)), ..self }
+        self.why_not.push(Box::new(why));
+        self
+    }
+
+    /// The same check, of whose result a separate measurement shows the cause. It is named where
+    /// the figures of the run show none.
+    pub fn measured_apart(self) -> Check {
+        Check { measured_apart: true, ..self }
     }
 
     /// What its result rests on. A finding that says what is expected is compared with a figure of
@@ -317,14 +334,21 @@ impl Check {
             Level::Fails | Level::InPart(_) => (NoteKind::Not, &self.why_not),
             Level::Holds | Level::Undecided => return None,
         };
-        let own = why.as_ref().and_then(|why| why(view));
+        let mut known: Vec<String> = why.iter().filter_map(|why| why(view)).collect();
         let by_devices = match (kind, &self.bound) {
             (NoteKind::Not, Some(bound)) => bound.reason(view),
             _ => None,
         };
-        let known: Vec<String> = own.into_iter().chain(by_devices).collect();
-        let text = if known.is_empty() { NOT_EXAMINED.to_string() } else { known.join("; ") };
-        basis.is_judged().then_some(Note { kind, text })
+        // That devices limit neither series says what the cause is not: it is said if none is
+        // known.
+        let is_cause = by_devices.as_ref().is_some_and(|(is_cause, _)| *is_cause);
+        let is_shown = !known.is_empty() || is_cause;
+        known.extend(by_devices.filter(|_| is_cause || !is_shown).map(|(_, text)| text));
+        if !is_shown {
+            let words = if self.measured_apart { MEASURED_APART } else { NOT_EXAMINED };
+            known.push(words.to_string());
+        }
+        basis.is_judged().then_some(Note { kind, text: known.join("; ") })
     }
 }
 

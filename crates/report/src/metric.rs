@@ -21,18 +21,26 @@ pub enum Metric {
     ReplayRate,
     /// Replay time in seconds, without the population.
     ReplaySeconds,
-    /// Threads that replay.
+    /// Threads that replay: one where the order of a stream is the only one.
     ReplayThreads,
     /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
     /// What reading the log adds to the time of the replay threads, in percent.
     ReadingShare,
+    /// Log bytes for each second in which a replay thread read or waited for them, in MB/s.
+    ReadingRate,
     /// Rows of the checkpoint that recovery loaded, per second.
     ImageRate,
     /// Bytes of that checkpoint, in MB/s.
     ImageBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
+    /// Worker threads.
+    Workers,
+    /// Processors that are busy with the workers.
+    WorkerProcessors,
+    /// Processors that are busy with threads other than the workers.
+    OtherProcessors,
     /// Conflicts per acknowledged transaction.
     Conflicts,
     /// Rows per second of the scans that have ended, beside the transactions.
@@ -71,9 +79,13 @@ impl Metric {
             Metric::ReplayThreads => "threads that replay",
             Metric::ReplayBandwidth => "log replayed (MB/s)",
             Metric::ReadingShare => "reading the log, added to replay (%)",
+            Metric::ReadingRate => "log read by a waiting thread (MB/s)",
             Metric::ImageRate => "rows loaded from the checkpoint / s",
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
+            Metric::Workers => "workers",
+            Metric::WorkerProcessors => "processors busy with the workers",
+            Metric::OtherProcessors => "processors busy with other threads than the workers",
             Metric::Conflicts => "conflicts / transaction",
             Metric::ScanRate => "rows scanned / s",
             Metric::ScansFailed => "scans that failed",
@@ -101,7 +113,10 @@ impl Metric {
             Metric::ReplaySeconds => {
                 number("/recovery/seconds")? - number("/recovery/image_seconds")?
             }
-            Metric::ReplayThreads => number("/recovery/threads")?,
+            Metric::ReplayThreads => match replays_in_order(run) {
+                true => number("/recovery/threads")?.min(1.0),
+                false => number("/recovery/threads")?,
+            },
             Metric::ReplayBandwidth => {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6
@@ -109,6 +124,9 @@ impl Metric {
             Metric::ReadingShare => {
                 let reading = |of: &str| number(&format!("/recovery/reading/{of}"));
                 100.0 * reading("wait_seconds")? / reading("replaying_seconds")?
+            }
+            Metric::ReadingRate => {
+                number("/recovery/bytes")? / number("/recovery/reading/wait_seconds")? / 1e6
             }
             Metric::ImageRate => {
                 number("/recovery/image_rows")? / number("/recovery/image_seconds")?
@@ -119,6 +137,9 @@ impl Metric {
             // Processor time if it was measured, because it excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
+            Metric::Workers => number("/workers")?,
+            Metric::WorkerProcessors => number("/busy_processors/workers")?,
+            Metric::OtherProcessors => number("/busy_processors/others")?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
             Metric::ScanRate => number("/scans/rows_per_s")?,
             Metric::ScansFailed => number("/scans/failed")?,
@@ -132,6 +153,12 @@ impl Metric {
         };
         value.is_finite().then_some(value)
     }
+}
+
+/// Whether a run's log has no order of its records but that of its stream, so that one thread
+/// replays it, whatever number of threads it was given.
+fn replays_in_order(run: &Value) -> bool {
+    run["protocol"] == "serial" && run["record"] == "command"
 }
 
 /// The incarnation of the run itself; the one before it is the population's.
@@ -150,6 +177,30 @@ mod tests {
         assert_eq!(Metric::WorkerTime.of(&run), None);
         assert_eq!(Metric::ReplaySeconds.of(&run), None);
         assert_eq!(Metric::Throughput.of(&run), Some(0.0));
+    }
+
+    #[test]
+    fn one_order_is_replayed_by_one_thread() {
+        let run = |protocol: &str, record: &str, threads: u32| {
+            let recovery = json!({ "threads": threads });
+            let run = json!({"protocol": protocol, "record": record, "recovery": recovery});
+            Metric::ReplayThreads.of(&run)
+        };
+        assert_eq!(run("serial", "command", 4), Some(1.0));
+        assert_eq!(run("serial", "data", 4), Some(4.0));
+        assert_eq!(run("taurus", "command", 4), Some(4.0));
+        assert_eq!(run("taurus", "command", 1), Some(1.0));
+    }
+
+    #[test]
+    fn busy_processors_are_read_by_threads() {
+        let run = json!({"busy_processors": {"workers": 1.5, "others": 0.5}, "workers": 2,
+            "recovery": {"bytes": 4e6, "reading": {"wait_seconds": 0.5}}});
+        assert_eq!(Metric::WorkerProcessors.of(&run), Some(1.5));
+        assert_eq!(Metric::OtherProcessors.of(&run), Some(0.5));
+        assert_eq!(Metric::Workers.of(&run), Some(2.0));
+        assert_eq!(Metric::ReadingRate.of(&run), Some(8.0));
+        assert_eq!(Metric::OtherProcessors.of(&json!({"workers": 2})), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The page: one self-contained HTML file, for light and dark displays; and the same as JSON.
 
+use crate::axis::grouped;
 use crate::data::{Data, Outcome};
 use crate::experiment::{Experiment, Paper, Run};
 use crate::judge::{NoteKind, Verdict};
@@ -117,6 +118,18 @@ pre{background:var(--card);border:1px solid var(--rule);padding:.7rem;overflow-x
 margin:.4rem 0}\
 a{color:inherit}";
 
+/// Text as HTML, with what stands between backticks as code, and no line broken before a percent
+/// sign.
+fn prose(text: &str) -> String {
+    let text = text.replace(" %", "\u{a0}%");
+    let parts = text.split('`').map(escape).enumerate();
+    let tagged = |(at, part): (usize, String)| match at % 2 {
+        0 => part,
+        _ => format!("<code>{part}</code>"),
+    };
+    parts.map(tagged).collect()
+}
+
 impl<'a> Page<'a> {
     fn judged(&self) -> Vec<Judged<'a>> {
         self.experiments.iter().map(|experiment| Judged::of(experiment, self.data)).collect()
@@ -198,7 +211,7 @@ impl<'a> Page<'a> {
             size.device_seconds,
             size.warmup,
             size.rounds,
-            size.rows,
+            grouped(size.rows),
             match size.warehouses {
                 1 => "one warehouse".to_string(),
                 n => format!("{n} warehouses"),
@@ -259,12 +272,12 @@ impl<'a> Page<'a> {
         let mut entry = |what: &str, text: &str| {
             let _ = writeln!(out, "<dt>{what}</dt><dd>{text}</dd>");
         };
-        entry("Claim", &escape(experiment.claim));
+        entry("Claim", &prose(experiment.claim));
         if !experiment.how.is_empty() {
-            entry("Here", &escape(&experiment.how));
+            entry("Here", &prose(&experiment.how));
         }
         if !experiment.differs.is_empty() {
-            let each = experiment.differs.iter().map(|text| format!("<li>{}.</li>", escape(text)));
+            let each = experiment.differs.iter().map(|text| format!("<li>{}.</li>", prose(text)));
             entry("Differs", &format!("<ul>{}</ul>", each.collect::<String>()));
         }
         entry("Result", &found(judged));
@@ -390,5 +403,17 @@ impl<'a> Page<'a> {
     /// The ids of the experiments with their verdicts.
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(prose("a < 5 %"), "a &lt; 5\u{a0}%");
+        let code = "see <code>log stat &lt;dir&gt;</code>, <code>dump</code>.";
+        assert_eq!(prose("see `log stat <dir>`, `dump`."), code);
     }
 }

@@ -43,8 +43,11 @@ pub fn chart(view: &View<'_>, panel: &Panel) -> Option<Chart> {
         Marks::Stacks { stacks, .. } => stacks.is_empty(),
         Marks::Bars { .. } => false,
     };
+    let is_point = matches!(panel.shape, Shape::Curve | Shape::Ratios { .. })
+        && matches!(marks, Marks::Bars { .. });
+    let at = if is_point { ", at the paper's hardware, scaled" } else { "" };
     (!empty).then(|| Chart {
-        title: panel.title.clone(),
+        title: format!("{}{at}", panel.title),
         y: y.to_string(),
         marks,
         simulated: view.experiment.is_simulated(),
@@ -55,8 +58,24 @@ fn plain(lines: Vec<Line>, x: &str, log_x: bool, log_y: bool) -> Marks {
     Marks::Lines { lines, x: x.to_string(), log_x, log_y, mark: None, claims: Vec::new() }
 }
 
-/// Lines over bandwidth.
+/// From this factor between the longest and the shortest on, lengths of bars are logarithmic.
+const WIDE: f64 = 10.0;
+
+/// Lines over bandwidth; bars if the only one is that of the paper's hardware.
 fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
+    let is_alone = |line: &Line| line.points.iter().all(|(x, _)| *x == 1.0);
+    if lines.iter().any(|line| !line.points.is_empty()) && lines.iter().all(is_alone) {
+        let bar = |(at, line): (usize, &Line)| {
+            let (_, value) = line.points.first()?;
+            let claimed = claims.iter().find(|(of, ..)| *of == at);
+            let paper = claimed.map(|(.., claim)| *claim);
+            Some(Bar { label: line.label.clone(), value: Ok(*value), paper })
+        };
+        let values = || lines.iter().filter_map(|line| Some(line.points.first()?.1.median));
+        let least = values().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+        let log = values().fold(0.0, f64::max) >= WIDE * least;
+        return Marks::Bars { bars: lines.iter().enumerate().filter_map(bar).collect(), log };
+    }
     lines.retain(|line| !line.points.is_empty());
     Marks::Lines {
         lines,
@@ -107,4 +126,29 @@ fn bars(
         })
         .collect();
     bars.iter().any(|bar| bar.value.is_ok()).then_some(Marks::Bars { bars, log })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Spread;
+
+    fn line(label: &str, points: &[(f64, f64)]) -> Line {
+        let points = points.iter().map(|(x, value)| (*x, Spread::one(*value))).collect();
+        Line { label: label.to_string(), points }
+    }
+
+    #[test]
+    fn one_bandwidth_makes_bars_and_two_make_lines() {
+        let claims = || vec![(1, 1.0, 9.0)];
+        let lines = vec![line("a", &[(1.0, 2.0)]), line("b", &[(1.0, 3.0)]), line("c", &[])];
+        let Marks::Bars { bars, log } = curve(lines, claims()) else { panic!("no bars") };
+        assert!(!log && bars.len() == 2);
+        assert_eq!((bars[0].paper, bars[1].paper), (None, Some(9.0)));
+        let wide = vec![line("a", &[(1.0, 2.0)]), line("b", &[(1.0, 20.0)])];
+        assert!(matches!(curve(wide, claims()), Marks::Bars { log: true, .. }));
+        let lines = vec![line("a", &[(1.0, 2.0)]), line("b", &[(1.0, 3.0), (8.0, 4.0)])];
+        assert!(matches!(curve(lines, claims()), Marks::Lines { .. }));
+        assert!(matches!(curve(vec![line("c", &[])], claims()), Marks::Lines { .. }));
+    }
 }

@@ -1,76 +1,129 @@
 //! Why claims do not hold, from measurements of the same run.
+//!
+//! A rule reads the figures that would show its cause, and gives no reason if they do not show it.
 
 use crate::axis::short;
 use crate::data::View;
-use crate::judge::Check;
+use crate::judge::{Check, TOLERANCE};
 use crate::metric::Metric;
 
 /// A series at a position on the horizontal axis.
 pub type Point = (&'static str, f64);
 
+/// A share as text.
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 /// What a metric is at two points.
-fn both(
-    view: &View<'_>,
-    group: &str,
-    metric: Metric,
-    [of, over]: [Point; 2],
-) -> Option<[String; 2]> {
-    let at = |(series, x): Point| view.median(group, series, x, metric).map(short);
+fn both(view: &View<'_>, group: &str, metric: Metric, [of, over]: [Point; 2]) -> Option<[f64; 2]> {
+    let at = |(series, x): Point| view.median(group, series, x, metric);
     Some([at(of)?, at(over)?])
 }
 
+/// The microseconds of a worker that a transaction takes, by the clock: all workers run all the
+/// time.
+pub fn worker_us(view: &View<'_>, group: &str, (series, x): Point) -> Option<f64> {
+    let at = |metric| view.median(group, series, x, metric);
+    Some(1e6 * at(Metric::Workers)? / at(Metric::Throughput)?)
+}
+
 impl Check {
-    /// The same check of replay rates, with the threads that replay each series, where they differ.
-    pub fn not_by_threads(self, group: &'static str, points: [Point; 2]) -> Check {
+    /// The same check of replay rates, claimed to differ `claimed` times. Where fewer threads than
+    /// that replay the first series for each one that replays the second, they are the reason, and
+    /// where not all of what they allow is reached, so is the time that a record takes a thread.
+    pub fn not_by_threads(self, group: &'static str, points: [Point; 2], claimed: f64) -> Check {
         self.not_by(move |view| {
             let [of, over] = both(view, group, Metric::ReplayThreads, points)?;
-            let [left, right] = points.map(|point| point.0);
-            (of != over)
-                .then(|| format!("{left} is replayed by {of} threads here, and {right} by {over}"))
+            let ratio = view.ratio(group, Metric::ReplayRate, points[0], points[1])?.median;
+            let (allowed, [left, right]) = (of / over, points.map(|point| point.0));
+            // Where more is reached, something else limits the second series.
+            if allowed <= 1.0 || allowed * TOLERANCE >= claimed || ratio > allowed * TOLERANCE {
+                return None;
+            }
+            let [rate, over_rate] = both(view, group, Metric::ReplayRate, points)?;
+            let text = format!(
+                "{} threads replay {left} here and {} {right}: with equal work for a record that \
+                 allows {} times, of which {} are reached",
+                short(of),
+                short(over),
+                short(allowed),
+                percent(ratio / allowed)
+            );
+            let each = [of / rate, over / over_rate].map(|seconds| short(1e6 * seconds));
+            Some(match ratio * TOLERANCE < allowed {
+                true => format!(
+                    "{text}, for a record takes {} \u{b5}s of a thread, waiting included, with \
+                     {left}, and {} with {right}",
+                    each[0], each[1]
+                ),
+                false => text,
+            })
         })
     }
 
-    /// The same check of rates, with the bytes that a transaction logs.
+    /// The same check of rates, claimed to differ `claimed` times. Where the second series is so
+    /// near to the rate without a log that no log can be as much faster, that is the reason.
+    pub fn not_by_headroom(
+        self,
+        group: &'static str,
+        (over, none): (Point, Point),
+        claimed: f64,
+    ) -> Check {
+        self.not_by(move |view| {
+            let most = 1.0 / view.ratio(group, Metric::Throughput, over, none)?.median;
+            (most * TOLERANCE < claimed).then(|| {
+                format!(
+                    "{} has {} of the rate without a log here, so that no log is more than {} \
+                     times as fast",
+                    over.0,
+                    percent(1.0 / most),
+                    short(most)
+                )
+            })
+        })
+    }
+
+    /// The same check of rates, with the bytes that a transaction logs, if they differ.
     pub fn not_by_bytes(self, group: &'static str, points: [Point; 2]) -> Check {
         self.not_by(move |view| {
             let [of, over] = both(view, group, Metric::BytesPerTransaction, points)?;
             let [left, right] = points.map(|point| point.0);
-            Some(format!("a transaction logs {of} bytes with {left}, and {over} with {right}"))
+            let differ = of.max(over) > of.min(over) * TOLERANCE;
+            let [of, over] = [of, over].map(short);
+            differ.then(|| {
+                format!("a transaction logs {of} bytes with {left}, and {over} with {right}")
+            })
         })
     }
 
-    /// The same check of replay rates of one thread, with its time and bytes for a transaction.
-    pub fn not_by_replay_time(self, group: &'static str, points: [Point; 2]) -> Check {
+    /// The same check of replay rates of one thread, where changes are claimed to be installed
+    /// faster than a procedure is run again. If installing takes about as long as it takes a worker
+    /// to run the procedure without a log, that is the reason.
+    pub fn not_by_replay_time(
+        self,
+        group: &'static str,
+        [changes, procedure]: [Point; 2],
+        none: Point,
+    ) -> Check {
         self.not_by(move |view| {
             let of = |(series, x): Point| {
                 let rate = view.median(group, series, x, Metric::ReplayRate)?;
                 let bytes = view.median(group, series, x, Metric::BytesPerRecord)?;
-                let (time, bytes) = (short(1e6 / rate), short(bytes));
-                Some(format!("{time} \u{b5}s ({bytes} bytes) with {series}"))
+                Some((1e6 / rate, short(bytes)))
             };
-            Some(format!(
-                "one thread replays a transaction in {}, and in {}: a procedure is compiled code \
-                 on rows in memory, and takes about as long as it takes to install what it has \
-                 written",
-                of(points[0])?,
-                of(points[1])?
-            ))
-        })
-    }
-
-    /// The same check, with a metric of two points and what it shows: nothing, or a clause that
-    /// follows a colon.
-    pub fn not_by_both(
-        self,
-        (group, metric): (&'static str, Metric),
-        points: [Point; 2],
-        shows: &'static str,
-    ) -> Check {
-        self.not_by(move |view| {
-            let [of, over] = both(view, group, metric, points)?;
-            let ([left, right], what) = (points.map(|point| point.0), metric.label());
-            let colon = if shows.is_empty() { "" } else { ": " };
-            Some(format!("{left} has {of} {what} and {right} {over}{colon}{shows}"))
+            let ((install, many), (again, few)) = (of(changes)?, of(procedure)?);
+            let run = worker_us(view, group, none)?;
+            (install * TOLERANCE >= run).then(|| {
+                format!(
+                    "one thread installs the changes of a transaction in {} \u{b5}s ({many} \
+                     bytes), and runs its procedure again in {} ({few} bytes); a worker without \
+                     a log runs one in {}, so that there is nothing to save by installing",
+                    short(install),
+                    short(again),
+                    short(run)
+                )
+            })
         })
     }
 }

@@ -40,6 +40,7 @@ const COLOURS: &[(&str, &str, Marker)] = &[
     ("plover", "#cc79a7", Marker::Triangle),
     ("gsn", "#e69f00", Marker::Diamond),
     ("physiological", "#9a6324", Marker::Square),
+    ("on arrival", "#6a5acd", Marker::Circle),
 ];
 
 /// Colours of parts, and of series that are not protocols, in order.

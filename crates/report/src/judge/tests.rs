@@ -270,7 +270,32 @@ fn a_ratio_that_devices_do_not_explain_says_what_they_are_used_for() {
         reason(100.0),
         "devices limit slow here: fast moves 20 % of the bytes that its devices allow, slow 90 %"
     );
-    assert!(reason(1000.0).starts_with("devices limit neither here"));
+    let text = reason(1000.0);
+    assert!(text.starts_with("devices limit neither here"));
+    // Which is no cause.
+    assert!(text.ends_with("; not examined"), "{text}");
+    let beside = |check: Check| {
+        let series = vec![("fast", 1.0, 100.0), ("slow", 1.0, 1000.0)];
+        let check = check.unless_bound("g", Metric::DeviceRate, series);
+        check.note(&view, Basis::Tested, &found(Level::Fails).unwrap()).unwrap().text
+    };
+    assert_eq!(beside(Check::new(|_| None).not_by(|_| Some("threads".to_string()))), "threads");
+    let apart = beside(Check::new(|_| None).measured_apart());
+    assert!(apart.ends_with("a separate measurement of the cause"), "{apart}");
+    // Where the run shows it, that is said.
+    let shown = Check::new(|_| None).measured_apart().not_by(|_| Some("threads".to_string()));
+    assert_eq!(beside(shown), "threads");
+}
+
+#[test]
+fn all_reasons_are_given_that_figures_show() {
+    let data = Data::default();
+    let experiment = Experiment::example(Vec::new());
+    let view = View { experiment: &experiment, data: &data };
+    let says = |text: &'static str| move |_: &View<'_>| Some(text.to_string());
+    let check = Check::new(|_| None).not_by(says("a")).not_by(|_| None).not_by(says("b"));
+    let note = check.note(&view, Basis::Tested, &found(Level::Fails).unwrap());
+    assert_eq!(note.unwrap().text, "a; b");
 }
 
 #[test]

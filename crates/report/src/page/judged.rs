@@ -1,5 +1,6 @@
 //! What the page and the JSON say of an experiment's findings.
 
+use super::prose;
 use crate::data::{Data, View};
 use crate::experiment::Experiment;
 use crate::judge::{
@@ -92,9 +93,10 @@ pub(super) fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
         0 => String::new(),
         n => format!("; {n} not counted"),
     };
-    match findings.len() {
-        0 | 1 => String::new(),
-        _ => format!("Paper's claims: {holding} of {} hold{own}{rest}. ", tested().count()),
+    match (findings.len(), tested().count()) {
+        (0 | 1, _) => String::new(),
+        (_, 0) => format!("No claim of the paper is tested{own}{rest}. "),
+        (_, all) => format!("Paper's claims: {holding} of {all} hold{own}{rest}. "),
     }
 }
 
@@ -144,13 +146,13 @@ pub(super) fn found(judged: &Judged<'_>) -> String {
         };
         let rests = match (basis, finding.level) {
             (Basis::Tested, Level::Holds) => String::new(),
-            (basis, level) => format!(": <b>{}</b>", basis.level(level)),
+            (basis, level) => format!(": <b>{}</b>", prose(&basis.level(level))),
         };
         let why = match note {
-            Some(note) => format!("<br>{}: {}.", note.kind.words(), escape(&note.text)),
+            Some(note) => format!("<br>{}: {}.", note.kind.words(), prose(&note.text)),
             None => String::new(),
         };
-        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", escape(&finding.text));
+        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}{why}</li>", prose(&finding.text));
     }
     let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
     if judged.verdict == Verdict::NotMeasured {

@@ -6,10 +6,12 @@ mod load;
 mod reading;
 
 use super::*;
+use crate::axis::short;
 use crate::chart::Spread;
 use crate::checks::with_interval;
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::{Basis, Check, Finding, Level, of_band};
+use crate::judge::{Basis, Check, Finding, Level, TOLERANCE, of_band};
+use crate::reasons::{percent, worker_us};
 
 const SCHEMES: [Scheme; 4] = [NONE, SERIAL_COMMAND, ARRIVAL, PHYSIOLOGICAL];
 
@@ -28,16 +30,32 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     all
 }
 
-/// Why commands are shorter than the paper's.
-const SHORT_COMMANDS: &str = "a command has its procedure in a byte or two, and numbers in as many \
-                              bytes as their values need";
-
-/// Why what logs on arrival is slower than what does not log.
-const NO_NETWORK: &str = "a vote takes less than a microsecond without clients and network, \
-                               of which its place in the log and in the queue of its partition, \
-                               and its share of the flusher, are a part";
+/// Why commands are shorter than the paper's. Its format is not known.
+const SHORT_COMMANDS: &str = "in our format a procedure takes a byte or two, and a number as many \
+                              bytes as its value needs; the paper does not give its own, so that \
+                              this is assumed to be the reason";
 
 const PAIR: [(&str, f64); 2] = [(PHYSIOLOGICAL.label, 0.0), (SERIAL_COMMAND.label, 0.0)];
+const UNLOGGED: (&str, f64) = (NONE.label, 0.0);
+
+/// Why logging takes a larger part of a vote than in the paper: of a shorter vote.
+fn by_short_votes(view: &View<'_>) -> Option<String> {
+    // Six sites with 95,000 votes per second.
+    const PAPER_US: f64 = 6.0 / 0.095;
+    let of = |point| worker_us(view, "Voter", point);
+    let (none, arrival) = (of(UNLOGGED)?, of((ARRIVAL.label, 0.0))?);
+    let more = arrival - none;
+    (more > 0.0 && more * TOLERANCE < PAPER_US * (TOLERANCE - 1.0)).then(|| {
+        format!(
+            "a vote takes a worker {} \u{b5}s without a log, and {} more if it is logged on \
+             arrival; of a vote in the paper, {} \u{b5}s of a site, as much would be {:.1} %",
+            short(none),
+            short(more),
+            short(PAPER_US),
+            100.0 * more / PAPER_US
+        )
+    })
+}
 
 fn bars(title: &str, metric: Metric, paper: Vec<(&'static str, &'static str, f64)>) -> Panel {
     let shape = Shape::Bars { log: false, paper };
@@ -118,7 +136,7 @@ fn tpcc(table: &Table<'_>) -> Experiment {
             Check::times("TPC-C", size, "Physiological", "Serial command", 10.0)
                 .above_because(SHORT_COMMANDS),
             Check::times("TPC-C", replay, "Physiological", "Serial command", 1.5)
-                .not_by_replay_time("TPC-C", PAIR),
+                .not_by_replay_time("TPC-C", PAIR, UNLOGGED),
             within("TPC-C", "Serial command", 50.0, 170.0),
             Check::times("TPC-C", rate, CUT, "Physiological", 1.01),
             read_commands,
@@ -186,15 +204,11 @@ fn voter(table: &Table<'_>) -> Experiment {
         checks: vec![
             Check::times("Voter", rate, command, physiological, 1.19),
             Check::same("Voter", rate, command, "No logging"),
-            Check::same("Voter", rate, ARRIVAL.label, "No logging").not_by_both(
-                ("Voter", rate),
-                [(ARRIVAL.label, 0.0), ("No logging", 0.0)],
-                NO_NETWORK,
-            ),
+            Check::same("Voter", rate, ARRIVAL.label, "No logging").not_by(by_short_votes),
             Check::costs("Voter", size, command, 55.0).above_because(SHORT_COMMANDS),
             Check::costs("Voter", size, physiological, 81.0),
             Check::times("Voter", replay, physiological, command, 5.0)
-                .not_by_replay_time("Voter", PAIR),
+                .not_by_replay_time("Voter", PAIR, UNLOGGED),
             read_commands,
             read_rows,
         ],

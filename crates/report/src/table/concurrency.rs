@@ -88,7 +88,7 @@ fn contention(table: &Table<'_>) -> Experiment {
               0.7 times the conflicts for TicToc."
             .to_string(),
         differs: vec![
-            format!("{} workers, not 24 to 80, and {} rows", table.here.cores, table.size.rows),
+            format!("{} workers, not 24 to 80, and {} rows", table.here.cores, table.rows()),
             "the expected rates are our aims; the papers have none for so few cores".to_string(),
         ],
         runs,

@@ -74,7 +74,10 @@ pub(super) fn checks(
             let check = Check::times_at(group, metric, (of, 1.0), (over, 1.0), *ratio);
             let check = check.above_by_bytes(group, 1.0, of, over);
             let check = match metric {
-                Metric::ReplayRate => check.not_by_threads(group, [(of, 1.0), (over, 1.0)]),
+                Metric::ReplayRate => check.not_by_threads(group, [(of, 1.0), (over, 1.0)], *ratio),
+                Metric::Throughput => {
+                    check.not_by_headroom(group, ((over, 1.0), (NONE.label, 1.0)), *ratio)
+                }
                 _ => check,
             };
             at_mark(table, machine, check, (group, metric), [of, over])

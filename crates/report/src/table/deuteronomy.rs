@@ -1,10 +1,12 @@
 //! Deuteronomy (CIDR 2015): a transaction component over a data component, its figures.
 
 use super::*;
+use crate::axis::short;
 use crate::chart::{Line, Spread};
 use crate::checks::with_interval;
 use crate::experiment::{Derived, Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, TOLERANCE, of_band, of_factor};
+use crate::reasons::worker_us;
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![touched(table), scaling(table), latencies(table), collection(table)]
@@ -30,7 +32,8 @@ pub(super) fn differs(table: &Table<'_>, more: &[&str]) -> Vec<String> {
     let mut all = vec![
         format!(
             "{} cores and {} keys, not 32 cores and 50 million",
-            table.here.cores, table.size.rows
+            table.here.cores,
+            table.rows()
         ),
         "the log is in shared memory, on 4 streams, not on one SSD".to_string(),
     ];
@@ -209,6 +212,9 @@ fn scaling(table: &Table<'_>) -> Experiment {
     }
 }
 
+/// No read of a flash device is shorter, in microseconds.
+const FASTEST_DEVICE_US: f64 = 10.0;
+
 const LATENCIES: &str = "Operations";
 const HITS: &str = "Transaction component over redb";
 
@@ -267,10 +273,13 @@ fn latency_checks() -> Vec<Check> {
         .not_by(|view| {
             let at = |metric| view.median(LATENCIES, HITS, 0.0, metric);
             let (data, own) = (at(Metric::DataGetTime)?, at(Metric::ReadTime)?);
-            Some(format!(
-                "redb finds its page in the page cache of the system: {data:.2} \u{b5}s a read, \
-                 against {own:.2} of the component"
-            ))
+            // A flash device takes longer for its fastest reads.
+            (data < FASTEST_DEVICE_US).then(|| {
+                format!(
+                    "a read of redb takes {data:.2} \u{b5}s, less than a device, so that it finds \
+                     its pages in memory; one of the component takes {own:.2}"
+                )
+            })
         }),
         of(
             Metric::FastWrites,
@@ -341,6 +350,26 @@ fn costs(series: &'static str, most: f64, expected: &'static str) -> Check {
     })
 }
 
+/// Why collection takes a larger share: of a shorter transaction.
+fn of_short_transactions(view: &View<'_>) -> Option<String> {
+    // 32 threads with 1.3 million transactions per second, of whose time it takes 4 %.
+    const PAPER_US: f64 = 32.0 / 1.3;
+    const PAPER_SHARE: f64 = 0.04;
+    let share = view.median(COLLECTION, LIMIT, 0.0, Metric::CollectingShare)? / 100.0;
+    let time = worker_us(view, COLLECTION, (LIMIT, 0.0))?;
+    let (own, paper) = (share * time, PAPER_SHARE * PAPER_US);
+    (own <= paper).then(|| {
+        format!(
+            "of a transaction's {} \u{b5}s it takes {}, in the paper of {} \u{b5}s (32 threads at \
+             1.3 million per second) {}: the same work is a larger share of a shorter transaction",
+            short(time),
+            short(own),
+            short(PAPER_US),
+            short(paper)
+        )
+    })
+}
+
 fn collection(table: &Table<'_>) -> Experiment {
     let run = |percent, series: &str| {
         let options = format!("{MEMORY} {} --observe", budget(table, percent));
@@ -397,7 +426,7 @@ fn collection(table: &Table<'_>) -> Experiment {
                 (0.0, 1.0),
                 "paper: 0.8, at most 1",
             ),
-            costs(LIMIT, 8.0, "paper: 4; expected: at most 8"),
+            costs(LIMIT, 8.0, "paper: 4; expected: at most 8").not_by(of_short_transactions),
             costs(AMPLE, 0.1, "expected: nothing"),
         ],
         not_measured: None,

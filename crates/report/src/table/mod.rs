@@ -15,6 +15,7 @@ mod taurus_2020_memory;
 mod taurus_2020_more;
 mod taurus_2020_vectors;
 
+use crate::axis::grouped;
 use crate::data::View;
 use crate::experiment::{Experiment, Run};
 use crate::metric::Metric;
@@ -235,6 +236,11 @@ impl<'a> Table<'a> {
     /// All five transactions.
     pub fn full_mix(&self) -> Command {
         self.tpcc("full")
+    }
+
+    /// The rows of YCSB, as text.
+    pub fn rows(&self) -> String {
+        grouped(self.size.rows)
     }
 
     /// Voter with its defaults.

@@ -3,6 +3,7 @@
 use super::curve::{Claims, Ratio, at_mark, checks, is_needed, panels, throttled};
 use super::taurus_2020_memory::{MEMORY, in_memory};
 use super::*;
+use crate::axis::short;
 use crate::experiment::Paper;
 use crate::judge::Check;
 use crate::scale::{HDD, Machine, NVME};
@@ -97,7 +98,7 @@ fn claims(figures: &[Figure], of: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
 /// What all figures of this file share.
 fn differs(table: &Table<'_>, machine: &Machine) -> Vec<String> {
     let mut out = vec![
-        format!("YCSB has {} rows, not 10 or 500 GB", table.size.rows),
+        format!("YCSB has {} rows, not 10 or 500 GB", table.rows()),
         format!("TPC-C has {} warehouses, not 80", table.size.warehouses),
         "a command record here is at most half as long as the paper's, so commands need less \
          bandwidth"
@@ -314,9 +315,45 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
     }
 }
 
+/// The group of runs whose log says how many of its records can be replayed at once.
+const CHAINS: &str = "Payment, chains";
+
+/// What is said where the run has no such figure.
+const CHAINS_APART: &str = "what they wait for is measured separately, in docs/experiments.md";
+
+fn chains(table: &Table<'_>) -> Run {
+    let command = of(table, "Payment", TAURUS_COMMAND, "no-wait").with(TAURUS_COMMAND.options);
+    // The runner replaces LOG by a directory, and adds what `log stat` says of it.
+    let command = command.with("--streams 4 --device memory --log-dir LOG");
+    command.run(CHAINS, TAURUS_COMMAND.label, 0.0)
+}
+
+/// Why threads replay Payment no faster: there is little in its log to be replayed at once.
+fn by_chains(view: &View<'_>) -> Option<String> {
+    let at_once = view.median(CHAINS, TAURUS_COMMAND.label, 0.0, Metric::Parallelism)?;
+    let threads = view.median("Payment, 2PL", TAURUS_COMMAND.label, 1.0, Metric::ReplayThreads)?;
+    (at_once < threads).then(|| {
+        format!(
+            "records wait for each other in chains, so that {} of them can be replayed at once on \
+             average, whatever the number of threads",
+            short(at_once)
+        )
+    })
+}
+
 fn nvme_recovery(table: &Table<'_>) -> Experiment {
     let figures = nvme_figures(table);
     let rate = Metric::ReplayRate;
+    let mut all = checks(table, &NVME, &claims(&figures, |figure| &figure.recovery), rate);
+    let mut runs = runs(table, &NVME, 2, &figures);
+    if table.size.fine {
+        // That of Payment is the last one.
+        let payment = all.pop().map(|check| {
+            check.not_by(|view| by_chains(view).or_else(|| Some(CHAINS_APART.to_string())))
+        });
+        all.extend(payment);
+        runs.push(chains(table));
+    }
     Experiment {
         id: "2020-nvme-recovery",
         paper: Paper::Taurus2020,
@@ -332,9 +369,9 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
             table.scaled(&NVME)
         ),
         differs: differs(table, &NVME),
-        runs: runs(table, &NVME, 2, &figures),
+        runs,
         panels: panels(&claims(&figures, |figure| &figure.recovery), rate),
-        checks: checks(table, &NVME, &claims(&figures, |figure| &figure.recovery), rate),
+        checks: all,
         not_measured: None,
     }
 }

@@ -33,6 +33,33 @@ fn exceeds(group: &'static str, all: &[Series], least: f64) -> Check {
         );
         Some(Finding { text, level: of_band(&ratio, least, f64::INFINITY) })
     })
+    .not_by(move |view| without_conflicts(view, group, &ALL))
+    .measured_apart()
+}
+
+/// Why turns gain nothing: without partitions there are hardly any conflicts to be spared.
+fn without_conflicts(view: &View<'_>, group: &str, all: &[Series]) -> Option<String> {
+    let at = |series, metric| view.median(group, series, 0.0, metric);
+    let rates = all[1..].iter().filter_map(|(of, ..)| Some((*of, at(*of, Metric::Throughput)?)));
+    let (over, _) = rates.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let conflicts = at(over, Metric::Conflicts)?;
+    let [turns, shared] = [all[0].0, over].map(|of| worker_us(view, group, (of, 0.0)));
+    (conflicts < 0.05).then_some(())?;
+    let busy = |of| Some(1e6 * at(of, Metric::WorkerProcessors)? / at(of, Metric::Throughput)?);
+    let processors = match (busy(all[0].0), busy(over)) {
+        (Some(of), Some(without)) => {
+            format!(", {} and {} of it processor time", short(of), short(without))
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "without partitions there are {} conflicts for each transaction ({over}), so that turns \
+         save hardly any retries; a transaction takes a worker {} \u{b5}s with turns, waiting \
+         for them included, and {} without{processors}",
+        short(conflicts),
+        short(turns?),
+        short(shared?)
+    ))
 }
 
 pub(super) fn experiment(table: &Table<'_>) -> Experiment {
