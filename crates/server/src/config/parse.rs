@@ -1,7 +1,7 @@
 //! Configuration files and command lines.
 
 use super::{Moment, Settings};
-use crate::config::table::SETTINGS;
+use crate::config::table::{SETTINGS, first_name};
 use crate::resp::inline;
 use std::fmt;
 use std::io::Write;
@@ -208,7 +208,8 @@ pub(super) fn rewrite(
     let (mut text, mut written) = (String::new(), Vec::new());
     for old_line in old.lines() {
         let name = old_line.split_whitespace().next().unwrap_or("").to_ascii_lowercase();
-        match settings.iter().find(|(of, _)| *of == name) {
+        // A line with a second name gives way to the first name.
+        match settings.iter().find(|(of, _)| *of == first_name(&name)) {
             None if name == "user" => continue,
             // Of several lines the last one counts.
             Some((of, _)) if written.contains(of) => continue,
