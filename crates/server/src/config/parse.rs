@@ -48,6 +48,11 @@ pub fn memory(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// Whether a setting may stand alone: no times of saving are none.
+fn may_be_empty(name: &str) -> bool {
+    name.eq_ignore_ascii_case("save")
+}
+
 /// A name and its value, from the words of a line.
 fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
     let mut words = words.into_iter().map(|word| {
@@ -55,7 +60,7 @@ fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
     });
     let name = words.next().expect("the line has a word")?;
     let values = words.collect::<Result<Vec<_>, _>>()?;
-    if values.is_empty() {
+    if values.is_empty() && !may_be_empty(&name) {
         return Err(ConfigError(format!("{name} needs a value")));
     }
     Ok((name, values.join(" ")))
@@ -169,7 +174,7 @@ pub(super) fn from_arguments<A: AsRef<str>>(
         while let Some(value) = arguments.next_if(|value| !value.starts_with("--")) {
             values.push(value);
         }
-        if values.is_empty() {
+        if values.is_empty() && !may_be_empty(name) {
             return Err(ConfigError(format!("--{name} needs a value")));
         }
         match name.eq_ignore_ascii_case("user") {

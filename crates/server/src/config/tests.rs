@@ -166,6 +166,20 @@ fn what_is_there_can_be_set_and_written() {
     assert_eq!(read(&[file.to_str().unwrap()]).unwrap().matching(&[b"*"]), all);
 }
 
+/// `save` without times is how a `redis.conf` says that nothing is saved.
+#[test]
+fn times_of_saving_may_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    std::fs::write(&file, "save 900 1\nsave\nport 1\n").unwrap();
+    let settings = read(&[file.to_str().unwrap()]).unwrap();
+    assert_eq!((settings.text("save"), settings.port()), (String::new(), 1));
+    let settings = read(&["--save", "--port", "2"]).unwrap();
+    assert_eq!((settings.text("save"), settings.port()), (String::new(), 2));
+    std::fs::write(&file, "port\n").unwrap();
+    assert!(refused(&[file.to_str().unwrap()]).ends_with("port needs a value"));
+}
+
 #[test]
 fn a_size_may_be_a_share_of_the_memory() {
     let shown = |value: &str| {

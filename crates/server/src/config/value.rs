@@ -59,13 +59,9 @@ impl Value {
                 Some(classes) => Ok(classes.to_string()),
                 None => wrong("letters of Ag$lshzxeKEtmdn"),
             },
-            Value::OutputLimits => match output_limits::read(text) {
-                Some(limits) => Ok(limits),
-                None => wrong(
-                    "classes (normal, replica, pubsub), each with a hard limit, a soft \
-                               limit and seconds",
-                ),
-            },
+            Value::OutputLimits => {
+                output_limits::read(text).map_err(|error| ConfigError(error.to_string()))
+            }
             Value::Permissions => {
                 let is_octal = !text.is_empty() && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
                 match u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777) {
