@@ -89,7 +89,8 @@ pub struct ClientEntry {
     pub database: AtomicU32,
     /// 2 or 3.
     pub protocol: AtomicU32,
-    /// Bytes received that are not run yet.
+    /// Bytes received that are not run yet; while a command on the connection or the server runs,
+    /// with those of its request.
     pub input: AtomicU64,
     /// Bytes of replies that are not sent yet.
     pub output: AtomicU64,

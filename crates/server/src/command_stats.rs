@@ -86,6 +86,12 @@ impl CommandStats {
         }
     }
 
+    /// The name of what a request runs, such as `client|list`.
+    pub fn name(&self, request: &Request, input: &[u8]) -> &'static str {
+        let (Ok(at) | Err(at)) = self.place(request, input);
+        catalogue::all()[at].name
+    }
+
     /// Counts a request that was refused before it could run.
     pub fn reject(&self, request: &Request, input: &[u8]) {
         let (Ok(at) | Err(at)) = self.place(request, input);

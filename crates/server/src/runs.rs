@@ -286,16 +286,22 @@ impl RunQueue {
             Some(wait) => {
                 wait.is_silent = self.is_silent;
                 self.ticket = Some((ticket, 0));
+                self.name_last(client, part);
                 return shared.apply(&self.effects.borrow());
             }
             None if self.exec.is_some() => 1,
             None => part.len(),
         };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        let requests = &self.requests[part];
+        let requests = &self.requests[part.clone()];
         let origin = Origin { client: &client.entry, database: client.database, input };
         self.wrote.count(shared, &origin, requests, &self.effects.borrow());
-        if let Some(last) = requests.last().and_then(Request::place) {
+        self.name_last(client, part);
+    }
+
+    /// Tells CLIENT LIST which command of a part was the last.
+    fn name_last(&self, client: &Client, part: std::ops::Range<usize>) {
+        if let Some(last) = self.requests[part].last().and_then(Request::place) {
             let mut names = client.entry.names.lock().expect("no holder panics");
             names.command = table::all()[last].name;
         }

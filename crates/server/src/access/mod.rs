@@ -8,6 +8,7 @@ mod denied;
 mod needs;
 mod rules;
 mod throttle;
+mod unbuilt;
 mod users;
 
 pub use denied::{DeniedEntry, Reason};

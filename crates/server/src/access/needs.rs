@@ -79,9 +79,14 @@ impl Needs {
         Needs { keys, channels }
     }
 
-    /// Nothing: of a command that is not built.
+    /// Nothing: of a command with a wrong number of arguments.
     pub fn nothing() -> Needs {
         Needs { keys: SmallVec::new(), channels: NamedChannels::None }
+    }
+
+    /// Of the arguments of a command that is not built, if its keys are known.
+    pub fn of_unbuilt(args: &[&[u8]]) -> Option<Needs> {
+        Some(Needs { keys: super::unbuilt::keys(args)?, channels: NamedChannels::None })
     }
 
     /// Places of the channels among the arguments.

@@ -160,8 +160,11 @@ impl User {
     pub fn check(&self, args: &[&[u8]]) -> Result<(), Denied> {
         let at = catalogue::of_request(args);
         let command = table::find(args[0]).map(|at| &table::all()[at]);
-        let needs = command.filter(|command| command.takes(args.len()));
-        let needs = needs.map_or_else(Needs::nothing, |command| Needs::of(command, args));
+        let needs = match command {
+            Some(command) if command.takes(args.len()) => Needs::of(command, args),
+            Some(_) => Needs::nothing(),
+            None => Needs::of_unbuilt(args).unwrap_or_else(Needs::nothing),
+        };
         let is_free = command.is_some_and(|of| matches!(of.run, Run::Local(_)) && is_free(of.name));
         let mut denied = None;
         for selector in &self.selectors {

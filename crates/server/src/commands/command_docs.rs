@@ -1,6 +1,6 @@
 //! COMMAND: what clients ask of the table.
 
-use super::table::{self, ADMIN, Command, DENY_OOM, FAST, READ, Run, WRITE};
+use super::table::{self, ADMIN, BLOCKS, Command, DENY_OOM, FAST, READ, Run, WRITE};
 use super::{Local, SYNTAX, command_keys, help, is, lower, unknown_subcommand};
 use crate::access::catalogue;
 use crate::data::keyspace::Stop;
@@ -109,8 +109,11 @@ fn write_info(command: &Command, reply: &mut Reply<'_>) {
     flags.extend(has(READ).then_some("readonly"));
     flags.extend(has(DENY_OOM).then_some("denyoom"));
     flags.extend(has(ADMIN).then_some("admin"));
+    flags.extend((command.group == "pubsub").then_some("pubsub"));
+    flags.extend(has(BLOCKS).then_some("blocking"));
     flags.extend(matches!(command.run, Run::Local(_)).then_some("loading"));
     flags.extend(has(FAST).then_some("fast"));
+    flags.extend(command_keys::has_movable_keys(command).then_some("movablekeys"));
     reply.array(10);
     reply.bulk(command.name.as_bytes());
     reply.integer(i64::from(command.arity));

@@ -7,16 +7,25 @@ use crate::access::{Need, Needs};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 
+/// Commands with a number of keys in front of them. The first ones have a key or a timeout in front of
+/// that.
+const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
+const COUNTED: [&str; 7] =
+    ["lmpop", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion"];
+
+/// Whether the table cannot know all keys of a command, or patterns among its arguments stand for
+/// keys: Redis's flag `movablekeys`.
+pub fn has_movable_keys(command: &Command) -> bool {
+    let name = command.name;
+    LATER.contains(&name) || COUNTED.contains(&name) || matches!(name, "sort" | "sort_ro")
+}
+
 /// Places of the keys of a command line, those included that the table cannot know.
 pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     let mut keys: Vec<usize> = command.key_places(args.len()).collect();
     if command.name == "sort" {
         keys.extend(sort_store(args));
     }
-    // They have a key or a timeout in front of the number of keys.
-    const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
-    const COUNTED: [&str; 7] =
-        ["lmpop", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion"];
     let is_in = |names: &[&str]| names.contains(&command.name);
     let count_at = if is_in(&LATER) { 2 } else { 1 };
     if is_in(&LATER) || is_in(&COUNTED) {
@@ -71,18 +80,34 @@ fn script_keys(name: &str, args: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Sto
 /// The keys of a command line: their places, and their flags.
 fn keys(args: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Stop> {
     let script = SCRIPTS.into_iter().find(|name| args[0].eq_ignore_ascii_case(name.as_bytes()));
-    let keys = match (script, find(args[0])) {
-        (Some(name), _) => script_keys(name, args)?,
-        (None, None) => return Err("ERR Invalid command specified".into()),
-        (None, Some(command)) if !command.takes(args.len()) => return Err(INVALID_NUMBER.into()),
-        (None, Some(command)) => {
-            let keys = Needs::of(command, args).keys.into_iter().enumerate();
-            keys.map(|(nth, (at, need))| (at, flags(command.name, nth, need))).collect()
-        }
+    if let Some(name) = script {
+        // Those that have no keys are as good as others.
+        return script_keys(name, args);
+    }
+    let Some(command) = find(args[0]) else {
+        let needs = Needs::of_unbuilt(args).ok_or("ERR Invalid command specified")?;
+        let keys = needs.keys.into_iter().map(|(at, need)| (at, flags_of_unbuilt(need)));
+        let keys: Vec<_> = keys.collect();
+        return if keys.is_empty() { Err(INVALID_NUMBER.into()) } else { Ok(keys) };
     };
+    if !command.takes(args.len()) {
+        return Err(INVALID_NUMBER.into());
+    }
+    let keys = Needs::of(command, args).keys.into_iter().enumerate();
+    let keys: Vec<_> = keys.map(|(nth, (at, need))| (at, flags(command.name, nth, need))).collect();
     match keys.is_empty() {
         true => Err(NO_KEYS.into()),
         false => Ok(keys),
+    }
+}
+
+/// The flags of a key of a command that is not built: those that its rights need.
+fn flags_of_unbuilt(need: Need) -> KeyFlags {
+    match need {
+        Need::Any => &["RO"],
+        Need::Read => &["RO", "access"],
+        Need::Write => &["RW", "update"],
+        Need::Both => &["RW", "access", "update"],
     }
 }
 
@@ -184,7 +209,12 @@ mod tests {
             ("SORT a ALPHA STORE b", "a:RO+access b:OW+update"),
             ("EVAL text 2 a b c", "a:RW+access+update b:RW+access+update"),
             ("FCALL_RO text 1 a", "a:RO+access"),
-            ("EVAL text 0 a", NO_KEYS),
+            ("EVAL text 0 a", ""),
+            ("XGROUP CREATE a g $", "a:RW+update"),
+            ("XREAD STREAMS a b 0 0", "a:RO+access b:RO+access"),
+            ("XLEN a", "a:RO"),
+            ("XADD", INVALID_NUMBER),
+            ("CLUSTER INFO", "ERR Invalid command specified"),
             ("EVAL text 1", INVALID),
             ("EVAL text -1", INVALID),
             ("EVAL text", INVALID_NUMBER),

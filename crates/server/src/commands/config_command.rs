@@ -67,18 +67,22 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
             reply.ok();
         }
         ("rewrite", []) => {
-            // It waits for the disk.
-            *local.job = Some(Job::on_disk(|shared, reply| {
-                match shared.settings.rewrite(&shared.access.users()) {
-                    Ok(()) => reply.ok(),
-                    Err(error) => reply.error(&format!("ERR {error}")),
-                }
-            }));
+            *local.job = Some(rewrite(false));
         }
         ("help", []) => help(reply, HELP),
         _ => return Err(unknown_subcommand("config", args[1])),
     }
     Ok(())
+}
+
+/// Writes the settings that differ from the file into it, or all of them. It waits for the disk.
+pub fn rewrite(writes_all: bool) -> Job {
+    Job::on_disk(move |shared, reply| {
+        match shared.settings.rewrite(&shared.access.users(), writes_all) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(&format!("ERR {error}")),
+        }
+    })
 }
 
 /// Changes settings, all of them or none.
@@ -91,6 +95,12 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
     if let Some((name, _)) = changes.iter().find(|(name, _)| !Settings::knows(name)) {
         let text = "ERR Unknown option or number of arguments for CONFIG SET";
         return Err(format!("{text} - '{name}'").into());
+    }
+    for (at, (name, _)) in changes.iter().enumerate() {
+        if changes[..at].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+            let text = "ERR CONFIG SET failed (possibly related to argument";
+            return Err(format!("{text} '{name}') - duplicate parameter").into());
+        }
     }
     check_clients(&changes)?;
     shared

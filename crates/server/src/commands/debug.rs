@@ -1,6 +1,6 @@
 //! DEBUG, for test suites. Off unless `enable-debug-command` says otherwise.
 
-use super::{Job, Local, dump, lower, numbers};
+use super::{Job, Local, config_command, dump, lower, numbers};
 use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::glob;
 use crate::resp::reply::Reply;
@@ -35,6 +35,7 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
             let text = vec![b'a'; super::numbers::unsigned(length)?.min(1 << 20)];
             reply.integer(i64::from(glob::matches(pattern, &text, false)));
         }
+        ("config-rewrite-force-all", []) => *local.job = Some(config_command::rewrite(true)),
         ("error", [text]) => {
             let text = String::from_utf8_lossy(text).replace(['\r', '\n'], " ");
             return Err(text.into());

@@ -162,8 +162,12 @@ fn memory(shared: &Shared, out: &mut String) {
     size(out, "used_memory_rss", resident_bytes());
     size(out, "used_memory_peak", most_resident_bytes());
     if let Some(opened) = shared.opened.get() {
+        let tables = opened.database.tables();
+        // Collections and strings in blocks and chunks that are not removed yet.
+        let garbage = tables.iter().find(|table| table.name == "garbage");
+        line(out, "lazyfree_pending_objects", garbage.map_or(0, |table| table.rows));
         // Keys and values, without the heads of their records and without indexes.
-        let rows: u64 = opened.database.tables().iter().map(|table| table.bytes).sum();
+        let rows: u64 = tables.iter().map(|table| table.bytes).sum();
         line(out, "used_memory_overhead", used.saturating_sub(rows));
         line(out, "used_memory_dataset", rows);
         let percent = 100.0 * rows as f64 / used.max(rows).max(1) as f64;

@@ -5,6 +5,7 @@ mod output_limits;
 mod parse;
 mod table;
 mod tls;
+mod value;
 
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use parse::{ConfigError, environment_port, memory, replace};
@@ -19,7 +20,7 @@ use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
-use table::{Rule, SETTINGS, Value};
+use table::{AT_START, Rule, SETTINGS, Value, first_name};
 
 /// The settings of a server.
 ///
@@ -95,6 +96,11 @@ fn place(name: &str) -> Option<usize> {
     SETTINGS.iter().position(|of| of.name == name)
 }
 
+/// The place of the value that a setting of the table shows.
+fn value_place(name: &str) -> usize {
+    place(first_name(name)).expect("first names stand in the table")
+}
+
 /// When a setting is changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
@@ -158,7 +164,7 @@ impl Settings {
 
     fn change(&self, name: &str, text: &str, moment: Moment) -> Result<(), ConfigError> {
         let lower = name.to_ascii_lowercase();
-        let at = place(&lower).ok_or_else(|| ConfigError::unknown(name))?;
+        let at = place(first_name(&lower)).ok_or_else(|| ConfigError::unknown(name))?;
         let setting = &SETTINGS[at];
         let value = match setting.value {
             // What it does not name stays.
@@ -167,9 +173,17 @@ impl Settings {
             }
             other => other.read(&lower, text)?,
         };
+        let is_running = moment == Moment::Running;
         match setting.rule {
-            Rule::Fixed if moment == Moment::Running => {
+            // The value that it has may be set again.
+            Rule::Fixed if is_running && value != self.text(setting.name) => {
                 return Err(ConfigError("can't set immutable config".to_string()));
+            }
+            Rule::Fixed if is_running => return Ok(()),
+            Rule::Refused(why)
+                if value != setting.default && is_running && AT_START.contains(&lower.as_str()) =>
+            {
+                return Err(ConfigError(format!("can't set immutable config ({why})")));
             }
             Rule::Refused(why) if value != setting.default => {
                 return Err(ConfigError(format!("{lower} cannot be {text:?}: {why}")));
@@ -250,18 +264,23 @@ impl Settings {
             let fits = |pattern: &&[u8]| crate::glob::matches(pattern, name.as_bytes(), true);
             patterns.iter().any(fits)
         };
-        let all = SETTINGS.iter().zip(values.iter());
-        all.filter(|(of, _)| matches(of.name)).map(|(of, v)| (of.name, v.clone())).collect()
+        let all = SETTINGS.iter().filter(|of| matches(of.name));
+        all.map(|of| (of.name, values[value_place(of.name)].clone())).collect()
     }
 
-    /// Writes the settings that differ from the file into it: lines stay where they are.
-    pub(crate) fn rewrite(&self, users: &Users) -> Result<(), ConfigError> {
+    /// Writes the settings that differ from the file into it, or all of them: lines stay where they
+    /// are.
+    pub(crate) fn rewrite(&self, users: &Users, writes_all: bool) -> Result<(), ConfigError> {
         let Some(file) = &self.file else {
             return Err(ConfigError("The server is running without a config file".to_string()));
         };
         let _changing = self.changing.lock().expect("no holder panics");
         let values = self.values.read().expect("no holder panics").clone();
-        let given = self.given.read().expect("no holder panics").clone();
+        let is_first = |at: &usize| value_place(SETTINGS[*at].name) == *at;
+        let given = match writes_all {
+            true => (0..SETTINGS.len()).filter(is_first).collect(),
+            false => self.given.read().expect("no holder panics").clone(),
+        };
         let all = given.into_iter().map(|at| (SETTINGS[at].name, values[at].clone()));
         // Those of `aclfile` are written by ACL SAVE.
         let users: Vec<Vec<u8>> = match self.acl_file() {
@@ -274,7 +293,7 @@ impl Settings {
     }
 
     fn text(&self, name: &str) -> String {
-        let at = place(name).expect("the name stands in the table");
+        let at = value_place(name);
         self.values.read().expect("no holder panics")[at].clone()
     }
 
@@ -431,73 +450,6 @@ impl Settings {
 
     pub(crate) fn config_file(&self) -> Option<&Path> {
         self.file.as_deref()
-    }
-}
-
-impl Value {
-    /// Checks a value and brings it into its usual form.
-    fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
-        let wrong =
-            |wanted: &str| Err(ConfigError(format!("{name} must be {wanted}, and not {text:?}")));
-        match self {
-            Value::YesNo => match text.to_ascii_lowercase().as_str() {
-                yes_or_no @ ("yes" | "no") => Ok(yes_or_no.to_string()),
-                _ => wrong("yes or no"),
-            },
-            Value::Number(least, most) => match text.parse::<i64>() {
-                Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
-                _ => wrong(&format!("a number from {least} to {most}")),
-            },
-            Value::Memory => match memory(text) {
-                Some(bytes) => Ok(bytes.to_string()),
-                None => wrong("a size such as 1024, 64kb or 1gb"),
-            },
-            Value::MemoryIn(least, most) => match memory(text) {
-                Some(bytes) if (least..=most).contains(&bytes) => Ok(bytes.to_string()),
-                _ => wrong(&format!("a size from {least} to {most} bytes")),
-            },
-            Value::OneOf(words) => {
-                match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
-                    Some(word) => Ok((*word).to_string()),
-                    None => wrong(&format!("one of {}", words.join(", "))),
-                }
-            }
-            Value::Percentiles => {
-                let numbers = text.split_whitespace().map(|of| of.parse::<f64>().ok());
-                let numbers: Option<Vec<f64>> = numbers
-                    .map(|number| number.filter(|number| (0.0..=100.0).contains(number)))
-                    .collect();
-                match numbers {
-                    Some(numbers) => {
-                        Ok(numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" "))
-                    }
-                    None => wrong("numbers from 0 to 100"),
-                }
-            }
-            Value::Events => match EventClasses::read(text) {
-                Some(classes) => Ok(classes.to_string()),
-                None => wrong("letters of Ag$lshzxeKEtmdn"),
-            },
-            Value::OutputLimits => match output_limits::read(text) {
-                Some(limits) => Ok(limits),
-                None => wrong(
-                    "classes (normal, replica, pubsub), each with a hard limit, a soft \
-                               limit and seconds",
-                ),
-            },
-            Value::Permissions => {
-                let is_octal = !text.is_empty() && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-                match u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777) {
-                    Some(mode) => Ok(format!("{mode:o}")),
-                    None => wrong("permissions in octal digits, from 0 to 777"),
-                }
-            }
-            Value::TlsProtocols => match tls::read_protocols(text) {
-                Some(versions) => Ok(versions),
-                None => wrong("TLSv1.2, TLSv1.3 or both (older versions are not secure)"),
-            },
-            Value::Text => Ok(text.to_string()),
-        }
     }
 }
 

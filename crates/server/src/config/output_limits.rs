@@ -58,21 +58,30 @@ impl OutputLimits {
 }
 
 /// Brings the setting into its usual form. Of several limits of a class the last one counts.
-pub fn read(text: &str) -> Option<String> {
+///
+/// # Errors
+/// What is wrong, in the words of Redis.
+pub fn read(text: &str) -> Result<String, &'static str> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut limits = [[0; 3]; 3];
     if !words.len().is_multiple_of(4) {
-        return None;
+        return Err("Wrong number of arguments in buffer limit configuration.");
     }
     for own in words.chunks(4) {
         let class = own[0].to_ascii_lowercase().replace("replica", "slave");
-        let at = CLASSES.iter().position(|name| *name == class)?;
-        limits[at] = [memory(own[1])?, memory(own[2])?, own[3].parse().ok()?];
+        let at = CLASSES.iter().position(|name| *name == class);
+        let at = at.ok_or("Invalid client class specified in buffer limit configuration.")?;
+        let numbers = (memory(own[1]), memory(own[2]), own[3].parse().ok());
+        let (Some(hard), Some(soft), Some(seconds)) = numbers else {
+            return Err("Error in hard, soft or soft_seconds setting in buffer limit \
+                        configuration.");
+        };
+        limits[at] = [hard, soft, seconds];
     }
     let class = |(name, [hard, soft, seconds]): (&&str, &[u64; 3])| {
         format!("{name} {hard} {soft} {seconds}")
     };
-    Some(CLASSES.iter().zip(&limits).map(class).collect::<Vec<_>>().join(" "))
+    Ok(CLASSES.iter().zip(&limits).map(class).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -83,11 +92,19 @@ mod tests {
     fn each_class_keeps_its_last_limit() {
         let read = |text: &str| read(text);
         let all = "normal 1 2 3 slave 4 5 6 pubsub 1048576 8 9";
-        assert_eq!(read("pubsub 1mb 8 9 replica 4 5 6 normal 1 2 3").as_deref(), Some(all));
+        assert_eq!(read("pubsub 1mb 8 9 replica 4 5 6 normal 1 2 3").as_deref(), Ok(all));
         let changed = "normal 0 2 3 slave 4 5 6 pubsub 1048576 8 9";
-        assert_eq!(read(&format!("{all} normal 0 2 3")).as_deref(), Some(changed));
-        for wrong in ["normal 1 2", "other 1 2 3", "normal x 2 3", "normal 1 2 -3"] {
-            assert_eq!(read(wrong), None, "{wrong}");
+        assert_eq!(read(&format!("{all} normal 0 2 3")).as_deref(), Ok(changed));
+        for (wrong, said) in [
+            ("normal 1 2", "Wrong number of arguments"),
+            ("other 1 2 3", "Invalid client class"),
+            ("master 1 2 3", "Invalid client class"),
+            ("normal 10mbs 2 3", "Error in hard, soft or"),
+            ("replica 1 10mbs 3", "Error in hard, soft or"),
+            ("normal 1 2 -3", "Error in hard, soft or soft_seconds"),
+            ("normal 1 2 3s", "Error in hard, soft or soft_seconds"),
+        ] {
+            assert!(read(wrong).unwrap_err().starts_with(said), "{wrong}");
         }
         let limits = OutputLimits::default();
         limits.set(all);

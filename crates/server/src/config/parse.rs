@@ -1,7 +1,7 @@
 //! Configuration files and command lines.
 
 use super::{Moment, Settings};
-use crate::config::table::SETTINGS;
+use crate::config::table::{SETTINGS, first_name};
 use crate::resp::inline;
 use std::fmt;
 use std::io::Write;
@@ -48,6 +48,11 @@ pub fn memory(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// Whether a setting may stand alone: no times of saving are none.
+fn may_be_empty(name: &str) -> bool {
+    name.eq_ignore_ascii_case("save")
+}
+
 /// A name and its value, from the words of a line.
 fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
     let mut words = words.into_iter().map(|word| {
@@ -55,7 +60,7 @@ fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
     });
     let name = words.next().expect("the line has a word")?;
     let values = words.collect::<Result<Vec<_>, _>>()?;
-    if values.is_empty() {
+    if values.is_empty() && !may_be_empty(&name) {
         return Err(ConfigError(format!("{name} needs a value")));
     }
     Ok((name, values.join(" ")))
@@ -169,7 +174,7 @@ pub(super) fn from_arguments<A: AsRef<str>>(
         while let Some(value) = arguments.next_if(|value| !value.starts_with("--")) {
             values.push(value);
         }
-        if values.is_empty() {
+        if values.is_empty() && !may_be_empty(name) {
             return Err(ConfigError(format!("--{name} needs a value")));
         }
         match name.eq_ignore_ascii_case("user") {
@@ -208,7 +213,8 @@ pub(super) fn rewrite(
     let (mut text, mut written) = (String::new(), Vec::new());
     for old_line in old.lines() {
         let name = old_line.split_whitespace().next().unwrap_or("").to_ascii_lowercase();
-        match settings.iter().find(|(of, _)| *of == name) {
+        // A line with a second name gives way to the first name.
+        match settings.iter().find(|(of, _)| *of == first_name(&name)) {
             None if name == "user" => continue,
             // Of several lines the last one counts.
             Some((of, _)) if written.contains(of) => continue,

@@ -11,6 +11,8 @@ pub enum Value {
     Memory,
     /// A number of bytes from the first to the second.
     MemoryIn(u64, u64),
+    /// A number of bytes, or so many percent of `maxmemory`.
+    MemoryOrPercent,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Numbers from 0 to 100.
@@ -58,7 +60,7 @@ const fn setting(name: &'static str, default: &'static str, value: Value, rule: 
 }
 
 use Rule::{Fixed, Live, Refused, Stored};
-use Value::{Memory, MemoryIn, Number, OneOf, Text, YesNo};
+use Value::{Memory, MemoryIn, MemoryOrPercent, Number, OneOf, Text, YesNo};
 
 /// Most databases.
 pub const MOST_DATABASES: u32 = 1_024;
@@ -75,6 +77,37 @@ const NEVER_EVICTED: &str = "keys are never evicted: at maxmemory, commands are 
 
 /// A number of any size.
 const ANY: Value = Number(i64::MIN, i64::MAX);
+
+/// Second names of settings, with the first ones. Both show the same value, whichever was set last.
+pub const SECOND_NAMES: &[(&str, &str)] = &[
+    ("cluster-slave-no-failover", "cluster-replica-no-failover"),
+    ("cluster-slave-validity-factor", "cluster-replica-validity-factor"),
+    ("hash-max-ziplist-entries", "hash-max-listpack-entries"),
+    ("hash-max-ziplist-value", "hash-max-listpack-value"),
+    ("list-max-ziplist-size", "list-max-listpack-size"),
+    ("lua-time-limit", "busy-reply-threshold"),
+    ("min-slaves-max-lag", "min-replicas-max-lag"),
+    ("min-slaves-to-write", "min-replicas-to-write"),
+    ("repl-ping-slave-period", "repl-ping-replica-period"),
+    ("slave-announce-ip", "replica-announce-ip"),
+    ("slave-announce-port", "replica-announce-port"),
+    ("slave-ignore-maxmemory", "replica-ignore-maxmemory"),
+    ("slave-lazy-flush", "replica-lazy-flush"),
+    ("slave-priority", "replica-priority"),
+    ("slave-read-only", "replica-read-only"),
+    ("slave-serve-stale-data", "replica-serve-stale-data"),
+    ("slaveof", "replicaof"),
+    ("zset-max-ziplist-entries", "zset-max-listpack-entries"),
+    ("zset-max-ziplist-value", "zset-max-listpack-value"),
+];
+
+/// The first name of a setting.
+pub fn first_name(name: &str) -> &str {
+    SECOND_NAMES.iter().find(|(second, _)| *second == name).map_or(name, |(_, first)| first)
+}
+
+/// Those that Redis takes at the start alone.
+pub const AT_START: [&str; 5] = ["cluster-enabled", "daemonize", "logfile", "replicaof", "slaveof"];
 
 /// All settings: those that work, then those of Redis that are known.
 pub const SETTINGS: &[Setting] = &[
@@ -153,8 +186,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("dbfilename", "dump.rdb", Text, Stored),
     setting("disable-thp", "yes", YesNo, Stored),
     setting("dynamic-hz", "yes", YesNo, Stored),
-    setting("enable-module-command", "no", Text, Stored),
-    setting("enable-protected-configs", "no", YesNo, Stored),
+    setting("enable-module-command", "no", OneOf(&["no", "yes", "local"]), Stored),
+    setting("enable-protected-configs", "no", OneOf(&["no", "yes", "local"]), Stored),
     setting("hash-max-listpack-entries", "512", ANY, Live),
     setting("hash-max-listpack-value", "64", Memory, Stored),
     setting("hash-max-ziplist-entries", "512", ANY, Stored),
@@ -189,7 +222,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("masterauth", "", Text, Refused("this server has no master")),
     setting("masteruser", "", Text, Refused("this server has no master")),
     setting("maxmemory", "0", Memory, Live),
-    setting("maxmemory-clients", "0", Memory, Stored),
+    setting("maxmemory-clients", "0", MemoryOrPercent, Stored),
     setting("maxmemory-eviction-tenacity", "10", ANY, Stored),
     setting("maxmemory-policy", "noeviction", Text, Refused(NEVER_EVICTED)),
     setting("maxmemory-samples", "5", ANY, Stored),

@@ -52,7 +52,7 @@ fn a_file_the_environment_and_flags_in_this_order() {
     assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, Some(2)));
     // A change of a running server is written into the file, which reads back.
     settings.set(&[("maxclients".into(), "7".into())]).unwrap();
-    settings.rewrite(&Users::default()).unwrap();
+    settings.rewrite(&Users::default(), false).unwrap();
     let settings = read(&[]);
     assert_eq!((settings.port(), settings.max_clients(), settings.databases()), (2, 7, 4));
     std::fs::write(&file, "port 1\nnonsense 2\n").unwrap();
@@ -114,6 +114,87 @@ fn names_are_there_once_and_defaults_are_possible() {
     assert_eq!([memory("x"), memory("1x"), memory("99999999999999999999")], [None; 3]);
 }
 
+/// A `redis.conf` of an older version has the second names.
+#[test]
+fn second_names_are_the_same_settings() {
+    for (second, first) in table::SECOND_NAMES {
+        let of = |name| &SETTINGS[place(name).unwrap()];
+        assert_eq!(of(second).default, of(first).default, "{second}");
+        assert_eq!(first_name(second), *first);
+        assert!(!table::SECOND_NAMES.iter().any(|(of, _)| of == first), "{first}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    std::fs::write(&file, "hash-max-ziplist-entries 20\nhash-max-listpack-entries 21\n").unwrap();
+    let settings = read(&[file.to_str().unwrap()]).unwrap();
+    let both = |value: &str| {
+        let names = ["hash-max-listpack-entries", "hash-max-ziplist-entries"];
+        names.map(|name| (name, value.to_string())).to_vec()
+    };
+    assert_eq!(settings.matching(&[b"hash-max-*-entries"]), both("21"));
+    assert_eq!(settings.packed().hash, 21);
+    settings.set(&[("HASH-max-ziplist-entries".into(), "100".into())]).unwrap();
+    assert_eq!(settings.matching(&[b"hash-max-*-entries"]), both("100"));
+    settings.rewrite(&Users::default(), false).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text, "hash-max-listpack-entries \"100\"\n");
+    assert_eq!(
+        refused(&["--slaveof", "a 1"]),
+        "slaveof cannot be \"a 1\": replication is not built"
+    );
+}
+
+/// All that CONFIG GET shows can be set as it is, and the file that has all of it is read.
+#[test]
+fn what_is_there_can_be_set_and_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    std::fs::write(&file, "").unwrap();
+    let settings = read(&[file.to_str().unwrap(), "--streams", "2"]).unwrap();
+    let all = settings.matching(&[b"*"]);
+    for (name, value) in &all {
+        let set = settings.set(&[((*name).to_string(), value.clone())]);
+        assert!(set.is_ok(), "{name}: {set:?}");
+    }
+    let error = |name: &str, value: &str| {
+        settings.set(&[(name.to_string(), value.to_string())]).unwrap_err().to_string()
+    };
+    assert!(error("streams", "3").ends_with("can't set immutable config"));
+    assert!(error("daemonize", "yes").contains("can't set immutable config (run it under"));
+    assert!(error("maxmemory-policy", "allkeys-lru").contains("cannot be"));
+    settings.rewrite(&Users::default(), true).unwrap();
+    assert_eq!(read(&[file.to_str().unwrap()]).unwrap().matching(&[b"*"]), all);
+}
+
+/// `save` without times is how a `redis.conf` says that nothing is saved.
+#[test]
+fn times_of_saving_may_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    std::fs::write(&file, "save 900 1\nsave\nport 1\n").unwrap();
+    let settings = read(&[file.to_str().unwrap()]).unwrap();
+    assert_eq!((settings.text("save"), settings.port()), (String::new(), 1));
+    let settings = read(&["--save", "--port", "2"]).unwrap();
+    assert_eq!((settings.text("save"), settings.port()), (String::new(), 2));
+    std::fs::write(&file, "port\n").unwrap();
+    assert!(refused(&[file.to_str().unwrap()]).ends_with("port needs a value"));
+}
+
+#[test]
+fn a_size_may_be_a_share_of_the_memory() {
+    let shown = |value: &str| {
+        let settings = read(&["--maxmemory-clients", value])?;
+        Ok::<_, ConfigError>(settings.text("maxmemory-clients"))
+    };
+    assert_eq!(
+        [shown("0%"), shown("100%"), shown("1kb")].map(Result::unwrap),
+        ["0%", "100%", "1024"]
+    );
+    let text = "percentage argument must be less or equal to 100";
+    assert_eq!(shown("101%").unwrap_err().to_string(), text);
+    assert!(shown("x%").is_err() && shown("%").is_err() && shown("-1%").is_err());
+}
+
 proptest! {
     #[test]
     fn any_file_is_read_or_refused(text: Vec<u8>) {
@@ -135,7 +216,7 @@ fn a_rewritten_file_keeps_its_place_and_its_permissions() {
     symlink(&file, &link).unwrap();
     let settings = Settings::from_arguments(&[link.to_str().unwrap()]).unwrap();
     settings.set(&[("maxclients".to_string(), "9".to_string())]).unwrap();
-    settings.rewrite(&Users::default()).unwrap();
+    settings.rewrite(&Users::default(), false).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "port \"0\"\nmaxclients \"9\"\n");
@@ -164,7 +245,7 @@ fn users_of_the_settings() {
     assert!(settings.users().log_in(b"a", b"x").is_some());
     assert!(settings.users().log_in(b"default", b"p").is_some());
     assert!(settings.users().log_in(b"default", b"q").is_none());
-    settings.rewrite(settings.users()).unwrap();
+    settings.rewrite(settings.users(), false).unwrap();
     let again = read(&[file.to_str().unwrap()]).unwrap();
     let lines = |of: &Settings| of.users().iter().map(|user| user.line()).collect::<Vec<_>>();
     assert_eq!(lines(&again), lines(&settings));

@@ -12,6 +12,7 @@ use crate::shared::Shared;
 use hyades::Session;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 impl Conversation {
@@ -64,7 +65,8 @@ impl Conversation {
             return true;
         }
         let command = command.expect("it has no error");
-        self.client.entry.names.lock().expect("no holder panics").command = command.name;
+        let name = turn.shared.command_stats.name(&request, &self.input);
+        self.client.entry.names.lock().expect("no holder panics").command = name;
         if self.client.multi.is_some() || matches!(command.run, Run::Multi) {
             return self.multi(turn, request, command);
         }
@@ -111,6 +113,8 @@ impl Conversation {
         run: LocalCommand,
         request: &Request,
     ) {
+        // CLIENT LIST tells of the buffer as it is while the command runs.
+        self.client.entry.input.store(self.input.len() as u64, Relaxed);
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());

@@ -6,6 +6,7 @@ mod collections;
 mod dumping;
 mod durability;
 mod events;
+mod introspection;
 mod large;
 mod large_strings;
 mod limits;

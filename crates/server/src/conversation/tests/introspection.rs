@@ -1,0 +1,110 @@
+//! What clients are told of themselves, of commands, and of settings.
+
+use super::*;
+
+#[test]
+fn a_client_is_shown_with_the_command_that_runs() {
+    let mut house = House::new(false);
+    let (mut client, mut waiting) = (house.client(), house.client());
+    // 26 bytes.
+    let shown = house.say(&mut client, b"*2\r\n$6\r\nclient\r\n$4\r\nlist\r\n");
+    assert!(shown.contains(" qbuf=26 ") && shown.contains(" cmd=client|list "), "{shown}");
+    let shown = house.say(&mut client, b"*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n");
+    assert!(shown.contains(" qbuf=26 ") && shown.contains(" cmd=client|info "), "{shown}");
+    let id = waiting.client.entry.id;
+    let of_waiting = format!("CLIENT LIST ID {id}\r\n").into_bytes();
+    for (sent, expected) in
+        [(&b"GET a\r\n"[..], " flags=N "), (b"BLPOP l 0\r\n", " flags=b "), (b"", " flags=b ")]
+    {
+        house.say(&mut waiting, sent);
+        let name = if expected == " flags=N " { " cmd=get " } else { " cmd=blpop " };
+        let shown = house.say(&mut client, &of_waiting);
+        assert!(shown.contains(expected) && shown.contains(name), "{shown}");
+    }
+    // No such subcommand: it is refused, and the last one stays.
+    house.say(&mut client, b"CLIENT NONE\r\n");
+    let id = client.client.entry.id;
+    assert!(client.client.entry.line(0).contains("cmd=client|list "), "{id}");
+}
+
+#[test]
+fn a_setting_is_set_once_by_a_command() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    assert_eq!(
+        house.say(&mut client, b"CONFIG SET maxmemory 1mb timeout 5 MAXMEMORY 2mb\r\n"),
+        "-ERR CONFIG SET failed (possibly related to argument 'MAXMEMORY') - duplicate parameter "
+    );
+    let shown = house.say(&mut client, b"CONFIG GET maxmemory timeout\r\n");
+    assert_eq!(shown, "*4 $9 maxmemory $1 0 $7 timeout $1 0 ");
+    assert_eq!(house.say(&mut client, b"CONFIG SET maxmemory 1mb timeout 5\r\n"), "+OK ");
+}
+
+#[test]
+fn flags_tell_what_a_command_does() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    for (name, flags) in [
+        ("get", "*2 +readonly +fast "),
+        ("zunionstore", "*3 +write +denyoom +movablekeys "),
+        ("sintercard", "*2 +readonly +movablekeys "),
+        ("sort", "*3 +write +denyoom +movablekeys "),
+        ("sort_ro", "*2 +readonly +movablekeys "),
+        ("blmpop", "*3 +write +blocking +movablekeys "),
+        ("bzpopmin", "*3 +write +blocking +fast "),
+        ("subscribe", "*2 +pubsub +loading "),
+    ] {
+        let info = house.say(&mut client, format!("COMMAND INFO {name}\r\n").as_bytes());
+        assert!(info.contains(flags), "{name}: {info}");
+    }
+    assert_eq!(house.say(&mut client, b"COMMAND INFO get|key\r\n"), "*1 *-1 ");
+}
+
+/// Rules can be tried on commands of Redis that are not built.
+#[test]
+fn keys_of_commands_that_are_not_built_are_known() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, b"ACL SETUSER u +@all %R~r* %W~w* ~b*\r\n");
+    for (command, denied) in [
+        ("PFCOUNT r1 r2", ""),
+        ("PFCOUNT r1 w", "w"),
+        ("XLEN w", ""),
+        ("XLEN no", "no"),
+        ("MIGRATE h p b 0 500", ""),
+        ("MIGRATE h p \"\" 0 500 KEYS b r", "r"),
+        ("GEORADIUS r 1 2 3 M STORE w", ""),
+        ("GEORADIUS r 1 2 3 M STORE r2", "r2"),
+        ("EVAL text 1 b", ""),
+        ("EVAL text 1 r", "r"),
+        ("EVAL_RO text 1 r", ""),
+    ] {
+        let said = house.say(&mut client, format!("ACL DRYRUN u {command}\r\n").as_bytes());
+        match denied {
+            "" => assert_eq!(said, "+OK ", "{command}"),
+            key => assert!(said.contains(&format!("access the '{key}' key")), "{command}: {said}"),
+        }
+    }
+    assert_eq!(house.say(&mut client, b"COMMAND GETKEYS XGROUP CREATE k g $\r\n"), "*1 $1 k ");
+    assert_eq!(house.say(&mut client, b"COMMAND GETKEYS EVAL text 0 a\r\n"), "*0 ");
+}
+
+/// What UNLINK leaves to be removed later is counted.
+#[test]
+fn large_values_that_are_to_be_removed_are_counted() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let pending = |house: &mut House, client: &mut Conversation| {
+        let info = house.say(client, b"INFO memory\r\n");
+        let line = info.split(' ').find_map(|line| line.strip_prefix("lazyfree_pending_objects:"));
+        line.map(str::to_string)
+    };
+    let members: String = (0..2_000).map(|n| format!(" member{n}")).collect();
+    house.say(&mut client, format!("SADD set{members}\r\nSADD small a\r\n").as_bytes());
+    assert_eq!(pending(&mut house, &mut client).as_deref(), Some("0"));
+    house.say(&mut client, b"UNLINK set small\r\n");
+    assert_eq!(pending(&mut house, &mut client).as_deref(), Some("1"));
+    let tables = house.shared.opened.get().unwrap().tables;
+    while crate::data::collections::remove_garbage(&mut house.session, tables).unwrap() {}
+    assert_eq!(pending(&mut house, &mut client).as_deref(), Some("0"));
+}
