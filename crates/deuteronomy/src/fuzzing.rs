@@ -1,7 +1,7 @@
 //! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public
 //! interface.
 
-use crate::transaction_component::record::{self, OPERATION_BYTES, PART_HEAD_BYTES, Parts};
+use crate::transaction_component::record::{self, PART_HEAD_BYTES, Parts};
 
 /// What the anchor of a record states of each stream.
 const STATED: u64 = 9;
@@ -34,7 +34,7 @@ pub fn component_record(bytes: &[u8]) {
         record::put_part_head(&mut out, ts);
         for operation in operations {
             record::put_operation(&mut out, operation.key, operation.value);
-            most += OPERATION_BYTES + operation.key.len() + operation.value.map_or(0, <[u8]>::len);
+            most += record::operation_bytes(operation.key, operation.value);
             assert!(out.len() <= most, "an operation takes more than it may");
         }
         assert_eq!(out, bytes, "a part has one spelling");

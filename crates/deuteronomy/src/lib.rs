@@ -128,6 +128,7 @@ mod snapshot;
 mod ticket;
 #[cfg(feature = "torture")]
 pub mod torture;
+mod transaction;
 mod transaction_component;
 
 pub use config::{Options, ReaderRecords, UpdateLogging};
@@ -144,6 +145,7 @@ pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;
 pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
 pub use recovery::Recovered;
-pub use session::{Session, Transaction};
+pub use session::Session;
 pub use snapshot::Snapshot;
 pub use ticket::{CommitQueue, Ticket};
+pub use transaction::Transaction;

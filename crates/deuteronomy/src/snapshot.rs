@@ -42,7 +42,8 @@ pub struct Snapshot<'s> {
 
 impl Session {
     /// Begins a snapshot. Dropped, it ends. Where memory is exhausted it is tried as often as a
-    /// transaction of [`execute`](Session::execute) is.
+    /// transaction of [`execute`](Session::execute) is, and keeps the thread meanwhile: of other
+    /// transactions of this thread, commit or drop what has written before.
     ///
     /// # Errors
     /// [`Abort::Unfinished`](crate::Abort::Unfinished): an older transaction than the last one of
@@ -64,7 +65,7 @@ impl Session {
 }
 
 impl Snapshot<'_> {
-    fn parts(&mut self) -> (&TransactionComponent, &mut Work) {
+    fn parts(&mut self) -> (&Arc<TransactionComponent>, &mut Work) {
         self.session.parts()
     }
 
@@ -114,18 +115,13 @@ impl Snapshot<'_> {
     }
 
     /// Ends. What it has read may be told to others once the ticket is acknowledged.
-    pub fn end(mut self) -> Ticket {
-        let (component, work) = self.parts();
-        let needs = component.abort(work);
-        self.session.ticket(needs)
+    pub fn end(self) -> Ticket {
+        self.session.abort()
     }
 }
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        let (component, work) = self.parts();
-        if work.is_active() {
-            drop(component.abort(work));
-        }
+        self.session.abort_active();
     }
 }

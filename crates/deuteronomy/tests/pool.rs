@@ -9,7 +9,7 @@ use hyades_platform::device::MemoryDevice;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -111,8 +111,19 @@ fn is_recovered(dir: &Path, data: &MemoryData, keys: u32, rng: &mut fastrand::Rn
 #[test]
 fn threads_apply_at_the_same_time_and_have_no_key_in_common() {
     let dir = tempfile::tempdir().unwrap();
-    let slow = |_, _: &[Operation<'_>]| {
-        std::thread::sleep(Duration::from_millis(5));
+    // Until two pieces have met, each waits for another: on one that has none meanwhile more is
+    // written, for which the next batch is cut.
+    let (under_way, met) = (Mutex::new((0, false)), Condvar::new());
+    let slow = move |_, _: &[Operation<'_>]| {
+        let mut state = under_way.lock().unwrap();
+        state.0 += 1;
+        state.1 |= state.0 > 1;
+        met.notify_all();
+        let waited = met.wait_timeout_while(state, Duration::from_millis(50), |state| !state.1);
+        let mut state = waited.unwrap().0;
+        state.0 -= 1;
+        drop(state);
+        std::thread::sleep(Duration::from_millis(1));
         Ok(())
     };
     let data = Pieces::new(Arc::new(MemoryData::outliving()), slow);
@@ -281,46 +292,99 @@ fn a_failure_on_any_thread_stops_the_log_and_loses_nothing() {
     }
 }
 
+/// Holds pieces until it is told to let them go on.
+#[derive(Default)]
+struct Gate {
+    /// How many pieces have come, and how many may go on.
+    pieces: Mutex<(usize, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn change<R>(&self, change: impl FnOnce(&mut (usize, usize)) -> R) -> R {
+        let changed = change(&mut self.pieces.lock().unwrap());
+        self.changed.notify_all();
+        changed
+    }
+
+    fn until(&self, holds: impl Fn(&(usize, usize)) -> bool) {
+        let pieces = self.pieces.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(pieces, LONG, |pieces| !holds(pieces));
+        assert!(!waited.unwrap().1.timed_out(), "it takes too long");
+    }
+
+    /// A piece comes, and waits.
+    fn pass(&self) {
+        let number = self.change(|(come, _)| {
+            *come += 1;
+            *come
+        });
+        self.until(|(_, allowed)| *allowed >= number);
+    }
+
+    /// Waits until this many pieces have come.
+    fn wait_for(&self, pieces: usize) {
+        self.until(|(come, _)| *come >= pieces);
+    }
+
+    /// Lets this many pieces go on, of all that come.
+    fn allow(&self, pieces: usize) {
+        self.change(|(_, allowed)| *allowed = pieces);
+    }
+}
+
+/// Longer than between two looks of the proxy at what waits.
+fn until_the_next_look() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
 #[test]
 fn threads_become_more_while_what_waits_does_and_fewer_afterwards() {
     let dir = tempfile::tempdir().unwrap();
-    // A data component at the other end of a connection, say: it takes time, and no processor.
-    let slow = |_, batch: &[Operation<'_>]| {
-        std::thread::sleep(Duration::from_micros(100 * batch.len() as u64));
-        Ok(())
+    let gate = Arc::new(Gate::default());
+    let holds = {
+        let gate = Arc::clone(&gate);
+        move |_, _: &[Operation<'_>]| {
+            gate.pass();
+            Ok(())
+        }
     };
-    let data = Pieces::new(Arc::new(MemoryData::outliving()), slow);
+    let data = Pieces::new(Arc::new(MemoryData::outliving()), holds);
     let mut settings = options(dir.path(), 1);
     settings.proxy_threads = 1..=2;
-    settings.lag_bytes = 64 << 10;
+    // Less than waits below: so it does not matter whether a processor is idle.
+    settings.lag_bytes = 16 << 10;
     let database = Database::open(settings, data.clone()).unwrap();
-    assert_eq!(database.proxy_threads(), 1);
-    let (is_over, next) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut session = database.session().unwrap();
-            while !is_over.load(Ordering::Relaxed) {
-                let from = next.fetch_add(100, Ordering::Relaxed);
-                let put = session.submit(|tx| {
-                    (from..from + 100).try_for_each(|key| tx.put(&key.to_be_bytes(), b"value"))
-                });
-                drop(put.unwrap());
-            }
-        });
-        let until = Instant::now() + LONG;
-        while database.proxy_threads() < 2 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(database.proxy_threads(), 2, "all that are allowed");
+    let write_each = |from: u32, transactions: u32| {
+        (0..transactions).try_for_each(|n| write(&database, from + 1000 * n, 1000)).unwrap();
+    };
+    // The first look. What is written while the first piece is held waits at the second look.
+    write(&database, 0, 1).unwrap();
+    gate.wait_for(1);
+    write_each(1, 5);
+    until_the_next_look();
+    gate.allow(1);
+    // A full batch, which could be cut. More waits at the third look than at the second.
+    gate.wait_for(2);
+    write_each(5001, 10);
+    until_the_next_look();
+    assert_eq!(database.proxy_threads(), 1, "it was not known that more could help");
+    gate.allow(2);
+    // Two pieces at a time.
+    gate.wait_for(4);
+    assert_eq!(database.proxy_threads(), 2);
+    // More than that are not allowed, however much waits.
+    write_each(15_001, 20);
+    until_the_next_look();
+    gate.allow(usize::MAX);
     let until = Instant::now() + LONG;
     while database.proxy_threads() > 1 {
         assert!(Instant::now() < until, "{} threads", database.proxy_threads());
         std::thread::sleep(Duration::from_millis(10));
     }
     database.close().unwrap();
-    assert_eq!(data.data.items() as u64, next.into_inner());
+    assert_eq!(data.data.items(), 35_001);
+    assert_eq!(data.under_way.lock().unwrap().2, 2, "at a time");
 }
 
 #[test]

@@ -15,13 +15,17 @@ const BUDGET: usize = 64 << 10;
 const LONG: Duration = Duration::from_secs(60);
 
 fn open(dir: &Path, patience: Duration) -> Database {
+    open_with(dir, |options| options.room_patience = patience)
+}
+
+fn open_with(dir: &Path, change: impl FnOnce(&mut Options)) -> Database {
     let mut log = LogOptions::new(vec![dir.to_owned()], 2);
     log.device = MemoryDevice::shared();
     log.buffer_bytes = 1 << 18;
     log.segment_bytes = 1 << 20;
     let mut options = Options::new(log);
     options.memory_bytes = BUDGET;
-    options.room_patience = patience;
+    change(&mut options);
     Database::open(options, Arc::new(MemoryData::new())).unwrap()
 }
 
@@ -175,5 +179,42 @@ fn the_wait_for_a_transaction_that_does_nothing_is_bounded() {
         assert!((patience..LONG).contains(&waited), "{waited:?}");
         // The younger one was told, and commits all the same if it writes no more.
         young.commit().unwrap().wait().unwrap();
+    }
+}
+
+/// Two transactions exhaust the budget. What begins beside them is on the same thread, as tasks
+/// are: it must not wait for one that only this thread can end.
+#[test]
+fn begin_answers_at_once_and_what_is_run_by_attempts_after_these() {
+    // So many that it would take more than LONG to be in vain.
+    for (attempts, begins_one) in [(1_000_000, true), (3, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let database = open_with(dir.path(), |options| options.attempts = attempts);
+        let mut sessions = [(); 3].map(|()| database.session().unwrap());
+        let [one, two, three] = &mut sessions;
+        let [mut one, mut two] = [one, two].map(|session| session.begin().unwrap());
+        for key in 0..8u8 {
+            one.put(&[0, key], &[7; BUDGET / 16]).unwrap();
+        }
+        for key in 0.. {
+            if database.version_bytes() > BUDGET {
+                break;
+            }
+            two.put(&[1, key], &[7; BUDGET / 16]).unwrap();
+        }
+        let began = Instant::now();
+        if begins_one {
+            assert!(is_shed(&three.begin().map(drop)));
+        } else {
+            assert!(is_shed(&three.snapshot().map(drop)));
+            assert!(is_shed(&three.execute(|tx| tx.get(b"a"))));
+        }
+        assert!(began.elapsed() < LONG, "it was tried again");
+        assert_eq!(database.shed(), 0, "none has begun");
+        one.commit().unwrap().wait().unwrap();
+        three.begin().unwrap().get(&[0, 7]).unwrap().unwrap();
+        two.commit().unwrap().wait().unwrap();
+        let snapshot = three.snapshot().unwrap().get(&[0, 0]).unwrap();
+        assert_eq!(snapshot.as_deref(), Some(&[7; BUDGET / 16][..]));
     }
 }

@@ -1,6 +1,7 @@
 //! The transaction component: all that is known of transactions.
 
 mod buckets;
+mod commit;
 pub(crate) mod continuations;
 mod fetches;
 pub(crate) mod place;

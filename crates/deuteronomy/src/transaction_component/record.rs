@@ -47,9 +47,19 @@ pub(crate) fn put_part_head(out: &mut Vec<u8>, ts: u64) {
 }
 
 /// The most bytes that an operation takes beside its key and its value.
-pub(crate) const OPERATION_BYTES: usize = 20;
+const OPERATION_BYTES: usize = 20;
 /// The most bytes that the head of a part takes.
 pub(crate) const PART_HEAD_BYTES: usize = 10;
+
+/// At most how many bytes an operation takes in a frame.
+pub(crate) fn operation_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
+    OPERATION_BYTES + key.len() + value.map_or(0, <[u8]>::len)
+}
+
+/// At most how many bytes a part takes that has this operation alone.
+pub(crate) fn part_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
+    PART_HEAD_BYTES + operation_bytes(key, value)
+}
 
 /// Appends an operation; its timestamp is the record's.
 pub(crate) fn put_operation(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {

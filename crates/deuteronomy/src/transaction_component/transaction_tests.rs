@@ -8,8 +8,9 @@ use crate::recovery::restart;
 use crate::transaction_component::ASKED_AT_ONCE;
 use crate::transaction_component::version_table::Sweep;
 use hyades_platform::device::MemoryDevice;
-use hyades_wal::LogOptions;
+use hyades_wal::{LogOptions, Writer};
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::atomic::Ordering;
 
 const SESSIONS: usize = 4;
 const ENTRIES: usize = 16;

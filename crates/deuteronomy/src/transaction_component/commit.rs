@@ -1,0 +1,240 @@
+//! How a transaction ends: it commits, or aborts; and what it logs, in the order of the steps.
+
+use super::TransactionComponent;
+use super::place::Place;
+use super::record::{self, Parts};
+use super::work::Work;
+use crate::config::ReaderRecords;
+use crate::error::Error;
+use crate::proxy::Handed;
+use hyades_wal::{FrameKind, Lane, Needs, Writer};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+impl TransactionComponent {
+    /// Whether the transaction logs a record when it commits.
+    pub fn has_record(&self, work: &Work) -> bool {
+        let of_reader = || match self.options.reader_records {
+            // A snapshot has no timestamp of its own.
+            _ if work.is_snapshot => false,
+            ReaderRecords::Never => false,
+            ReaderRecords::IfNeeded => !self.needs(work, None).is_empty(),
+            ReaderRecords::Always => true,
+        };
+        !work.writes.is_empty() || of_reader()
+    }
+
+    /// W6: logs a write at once, where the caller has waited for room in the stream. All of a
+    /// transaction's are in one stream.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub fn log_write(
+        &self,
+        work: &mut Work,
+        writer: &mut Writer,
+        stream: usize,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let write = work.writes.get(key).expect("it has written the key");
+        work.record.clear();
+        record::put_part_head(&mut work.record, work.ts);
+        record::put_operation(&mut work.record, key, write.value.as_deref());
+        self.append_part(work, writer, stream)
+    }
+
+    /// Appends the part that was put together.
+    fn append_part(
+        &self,
+        work: &mut Work,
+        writer: &mut Writer,
+        stream: usize,
+    ) -> Result<(), Error> {
+        debug_assert!(work.stream().is_none_or(|own| own == stream), "it has parts elsewhere");
+        if work.parts.is_none() {
+            // Announced before it is reserved, until the record is handed over, or will not come.
+            self.timestamps.announce_holding(work.at, stream, self.log.next_lsn(stream));
+        }
+        let reservation = writer.reserve(stream, work.record.len());
+        let start = reservation.start();
+        if !reservation.fill(FrameKind::Part, &work.record) {
+            if work.parts.is_none() {
+                self.timestamps.end_holding(work.at);
+            }
+            return Err(match self.log.poisoned() {
+                Some(poisoned) => hyades_wal::Error::from(poisoned).into(),
+                None => Error::OutcomeUnknown,
+            });
+        }
+        let (_, parts) = work.parts.get_or_insert((stream, Parts { first: start, count: 0 }));
+        parts.count += 1;
+        Ok(())
+    }
+
+    /// Logs all writes in parts.
+    fn spill(&self, work: &mut Work, writer: &mut Writer, stream: usize) -> Result<(), Error> {
+        let limit = writer.max_payload();
+        let writes = std::mem::take(&mut work.writes);
+        let mut rest = writes.iter().peekable();
+        let mut logged = Ok(());
+        while logged.is_ok() && rest.peek().is_some() {
+            work.record.clear();
+            record::put_part_head(&mut work.record, work.ts);
+            while let Some((key, write)) = rest.next_if(|(key, write)| {
+                let value = write.value.as_deref();
+                work.record.len() + record::operation_bytes(key, value) <= limit
+            }) {
+                record::put_operation(&mut work.record, key, write.value.as_deref());
+            }
+            writer.wait_for_room(stream);
+            logged = self.append_part(work, writer, stream);
+        }
+        drop(rest);
+        work.writes = writes;
+        logged
+    }
+
+    /// C1 to C7, where the caller has waited for room in the stream (C0). Returns what has to be
+    /// durable before the transaction is acknowledged.
+    pub fn commit(
+        &self,
+        work: &mut Work,
+        writer: &mut Writer,
+        stream: usize,
+    ) -> Result<Needs, Error> {
+        if let Err(error) = work.check() {
+            self.abort(work);
+            return Err(error);
+        }
+        if !self.has_record(work) {
+            return Ok(self.end_without_record(work));
+        }
+        if let Err(error) = self.encode(work, writer, stream) {
+            self.abort(work);
+            return Err(error);
+        }
+        let len = work.record.len();
+        // C2: announced before it is reserved, until it is handed over.
+        self.timestamps.announce_reserving(work.at, stream, self.log.next_lsn(stream));
+        let reservation = writer.reserve(stream, len);
+        let place = (reservation.start(), reservation.end());
+        // C3
+        if !reservation.fill(FrameKind::Record, &work.record) {
+            self.timestamps.end_reserving(work.at);
+            self.abort(work);
+            return Err(Error::OutcomeUnknown);
+        }
+        // C4
+        for write in work.writes.values_mut() {
+            write.version.set(write.value.take());
+        }
+        // C5, C6
+        let own = Place::new(stream, place.1);
+        self.transactions.commit(work.ts, own, &work.vector);
+        let mut needs = self.needs(work, Some(stream));
+        self.proxy.hand_over(Handed {
+            ts: work.ts,
+            stream,
+            place,
+            first: work.parts.map_or(place.0, |(_, parts)| parts.first),
+            needs: needs.clone(),
+            operations: work.writes.drain().map(|(key, write)| (key, write.version)).collect(),
+            bytes: len.max(work.write_bytes),
+        });
+        self.timestamps.end_reserving(work.at);
+        work.last_written = work.ts;
+        self.end(work);
+        // C7
+        needs.push((Lane::position(stream), place.1));
+        Ok(needs)
+    }
+
+    /// V states all that is durable, for a dependency that is durable at a position that is not
+    /// known any more. A record states what it depends on even where that is durable: so no vector
+    /// of durable positions, however it was loaded, admits it without its dependencies. Done once,
+    /// when the record is put together: what is durable then includes what was durable at a read.
+    fn join_durable(&self, work: &mut Work) {
+        let frontier = self.log.frontier();
+        for (lane, lsn) in work.vector.iter_mut().enumerate() {
+            *lsn = frontier.durable(lane).max(*lsn);
+        }
+    }
+
+    /// C1: puts the record together. It leaves out of V what the anchor states, and nothing else.
+    /// The anchor is loaded before the record gets its position, so it is before the record.
+    ///
+    /// # Errors
+    /// The writes do not fit into a frame, and the log has stopped.
+    fn encode(&self, work: &mut Work, writer: &mut Writer, stream: usize) -> Result<(), Error> {
+        if work.depends_on_durable {
+            self.join_durable(work);
+        }
+        let mut is_in_parts = work.parts.is_some();
+        self.encode_record(work, stream, is_in_parts);
+        if work.record.len() > writer.max_payload() {
+            debug_assert!(!is_in_parts, "a record without operations is short");
+            self.spill(work, writer, stream)?;
+            is_in_parts = true;
+            self.encode_record(work, stream, is_in_parts);
+        }
+        Ok(())
+    }
+
+    /// The record, with all writes, or without them if they are in parts.
+    fn encode_record(&self, work: &mut Work, stream: usize, is_in_parts: bool) {
+        let load = |lane: &AtomicU64| lane.load(Ordering::Acquire);
+        let (anchor, parts) = (self.log.anchors(stream), work.parts.map(|(_, parts)| parts));
+        work.record.clear();
+        record::put_head(&mut work.record, parts, work.ts, &work.vector, anchor, load);
+        for (key, write) in work.writes.iter().filter(|_| !is_in_parts) {
+            record::put_operation(&mut work.record, key, write.value.as_deref());
+        }
+    }
+
+    /// The lanes of V that are not durable, without the stream of the own record.
+    fn needs(&self, work: &Work, own: Option<usize>) -> Needs {
+        let (frontier, mut needs) = (self.log.frontier(), Needs::default());
+        for (lane, &lsn) in work.vector.iter().enumerate() {
+            if Some(lane) != own && frontier.durable(lane) < lsn {
+                needs.push((Lane::position(lane), lsn));
+            }
+        }
+        needs
+    }
+
+    /// A1 to A4. Returns what has to be durable before a caller may be told what the transaction
+    /// has read.
+    pub fn abort(&self, work: &mut Work) -> Needs {
+        for (key, write) in work.writes.drain() {
+            self.versions.remove(&key, write.hash, work.ts);
+            self.versions.discount_value(&write.value);
+        }
+        self.end_without_record(work)
+    }
+
+    fn end_without_record(&self, work: &mut Work) -> Needs {
+        debug_assert!(work.writes.is_empty(), "a version would stay");
+        let (needs, has_parts) = (self.needs(work, None), work.parts.is_some());
+        if !work.is_snapshot {
+            self.transactions.free(work.ts);
+        }
+        self.end(work);
+        // Of all that makes the log longer, or has held the resume point back, only this leaves no
+        // record that wakes the proxy.
+        if has_parts && self.is_checkpoint_due() {
+            self.proxy.checkpoint_is_due();
+        }
+        needs
+    }
+
+    fn end(&self, work: &mut Work) {
+        work.ts = 0;
+        self.timestamps.end_writing(work.at);
+        if work.parts.take().is_some() {
+            self.timestamps.end_holding(work.at);
+        }
+        match std::mem::take(&mut work.is_snapshot) {
+            true => self.timestamps.end_snapshot(work.at),
+            false => self.timestamps.end(work.at),
+        }
+    }
+}
