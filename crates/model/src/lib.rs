@@ -32,12 +32,15 @@ pub mod arrival;
 pub mod checkpoint;
 pub mod deuteronomy;
 pub mod flush_point;
+pub mod gsn;
 pub mod hot_rows;
 pub mod inserting;
 pub mod judging;
 pub mod mixed;
+pub mod numbered;
 pub mod occ;
 pub mod partitions;
+pub mod plover;
 pub mod poplar;
 pub mod predecessors;
 pub mod replaying;
@@ -69,6 +72,8 @@ pub fn cases() -> Vec<Case> {
         snapshots::cases,
         poplar::cases,
         silo_r::cases,
+        gsn::cases,
+        plover::cases,
         predecessors::cases,
         tictoc::cases,
         versions::cases,
@@ -108,6 +113,8 @@ pub const ITEMS: &[&str] = &[
     "Snapshots",
     "Poplar",
     "Silo-R",
+    "GSN",
+    "Plover",
     "Taurus of 2016",
     "TicToc",
     "Hekaton",
