@@ -25,7 +25,7 @@ fn keys(value: &Value) -> Vec<&str> {
 
 /// `replayed`: whether the run was recovered by replaying streams, which are reported then.
 fn check_keys(report: &Value, replayed: bool) {
-    let mut expected = [
+    let mut expected = vec![
         "workload",
         "protocol",
         "record",
@@ -54,6 +54,14 @@ fn check_keys(report: &Value, replayed: bool) {
         "recovery",
         "consistent",
     ];
+    // Of the engine's own workers.
+    let own = report["engine"] == "memory";
+    expected.extend(own.then_some("busy_processors"));
+    if own {
+        let busy = &report["busy_processors"];
+        assert_eq!(keys(busy), ["others", "workers"]);
+        assert!(busy["workers"].as_f64() > Some(0.0), "{report}");
+    }
     expected.sort_unstable();
     assert_eq!(keys(report), expected);
     assert_eq!(keys(&report["latency_us"]), ["max", "p50", "p99"]);
@@ -155,6 +163,9 @@ fn every_combination_recovers_to_the_same_state() {
                 ));
                 assert_eq!(report["recovery"]["state_matches"], true, "{report}");
                 assert_ne!(report["consistent"], false, "{report}");
+                // Whose only order is that of its stream.
+                let is_alone = log.starts_with("serial --record command");
+                assert!(!is_alone || report["recovery"]["threads"] == 1, "{report}");
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::units;
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use hyades::{Abort, CommitQueue, Database, Error, Session, Stats};
-use hyades_platform::clock::{monotonic_ns, thread_cpu_ns};
+use hyades_platform::clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use hyades_workloads::Workload;
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -86,6 +86,9 @@ pub struct Measured {
     pub device_bytes: u64,
     /// Processor time of all workers within the interval, in nanoseconds, if measured.
     pub worker_cpu_ns: Option<u64>,
+    /// Processor time within the interval, in nanoseconds: of the workers, and of all threads of
+    /// the process; none if it was not measured.
+    pub busy_ns: Option<(u64, u64)>,
     /// The timeline, if wanted.
     pub timeline: Option<Timeline>,
     /// What the scanners did, if there were any.
@@ -151,7 +154,6 @@ struct Worker<'a, W: Workload> {
     conflicts_before: Option<u64>,
     /// The thread's processor time before the measured interval.
     cpu_before_ns: u64,
-    processor_time: bool,
 }
 
 impl<W: Workload> Worker<'_, W> {
@@ -231,11 +233,6 @@ impl<W: Workload> Worker<'_, W> {
         self.queue.len() + self.posted.as_ref().map_or(0, PostedInOrder::len)
     }
 
-    /// The thread's processor time; 0 if it is not measured.
-    fn cpu_ns(&self) -> u64 {
-        if self.processor_time { thread_cpu_ns() } else { 0 }
-    }
-
     /// Removes acknowledged transactions from the queue, and counts them if `now` is within the
     /// interval.
     fn drain(&mut self, now: u64) -> Result<(), Error> {
@@ -243,7 +240,7 @@ impl<W: Workload> Worker<'_, W> {
         let counts = (begin..end).contains(&now);
         if counts && self.conflicts_before.is_none() {
             self.conflicts_before = Some(self.session.conflicts());
-            self.cpu_before_ns = self.cpu_ns();
+            self.cpu_before_ns = thread_cpu_ns();
         }
         let tally = &mut self.tally;
         self.queue.drain(|started| {
@@ -315,7 +312,7 @@ impl<W: Workload> Worker<'_, W> {
         let conflicts = self.session.conflicts();
         self.tally.conflicts = conflicts - self.conflicts_before.unwrap_or(conflicts);
         if self.conflicts_before.is_some() {
-            self.tally.cpu_ns = self.cpu_ns() - self.cpu_before_ns;
+            self.tally.cpu_ns = thread_cpu_ns() - self.cpu_before_ns;
         }
         while self.under_way() > 0 {
             self.take_outcomes(true)?;
@@ -364,7 +361,8 @@ pub fn drive<W: Workload>(
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();
         let mut looks = Vec::new();
-        let (before, after) = watch(database, interval(), drive.timeline.as_deref(), &mut looks);
+        let (before, after, busy_ns) =
+            watch(database, interval(), drive.timeline.as_deref(), &mut looks);
         let mut all = Tally::new(drive.timeline.is_some());
         for thread in threads {
             let tally = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -384,6 +382,7 @@ pub fn drive<W: Workload>(
         let ticks = all.ticks.take();
         Ok(Measured {
             worker_cpu_ns: drive.processor_time.then_some(cpu_ns),
+            busy_ns: Some((cpu_ns, busy_ns)),
             timeline: ticks.map(|ticks| Timeline::new(ticks, &looks)),
             scanned,
             ..all.measured(drive.seconds, bytes)
@@ -414,7 +413,6 @@ fn work<W: Workload>(
         is_open: drive.rate.is_some(),
         conflicts_before: None,
         cpu_before_ns: 0,
-        processor_time: drive.processor_time,
     };
     match drive.rate {
         None => worker.closed_loop()?,
@@ -430,17 +428,18 @@ fn work<W: Workload>(
 }
 
 /// Reads the database's counters at both ends of the interval, and samples the database every tick
-/// in between if a timeline is wanted.
+/// in between if a timeline is wanted. Also returns the processor time of all threads between them,
+/// in nanoseconds.
 fn watch(
     database: &Database,
     interval: Interval,
     over_time: Option<&[PathBuf]>,
     looks: &mut Vec<Look>,
-) -> (Stats, Stats) {
+) -> (Stats, Stats, u64) {
     let bar = interval.bar();
     let until = |then: u64| interval.sleep_until(&bar, then);
     until(interval.begin);
-    let before = database.stats();
+    let (before, busy_before) = (database.stats(), process_cpu_ns());
     if let Some(dirs) = over_time {
         let mut tick = interval.begin + TICK_NS;
         while tick <= interval.end {
@@ -450,7 +449,7 @@ fn watch(
         }
     }
     until(interval.end);
-    let after = database.stats();
+    let (after, busy_after) = (database.stats(), process_cpu_ns());
     interval.finish(&bar);
-    (before, after)
+    (before, after, busy_after - busy_before)
 }

@@ -1,6 +1,7 @@
 //! `hyades bench`: loads, runs and measures a workload. With `--recover` it crashes at the end and
 //! recovers in a fresh process.
 
+pub mod busy;
 pub mod choices;
 pub mod deuteronomy;
 mod driver;
@@ -26,6 +27,7 @@ use crate::memory;
 use crate::place::{DeviceKind, Place};
 use crate::progress::Bar;
 use crate::units;
+use busy::BusyProcessors;
 use choices::{Engine, Protocol};
 use driver::Measured;
 use hyades::{Database, RecordKind};
@@ -268,7 +270,8 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
         records: Some(records),
         bytes: Some(runs.iter().map(|i| i.bytes).sum()),
         records_per_s: Some(records as f64 / replay_seconds),
-        threads: Some(report.threads),
+        // One where the order of a stream is the only one, whatever was given.
+        threads: Some(runs.iter().map(|i| i.threads).max().unwrap_or(report.threads)),
         version_bytes: (report.version_bytes > 0).then_some(report.version_bytes),
         reading: Reading::of(runs),
         cold: settings.knobs.cold.then_some(true),
@@ -334,6 +337,9 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
             .worker_cpu_ns
             .filter(|_| some)
             .map(|ns| ns as f64 / 1e3 / measured.acknowledged as f64),
+        busy_processors: measured
+            .busy_ns
+            .map(|(workers, all)| BusyProcessors::new(workers, all, measured.seconds)),
         checkpoints: None,
         scans,
         versions,

@@ -1,5 +1,6 @@
 //! The report of a run: one JSON object whose keys scripts rely on, or text for people.
 
+use super::busy::BusyProcessors;
 use super::choices::{Concurrency, Engine, Isolation, Protocol, RecordKind, Store};
 use super::deuteronomy::Observed;
 use super::knobs::RecoveryKind;
@@ -71,6 +72,9 @@ pub struct Report {
     /// Processor time of the workers per acknowledged transaction; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu_us: Option<f64>,
+    /// Processors that were busy with this process; absent where that was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_processors: Option<BusyProcessors>,
     /// Checkpoints; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
@@ -468,6 +472,7 @@ mod tests {
             log_bytes_per_transaction: None,
             latency_us: Latency::default(),
             worker_cpu_us: None,
+            busy_processors: None,
             checkpoints: None,
             scans: None,
             versions: None,

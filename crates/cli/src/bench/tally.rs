@@ -78,6 +78,7 @@ impl Tally {
             log_bytes,
             device_bytes,
             worker_cpu_ns: None,
+            busy_ns: None,
             timeline: None,
             scanned: None,
         }
