@@ -274,7 +274,8 @@ impl Builder {
 
     /// Sets the concurrency control. By default it is chosen when the database is opened:
     /// [`Concurrency::Hekaton`] for [`Isolation::Snapshot`], [`Concurrency::NoWait`] with
-    /// [`Builder::patience`], and otherwise [`Concurrency::Silo`].
+    /// [`Builder::patience`], [`Concurrency::Partitioned`] for [`Protocol::Arrival`] and with
+    /// [`Builder::sites`], and otherwise [`Concurrency::Silo`].
     pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
         self.concurrency = Some(concurrency);
         self
@@ -363,10 +364,12 @@ impl Builder {
 
     /// The concurrency control that was set, or is chosen by what was.
     pub(crate) fn control(&self) -> Concurrency {
+        let by_partitions = self.protocol == Protocol::Arrival || self.sites.is_some();
         let chosen = || match (self.isolation, self.patience) {
             (Isolation::Snapshot, _) => Concurrency::Hekaton,
+            (Isolation::Serializable, 1..) => Concurrency::NoWait,
+            (Isolation::Serializable, 0) if by_partitions => Concurrency::Partitioned,
             (Isolation::Serializable, 0) => Concurrency::default(),
-            (Isolation::Serializable, _) => Concurrency::NoWait,
         };
         self.concurrency.unwrap_or_else(chosen)
     }

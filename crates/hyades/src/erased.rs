@@ -63,9 +63,11 @@ pub(crate) trait AnyEngine: Checkpointed {
 
 /// A call that is logged and has not run.
 pub(crate) struct Arrived {
-    /// Its place in the queues, and the epoch slot in which it is entered until it has run.
+    /// Its place in the queues.
     pub seat: u32,
-    pub slot: Arc<EpochSlot>,
+    /// The epoch slot in which it is entered until it has run; that of its session if `None`, as
+    /// for all calls that are not posted.
+    pub slot: Option<Arc<EpochSlot>>,
     /// Its partitions, and the slots of these that it may access.
     pub set: u64,
     pub slots: u64,
@@ -77,6 +79,13 @@ pub(crate) struct Arrived {
     pub row_ids: Option<u64>,
     /// What the frontier has to reach before it is acknowledged.
     pub needs: Needs,
+}
+
+impl Arrived {
+    /// The seat of a posted call, and its epoch slot.
+    pub fn posted_seat(self) -> (u32, Arc<EpochSlot>) {
+        (self.seat, self.slot.expect("a posted call has a slot of its own"))
+    }
 }
 
 /// How a call has ended that was logged before.

@@ -347,7 +347,7 @@ impl PostedCalls {
     /// A call has ended.
     fn end(&self, job: PostedJob, outcome: Result<Outcome, NoOutcome>) {
         job.reply.end(outcome);
-        self.ended(job.arrived.map(|arrived| (arrived.seat, arrived.slot)));
+        self.ended(job.arrived.map(|arrived| arrived.posted_seat()));
     }
 
     /// There is room for one more; this seat is free, unless turns have stopped: then it may stand
@@ -380,7 +380,7 @@ impl PostedCalls {
     fn arrive_again(&self, caller: &mut Caller, mut job: PostedJob) {
         let reply = job.reply.clone();
         let arrived = job.arrived.take().expect("it was logged");
-        let seat = (arrived.seat, arrived.slot);
+        let seat = arrived.posted_seat();
         if let Err(error) = self.arrive(&mut *caller.session, job, seat) {
             reply.end(Err(NoOutcome::Failed(error)));
             self.ended(None);

@@ -2,7 +2,8 @@
 #![allow(missing_docs)]
 
 use hyades::{
-    Builder, CheckpointSettings, Concurrency, Database, Error, Isolation, LogSettings, Schema, Type,
+    Builder, CheckpointSettings, Concurrency, Database, Error, Isolation, LogSettings, Protocol,
+    RecordKind, Schema, Type,
 };
 use std::time::Duration;
 
@@ -43,6 +44,9 @@ fn the_concurrency_control_is_chosen_by_what_needs_one() {
     assert_eq!(chosen(builder()), Concurrency::Silo);
     assert_eq!(chosen(builder().isolation(Isolation::Snapshot)), Concurrency::Hekaton);
     assert_eq!(chosen(builder().patience(100)), Concurrency::NoWait);
+    assert_eq!(chosen(builder().sites(2)), Concurrency::Partitioned);
+    let arrival = builder().protocol(Protocol::Arrival).record(RecordKind::Command);
+    assert_eq!(chosen(arrival), Concurrency::Partitioned);
     for control in Concurrency::all() {
         assert_eq!(chosen(builder().concurrency(control)), control);
     }

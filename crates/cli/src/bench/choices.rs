@@ -126,11 +126,17 @@ impl Concurrency {
     /// That of a transaction component.
     pub const OF_COMPONENT: Concurrency = Concurrency::TimestampOrder;
 
-    /// The one that is used: it, or the one for this isolation and patience.
-    pub fn or_chosen(self, isolation: Isolation, has_patience: bool) -> Concurrency {
+    /// The one that is used: it, or the one for this isolation, patience, and need of partitions.
+    pub fn or_chosen(
+        self,
+        isolation: Isolation,
+        has_patience: bool,
+        by_partitions: bool,
+    ) -> Concurrency {
         match self {
             Concurrency::Auto if isolation == Isolation::Snapshot => Concurrency::Hekaton,
             Concurrency::Auto if has_patience => Concurrency::NoWait,
+            Concurrency::Auto if by_partitions => Concurrency::Partitioned,
             Concurrency::Auto => Concurrency::Silo,
             named => named,
         }

@@ -29,7 +29,7 @@ timestamp-order (multi-version) under none, serial and taurus; partitioned
 (the transactions of a partition one after the other) under none, serial,
 taurus, physiological and arrival. Under hekaton --isolation snapshot does
 without serializability. auto, the default, takes hekaton for that, no-wait for
---patience, and otherwise silo.
+--patience, partitioned for arrival, --partitions and --sites, otherwise silo.
 
 Devices (--device); each log directory is a separate device:
   file                     files, with fsync

@@ -318,7 +318,8 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
             .posting
             .posts()
             .then_some(Posted { limit: settings.posting.posted_calls, refused: measured.refused }),
-        sites: settings.posting.sites,
+        partitions: settings.posting.partitions_under(settings.concurrency),
+        sites: settings.posting.site_threads(),
         can_lose: settings.can_lose(),
         streams: settings.streams,
         device: logged.then(|| settings.device.clone()),

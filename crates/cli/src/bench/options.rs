@@ -16,10 +16,14 @@ use crate::units;
 use clap::{Args, Subcommand};
 use hyades_workloads::{bank, tpcc};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Default limit of transactions per worker that await acknowledgement.
 pub const IN_FLIGHT: usize = 8192;
+
+/// Offered loads, per second.
+const RATES: RangeInclusive<f64> = 1e-3..=1e9;
 
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +37,8 @@ pub struct Common {
     #[arg(long, default_value = "data")]
     record: RecordKind,
     /// Concurrency control: silo, no-wait, tictoc, hekaton, timestamp-order, partitioned, or auto:
-    /// hekaton for snapshot isolation, no-wait with patience, and otherwise silo
+    /// hekaton for snapshot isolation, no-wait with patience, partitioned under arrival and with
+    /// partitions or sites, and otherwise silo
     #[arg(long, default_value = "auto")]
     concurrency: Concurrency,
     /// Isolation: serializable or, under hekaton, snapshot
@@ -238,8 +243,13 @@ impl Bench {
                 common.leave_log_out()?;
             }
         }
-        common.concurrency =
-            common.concurrency.or_chosen(common.isolation, common.patience.is_some());
+        let by_partitions =
+            common.protocol == Protocol::Arrival || common.posting.is_about_partitions();
+        common.concurrency = common.concurrency.or_chosen(
+            common.isolation,
+            common.patience.is_some(),
+            by_partitions,
+        );
         if !common.protocol.protocol().takes_data() {
             common.record = RecordKind::Command;
         }
@@ -340,10 +350,11 @@ impl Common {
             let sound = hyades::Protocol::all().filter(|of| concurrency.runs_under(*of));
             let sound: Vec<&str> = sound.map(hyades::Protocol::name).collect();
             return usage(format!(
-                "{} is not sound under {} logging: choose --concurrency silo or no-wait, or one \
-                 of --protocol {}",
+                "{} is not sound under {} logging: choose --concurrency {}, or one of \
+                 --protocol {}",
                 self.concurrency.word(),
                 self.protocol.word(),
+                protocol.names_of_sound_controls(),
                 sound.join(", ")
             ));
         }
@@ -358,8 +369,16 @@ impl Common {
         Ok(())
     }
 
-    /// Whether what runs transactions, and when they are acknowledged, fits the rest.
+    /// Whether what runs transactions, and when they begin and are acknowledged, fits the rest.
     fn check_execution(&self) -> Result<(), Failure> {
+        // Starts are scheduled in nanoseconds.
+        if let Some(rate) = self.rate.filter(|rate| !RATES.contains(rate)) {
+            return usage(format!(
+                "--rate must be {} to {} per second, not {rate}",
+                RATES.start(),
+                RATES.end()
+            ));
+        }
         if self.asynchronous && self.protocol == Protocol::None {
             return usage(
                 "without a log nothing is on disk: leave --asynchronous out, or choose --protocol \

@@ -21,16 +21,36 @@ pub struct Posting {
     #[arg(long, value_name = "N")]
     pub posted_calls: Option<usize>,
     /// Under partitioned: N threads that own the partitions and alone run their calls, as VoltDB;
-    /// the workers post the calls, and a call of several sites stops them all [default: none; a
-    /// call runs on its worker's thread when its turn has come]
+    /// the workers post the calls, and a call of several sites stops them all; at most as many as
+    /// partitions [default: 0, none; a call runs on its worker's thread when its turn has come]
     #[arg(long, value_name = "N")]
     pub sites: Option<usize>,
+    /// Under partitioned: over how many partitions the rows are spread, a power of two, 1 to 64
+    /// [default: 64]
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<usize>,
 }
 
 impl Posting {
     /// Whether workers post their calls.
     pub fn posts(&self) -> bool {
-        self.post || self.sites.is_some()
+        self.post || self.site_threads().is_some()
+    }
+
+    /// The number of sites, if there are any.
+    pub fn site_threads(&self) -> Option<usize> {
+        self.sites.filter(|sites| *sites > 0)
+    }
+
+    /// Whether it has what only partitioned execution has.
+    pub fn is_about_partitions(&self) -> bool {
+        self.partitions.is_some() || self.site_threads().is_some()
+    }
+
+    /// The number of partitions under a concurrency control that has some.
+    pub fn partitions_under(&self, concurrency: Concurrency) -> Option<usize> {
+        let is_partitioned = concurrency == Concurrency::Partitioned;
+        is_partitioned.then_some(self.partitions.unwrap_or(MOST_PARTITIONS))
     }
 
     /// The first option that is set.
@@ -39,6 +59,7 @@ impl Posting {
             ("--post", self.post),
             ("--posted-calls", self.posted_calls.is_some()),
             ("--sites", self.sites.is_some()),
+            ("--partitions", self.partitions.is_some()),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
@@ -58,23 +79,39 @@ impl Posting {
                 return usage(format!("--posted-calls must be 1 to {MOST_POSTED}, not {calls}"));
             }
         }
-        let Some(sites) = self.sites else { return Ok(()) };
-        if concurrency != Concurrency::Partitioned {
+        let Some(partitions) = self.partitions_under(concurrency) else {
+            let word = concurrency.word();
+            return match (self.partitions, self.site_threads()) {
+                (None, None) => Ok(()),
+                (Some(_), _) => usage(format!(
+                    "{word} has no partitions: --partitions is for --concurrency partitioned"
+                )),
+                (None, Some(_)) => usage(format!(
+                    "{word} has no partitions that sites could own: --sites is for --concurrency \
+                     partitioned"
+                )),
+            };
+        };
+        if !partitions.is_power_of_two() || partitions > MOST_PARTITIONS {
             return usage(format!(
-                "{} has no partitions that sites could own: --sites is for --concurrency \
-                 partitioned",
-                concurrency.word()
+                "--partitions must be a power of two, 1 to {MOST_PARTITIONS}, not {partitions}"
             ));
         }
-        if !(1..=64).contains(&sites) {
-            return usage(format!("--sites must be 1 to 64, not {sites}"));
+        match self.site_threads() {
+            Some(sites) if sites > partitions => usage(format!(
+                "--sites must be 0 to {partitions}, the number of partitions, not {sites}"
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Sets up a database for them.
     pub fn apply(&self, builder: Builder) -> Builder {
-        let builder = match self.sites {
+        let builder = match self.partitions {
+            Some(partitions) => builder.partitions(partitions),
+            None => builder,
+        };
+        let builder = match self.site_threads() {
             Some(sites) => builder.sites(sites),
             None => builder,
         };
@@ -89,6 +126,10 @@ impl Posting {
         self.posts().then(|| PostedInOrder::of(workers, self.posted_calls.is_some()))
     }
 }
+
+/// The most partitions that a database has, and how many it has by default
+/// ([`hyades::Builder::partitions`]).
+const MOST_PARTITIONS: usize = 64;
 
 /// The most calls that a database takes ([`hyades::Builder::posted_calls`]).
 const MOST_POSTED: usize = 10_000;

@@ -36,6 +36,9 @@ pub struct Report {
     pub budget_bytes: Option<u64>,
     /// Worker threads.
     pub workers: usize,
+    /// Partitions of the rows; absent if the concurrency control has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<usize>,
     /// Threads that own partitions and run their calls; absent if transactions take turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<usize>,
@@ -456,6 +459,7 @@ mod tests {
             dc: None,
             budget_bytes: None,
             workers: 1,
+            partitions: None,
             sites: None,
             posted: None,
             can_lose: None,

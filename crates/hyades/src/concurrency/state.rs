@@ -210,7 +210,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             writes: ArenaVec::with_capacity_in(32, arena),
             links: ArenaVec::new_in(arena),
             stale: ArenaVec::new_in(arena),
-            inserted: ArenaVec::new_in(arena),
+            inserted: ArenaVec::with_capacity_in(4, arena),
             last_found: None,
             places: None,
             wanted: ArenaVec::with_capacity_in(32, arena),

@@ -6,7 +6,7 @@ use crate::storage::Stamp;
 use crate::storage::partition::{SLOTS, TouchedPartitions};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU64, Ordering, Padded};
+use hyades_platform::sync::{AtomicU64, Ordering};
 
 /// What the last transaction of a partition has left. Read and written by the transaction that
 /// holds the partition.
@@ -32,36 +32,32 @@ impl<S> PartitionStamp<S> {
 
 /// The partitions of a database; none where the concurrency control does not use them.
 pub(crate) struct PartitionStamps<S> {
-    pub turns: TurnQueues,
-    stamps: Box<[Padded<PartitionStamp<S>>]>,
+    pub turns: TurnQueues<PartitionStamp<S>>,
 }
 
 impl<S: Stamp> PartitionStamps<S> {
     /// `count` is 0, or a power of two up to [`SLOTS`].
     pub fn new(count: usize, waits: bool) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two() && count <= SLOTS as usize);
-        PartitionStamps {
-            turns: TurnQueues::new(count, waits),
-            stamps: (0..count).map(|_| Padded::default()).collect(),
-        }
+        PartitionStamps { turns: TurnQueues::new(count, waits) }
     }
 
     /// The set of all partitions.
     #[inline]
     pub fn all(&self) -> u64 {
-        u64::MAX >> (SLOTS as usize - self.stamps.len())
+        u64::MAX >> (SLOTS as usize - self.turns.partitions())
     }
 
     /// The partitions of a set of slots.
     pub fn of_slots(&self, slots: u64) -> u64 {
-        let count = self.stamps.len() as u32;
+        let count = self.turns.partitions() as u32;
         (0..SLOTS / count).fold(0, |set, nth| set | slots >> (nth * count)) & self.all()
     }
 
     /// The partitions that an access touches; none if any one will do.
     #[inline]
     pub fn touched(&self, touched: TouchedPartitions) -> u64 {
-        let one = |number: u32| 1 << (number & (self.stamps.len() as u32 - 1));
+        let one = |number: u32| 1 << (number & (self.turns.partitions() as u32 - 1));
         match touched {
             TouchedPartitions::One(slot) => one(slot),
             TouchedPartitions::All => self.all(),
@@ -76,7 +72,7 @@ impl<S: Stamp> PartitionStamps<S> {
             let at = rest.trailing_zeros() as usize;
             (rest != 0).then(|| {
                 rest &= rest - 1;
-                &*self.stamps[at]
+                self.turns.left(at)
             })
         })
     }

@@ -84,11 +84,18 @@ struct SeatNumbers {
     free: Vec<u32>,
 }
 
-/// The queues of all partitions. See the module.
-pub(crate) struct TurnQueues {
-    /// The number of the last seat in each queue, or 0. Exchanged by all (AcqRel): a seat that
-    /// enters sees what was written before the last one entered, or left.
-    tails: Box<[Padded<AtomicU32>]>,
+/// The queue of one partition.
+struct PartitionQueue<L> {
+    /// The number of the last seat in it, or 0. Exchanged by all (AcqRel): a seat that enters sees
+    /// what was written before the last one entered, or left.
+    tail: AtomicU32,
+    /// On the same cache line, which whatever enters fetches anyway.
+    left: L,
+}
+
+/// The queues of all partitions, each with what its holders leave for the next one. See the module.
+pub(crate) struct TurnQueues<L> {
+    queues: Box<[Padded<PartitionQueue<L>>]>,
     seats: Box<[OnceLock<SeatBlock>]>,
     numbers: Mutex<SeatNumbers>,
     /// A commit or a sweep has panicked: some partitions are half changed, and their turns never
@@ -109,11 +116,12 @@ pub(crate) struct TurnQueues {
 /// Told the seat of a posted call that may run.
 pub(crate) type TurnListener = dyn Fn(u32) + Send + Sync;
 
-impl TurnQueues {
+impl<L: Default> TurnQueues<L> {
     pub fn new(partitions: usize, waits: bool) -> Self {
         assert!(partitions <= u64::BITS as usize, "a set of partitions is a word");
+        let queue = || PartitionQueue { tail: AtomicU32::new(0), left: L::default() };
         TurnQueues {
-            tails: (0..partitions).map(|_| Padded(AtomicU32::new(0))).collect(),
+            queues: (0..partitions).map(|_| Padded(queue())).collect(),
             // None where the concurrency control takes no turns.
             seats: (0..MOST_BLOCKS.min(partitions * MOST_BLOCKS))
                 .map(|_| OnceLock::new())
@@ -125,6 +133,20 @@ impl TurnQueues {
             sleeps: false,
             ready: OnceLock::new(),
         }
+    }
+}
+
+impl<L> TurnQueues<L> {
+    /// The number of partitions.
+    #[inline]
+    pub fn partitions(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// What the holders of a partition leave for the next one.
+    #[inline]
+    pub fn left(&self, at: usize) -> &L {
+        &self.queues[at].left
     }
 
     #[inline(always)]
@@ -167,7 +189,7 @@ impl TurnQueues {
             is_placed: AtomicU32::new(0),
             lacking: AtomicU32::new(0),
             moved: Event::new(),
-            places: (0..self.tails.len()).map(place).collect(),
+            places: (0..self.queues.len()).map(place).collect(),
         };
         self.seats[(number as usize - 1) / BLOCK]
             .get_or_init(|| (0..BLOCK).map(|_| Padded(seat())).collect());
@@ -254,7 +276,7 @@ impl TurnQueues {
     #[inline]
     pub fn line_up(&self, number: u32, set: u64) {
         debug_assert_eq!(self.held(number), 0, "more are only tried");
-        debug_assert!(set >> (self.tails.len() - 1) <= 1, "these partitions exist");
+        debug_assert!(set >> (self.queues.len() - 1) <= 1, "these partitions exist");
         let seat = self.seat(number);
         seat.is_placed.store(0, Ordering::Relaxed);
         let mut rest = set;
@@ -264,7 +286,7 @@ impl TurnQueues {
             let place = &seat.places[at];
             place.next.store(0, Ordering::Relaxed);
             place.is_first.store(0, Ordering::Relaxed);
-            let before = self.tails[at].swap(number, Ordering::AcqRel);
+            let before = self.queues[at].tail.swap(number, Ordering::AcqRel);
             if before == 0 {
                 place.is_first.store(1, Ordering::Relaxed);
                 self.lack_one_less(seat, number);
@@ -388,7 +410,7 @@ impl TurnQueues {
             place.next.store(0, Ordering::Relaxed);
             place.is_first.store(1, Ordering::Relaxed);
             let (free, failed) = (Ordering::AcqRel, Ordering::Relaxed);
-            let is_free = self.tails[at].compare_exchange(0, number, free, failed).is_ok();
+            let is_free = self.queues[at].tail.compare_exchange(0, number, free, failed).is_ok();
             if is_free {
                 seat.held.store(self.held(number) | 1 << at, Ordering::Relaxed);
             }
@@ -419,7 +441,7 @@ impl TurnQueues {
         if next == 0 {
             // Release: the next one to enter sees what this one has written.
             let (left, failed) = (Ordering::Release, Ordering::Relaxed);
-            if self.tails[at].compare_exchange(number, 0, left, failed).is_ok() {
+            if self.queues[at].tail.compare_exchange(number, 0, left, failed).is_ok() {
                 return;
             }
             // Another one has exchanged the tail, and is about to say so.

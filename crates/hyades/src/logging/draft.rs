@@ -7,7 +7,9 @@
 use super::determinism::{Determinism, Drawn};
 use super::outcomes::StatedSum;
 use super::partitioned::PartitionRecords;
-use super::record::{Change, RecordHead, command_in_a_word, push_change, push_plain_head};
+use super::record::{
+    Change, RecordHead, command_in_a_word, push_change, push_head_with_ids, push_plain_head,
+};
 use super::write::{Write, final_writes, outcome};
 use crate::storage::Stamp;
 use crate::storage::edits::{may_be_similar, push_edits};
@@ -141,11 +143,14 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         let epoch_us = self.epoch_us();
         self.payload.clear();
         let is_plain = self.versions.as_of.is_none() && self.versions.floor.is_none();
-        let is_drawn = self.command.is_some() && self.used_nondeterminism();
-        if epoch_us.is_none() && is_plain && !is_drawn {
-            push_plain_head(self.payload, self.command.is_some(), self.tid);
-        } else {
+        let is_command = self.command.is_some();
+        let drew_others = self.determinism.time_us.is_some() || self.determinism.seed.is_some();
+        if epoch_us.is_some() || !is_plain || is_command && drew_others {
             self.head(epoch_us, None).encode(self.payload);
+        } else if is_command && !self.row_ids.is_empty() {
+            push_head_with_ids(self.payload, self.tid, self.row_ids);
+        } else {
+            push_plain_head(self.payload, is_command, self.tid);
         }
         let stamp_at = self.payload.len();
         encode(self.payload);

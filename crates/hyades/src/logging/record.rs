@@ -103,8 +103,7 @@ impl RecordHead {
             out.extend_from_slice(&outcome.to_le_bytes());
         }
         if !self.row_ids.is_empty() {
-            push_varint(out, self.row_ids.len() as u64);
-            self.row_ids.iter().for_each(|id| push_varint(out, *id));
+            push_row_ids(out, &self.row_ids);
         }
         if let Some(first) = self.continued {
             push_varint(out, first);
@@ -175,6 +174,20 @@ pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
 #[inline(always)]
 pub(crate) fn push_plain_head(out: &mut Vec<u8>, command: bool, tid: Tid) {
     push_start(out, if command { flag::COMMAND } else { 0 }, tid);
+}
+
+/// Appends the head of a command's record that states the row ids that it has drawn and nothing
+/// else, as of calls that insert rows without a primary key: [`RecordHead::encode`] gives the same.
+#[inline]
+pub(crate) fn push_head_with_ids(out: &mut Vec<u8>, tid: Tid, row_ids: &[u64]) {
+    push_start(out, flag::COMMAND | flag::ROW_IDS, tid);
+    push_row_ids(out, row_ids);
+}
+
+#[inline]
+fn push_row_ids(out: &mut Vec<u8>, row_ids: &[u64]) {
+    push_varint(out, row_ids.len() as u64);
+    row_ids.iter().for_each(|id| push_varint(out, *id));
 }
 
 /// Appends the flags and the TID, with which every head begins.
@@ -370,6 +383,20 @@ mod tests {
         #[test]
         fn a_head_from_random_bytes_never_panics(bytes: Vec<u8>) {
             let _ = RecordHead::decode(&mut &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn a_head_with_row_ids_alone_is_a_head() {
+        for ids in [&[0][..], &[7, 1 << 40, u64::MAX]] {
+            for tid in [Tid::new(EpochNumber(5), 9), Tid::new(EpochNumber(1 << 20), 1 << 20)] {
+                let (mut short, mut usual) = (Vec::new(), Vec::new());
+                push_head_with_ids(&mut short, tid, ids);
+                let row_ids = ids.to_vec();
+                let head = RecordHead { command: true, tid, row_ids, ..RecordHead::default() };
+                head.encode(&mut usual);
+                assert_eq!(short, usual, "{tid:?} {ids:?}");
+            }
         }
     }
 

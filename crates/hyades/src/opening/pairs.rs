@@ -248,25 +248,33 @@ impl Protocol {
 
     /// The protocols that take commands, by name: "a, b or c".
     pub fn names_taking_commands() -> String {
-        let names: Vec<&str> = Protocol::all()
-            .filter(|protocol| *protocol != Protocol::None && protocol.takes_commands())
-            .map(Protocol::name)
-            .collect();
-        let (last, others) = names.split_last().expect("there are some");
-        format!("{} or {last}", others.join(", "))
+        let takes = |of: &Protocol| *of != Protocol::None && of.takes_commands();
+        alternatives(Protocol::all().filter(takes).map(Protocol::name))
+    }
+
+    /// The concurrency controls that may be used with it, by name: "a, b or c".
+    pub fn names_of_sound_controls(self) -> String {
+        let sound = Concurrency::all().filter(|control| control.runs_under(self));
+        alternatives(sound.map(Concurrency::name))
     }
 }
 
 fn unsound((protocol, concurrency): (Protocol, Concurrency)) -> Error {
-    let sound = Protocol::all().filter(|protocol| concurrency.runs_under(*protocol));
-    let names: Vec<&str> = sound.map(Protocol::name).collect();
+    let protocols = Protocol::all().filter(|protocol| concurrency.runs_under(*protocol));
     Error::Misuse(format!(
-        "{} is not sound under {} logging: set protocol to one of {}, or concurrency to silo or \
-         no-wait",
+        "{} is not sound under {} logging: set protocol to {}, or concurrency to {}",
         concurrency.name(),
         protocol.name(),
-        names.join(", ")
+        alternatives(protocols.map(Protocol::name)),
+        protocol.names_of_sound_controls()
     ))
+}
+
+/// Names, as "a", or "a, b or c".
+fn alternatives(names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<&str> = names.collect();
+    let (last, others) = names.split_last().expect("there are some");
+    if others.is_empty() { last.to_string() } else { format!("{} or {last}", others.join(", ")) }
 }
 
 /// Rejects a pair that cannot be recovered.

@@ -97,14 +97,8 @@ impl RecordShape {
 
     /// The same, with what is declared now of how tables are spread over partitions.
     pub fn over(self, incarnation: &Incarnation, declared: &BTreeMap<String, String>) -> Self {
-        let then = incarnation.settings.get(hyades_wal::CALLS).map(|then| {
-            let then = serde_json::from_str::<BTreeMap<String, String>>(then);
-            then.is_ok_and(|then| {
-                // No row is left of a table that is not declared any more.
-                then.iter().all(|(table, then)| declared.get(table).is_none_or(|now| now == then))
-            })
-        });
-        RecordShape { calls: then, ..self }
+        let calls = self.calls.map(|_| spread_otherwise(incarnation, declared).is_none());
+        RecordShape { calls, ..self }
     }
 
     /// Whether the transaction is skipped: the checkpoint holds it, or its epoch is above `until`.
@@ -150,13 +144,54 @@ impl Decoded<'_> {
     }
 }
 
-#[cold]
-fn other_partitions() -> Error {
-    Error::Mismatch(
-        "a table's partitions are declared otherwise than when calls were logged that have to be \
-         replayed: open the database with the former declarations, and take a checkpoint first"
-            .to_string(),
-    )
+/// What a decoder reports where a table is spread over partitions otherwise than when calls were
+/// logged. It does not know the tables, see [`name_tables`].
+const OTHER_PARTITIONS: &str =
+    "a table's partitions are declared otherwise than when calls were logged";
+
+/// Which table is spread otherwise now than when the incarnation's calls were logged, if any is.
+fn spread_otherwise(
+    incarnation: &Incarnation,
+    declared: &BTreeMap<String, String>,
+) -> Option<String> {
+    let then = incarnation.settings.get(hyades_wal::CALLS)?;
+    let Ok(then) = serde_json::from_str::<BTreeMap<String, String>>(then) else {
+        return Some("how tables were spread cannot be read".to_string());
+    };
+    // No row is left of a table that is not declared any more.
+    let pairs = then.iter().filter_map(|(table, then)| Some((table, then, declared.get(table)?)));
+    let mut others = pairs.filter(|(_, then, now)| then != now);
+    let (table, then, now) = others.next()?;
+    Some(format!("table {table:?} was {}, and is {} now", words(then), words(now)))
+}
+
+/// How a table is spread, in words.
+fn words(spread: &str) -> String {
+    match spread.split_once(' ') {
+        Some(("by", column)) => format!("partitioned by {column:?}"),
+        Some(("slot", number)) => format!("in the partition of slot {number}"),
+        _ => spread.to_string(),
+    }
+}
+
+/// The error, with the table that it is about.
+pub(crate) fn name_tables(
+    error: Error,
+    incarnation: &Incarnation,
+    declared: &BTreeMap<String, String>,
+) -> Error {
+    let other = match &error {
+        Error::Mismatch(fault) if fault == OTHER_PARTITIONS => {
+            spread_otherwise(incarnation, declared)
+        }
+        _ => None,
+    };
+    other.map_or(error, |other| {
+        Error::Mismatch(format!(
+            "{other}, but calls that were logged then have to be replayed: open the database with \
+             the former declarations, and take a checkpoint first"
+        ))
+    })
 }
 
 /// Decodes one stream's frames in order.
@@ -264,7 +299,7 @@ impl Decoder {
             return Ok(None);
         }
         if self.shape.calls == Some(false) {
-            return Err(other_partitions());
+            return Err(Error::Mismatch(OTHER_PARTITIONS.to_string()));
         }
         let mut stamp = None;
         match self.shape.stamp {

@@ -190,10 +190,11 @@ impl<S: Stamp> Recovery<'_, S> {
         let times: Vec<_> = lanes.iter().map(|lane| (lane.stream, lane.times())).collect();
         progress.enter(Phase::Log, streams);
         let result = self.replay_streams(incarnation, lanes);
+        let named = |error| decode::name_tables(error, incarnation, self.plan.partitions);
         if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
-            return Err(error);
+            return Err(named(error));
         }
-        let replayed = result?;
+        let replayed = result.map_err(named)?;
         debug_assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
         ends.extend(replayed);
         if self.plan.salvage {

@@ -41,7 +41,7 @@ enum Entering {
 
 impl Entering {
     /// Enters the queues of `set`; false if that is not possible.
-    fn enter(self, turns: &TurnQueues, seat: u32, set: u64) -> bool {
+    fn enter<L>(self, turns: &TurnQueues<L>, seat: u32, set: u64) -> bool {
         match self {
             Entering::Posted => turns.line_up_posted(seat, set),
             Entering::Called => turns.line_up(seat, set),
@@ -52,15 +52,17 @@ impl Entering {
 }
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    /// Logs a call and lines it up. From then on a cut waits until it has run. `None` if it would
-    /// have to wait and must not: nothing is logged then.
+    /// Logs a call and lines it up, with a seat of its own if it is posted. From then on a cut
+    /// waits until it has run. `None` if it would have to wait and must not: nothing is logged
+    /// then.
     fn arrive(
         &mut self,
         call: Call<'_>,
-        (seat, slot): (u32, &Arc<EpochSlot>),
+        posted: Option<(u32, &Arc<EpochSlot>)>,
         entering: Entering,
     ) -> Option<Arrived> {
         let engine = &self.shared.engine;
+        let (seat, slot) = posted.unwrap_or((self.active, &self.slot));
         let turns = &engine.partitions.turns;
         // One that accesses nothing, or replicated rows alone, holds some partition all the same.
         let slots = if call.slots == 0 { 1 } else { call.slots };
@@ -116,7 +118,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         self.streak_bytes += place.bytes;
         let seed = Some(Determinism::seed_of(place.tid, arguments));
         let determinism = Determinism { seed, ..stated };
-        let slot = slot.clone();
+        let slot = posted.map(|(_, slot)| slot.clone());
         Some(Arrived { seat, slot, set, slots, procedure, place, determinism, row_ids, needs })
     }
 
@@ -128,7 +130,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     ) -> Result<Arrived, Error> {
         self.prepare()?;
         C::check_stopped(&self.shared.engine)?;
-        let arrived = self.arrive(call, seat, Entering::Posted);
+        let arrived = self.arrive(call, Some(seat), Entering::Posted);
         Ok(arrived.expect("a posted call waits for its turn"))
     }
 
@@ -139,26 +141,25 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
-        let shared = Arc::clone(&self.shared);
-        let turns = &shared.engine.partitions.turns;
-        let slot = self.slot.clone();
-        let (mut conflicts, began) = (0, clock::monotonic_ns());
+        let (mut conflicts, mut began) = (0, None);
         loop {
-            shared.gate.pass();
+            self.shared.gate.pass();
             self.prepare()?;
-            C::check_stopped(&shared.engine)?;
-            let waits = self.may_wait && turns.waits();
+            C::check_stopped(&self.shared.engine)?;
+            let waits = self.may_wait && self.shared.engine.partitions.turns.waits();
             let entering = if waits { Entering::Called } else { Entering::IfFree };
-            let Some(mut arrived) = self.arrive(call, (self.active, &slot), entering) else {
+            let Some(mut arrived) = self.arrive(call, None, entering) else {
                 conflicts += 1;
                 self.tally.attempt();
                 self.tally.conflict();
+                let began = *began.get_or_insert_with(clock::monotonic_ns);
                 self.end_if_starved(conflicts, began)?;
                 back_off(&mut self.rng, conflicts);
                 continue;
             };
-            if waits && !turns.await_turn(self.active, arrived.set) {
-                shared.engine.cut.leave(&slot);
+            let engine = &self.shared.engine;
+            if waits && !engine.partitions.turns.await_turn(self.active, arrived.set) {
+                engine.cut.leave(&self.slot);
                 return Err(Error::OutcomeUnknown);
             }
             match self.run_in_turn(&mut arrived, body, answer) {
@@ -283,7 +284,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             C::release_rows(state);
         } else {
             C::release(engine, state);
-            engine.cut.leave(&arrived.slot);
+            engine.cut.leave(arrived.slot.as_ref().unwrap_or(&self.slot));
         }
         self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
         poison_on_panic.disarm();

@@ -417,7 +417,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
     }
 
     fn takes_turns(&self) -> bool {
-        C::TAKES_TURNS
+        // A call that is logged first has stated its partitions before.
+        C::TAKES_TURNS && !(P::LOGS_FIRST && self.state.borrow().stated_slots.is_some())
     }
 
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {

@@ -7,7 +7,7 @@ use loom::thread;
 /// Queues of two partitions, each with a counter that the first in its queue adds to, in two steps:
 /// an addition that does not see the one before is lost.
 struct Shared {
-    queues: TurnQueues,
+    queues: TurnQueues<()>,
     counts: [AtomicU64; 2],
     /// Posted calls that may run: each is told once.
     ready: Arc<Mutex<Vec<u32>>>,
@@ -15,7 +15,7 @@ struct Shared {
 
 impl Shared {
     fn new(sleeps: bool) -> Arc<Shared> {
-        let queues = TurnQueues { sleeps, ..TurnQueues::new(2, true) };
+        let queues = TurnQueues { sleeps, ..TurnQueues::<()>::new(2, true) };
         let ready = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&ready);
         queues.on_ready(Box::new(move |number| told.lock().unwrap().push(number)));

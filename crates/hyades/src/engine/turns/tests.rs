@@ -9,7 +9,7 @@ const PARTITIONS: usize = 5;
 /// turn.
 #[test]
 fn one_at_a_time_and_everyone_in_the_end() {
-    let queues = TurnQueues::new(PARTITIONS, true);
+    let queues = TurnQueues::<()>::new(PARTITIONS, true);
     let counts: Vec<Padded<AtomicU64>> = (0..PARTITIONS).map(|_| Padded::default()).collect();
     let start = Barrier::new(4);
     let entered: Vec<u64> = std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn one_at_a_time_and_everyone_in_the_end() {
 
 #[test]
 fn what_is_held_is_not_waited_for_where_no_one_waits() {
-    let queues = TurnQueues::new(3, false);
+    let queues = TurnQueues::<()>::new(3, false);
     let (one, other) = (queues.add().unwrap(), queues.add().unwrap());
     assert!(queues.enter(one, 0b011));
     assert!(!queues.enter(other, 0b110));
@@ -61,7 +61,7 @@ fn what_is_held_is_not_waited_for_where_no_one_waits() {
 /// A posted call is told of once, when it is first in all of its queues and may run.
 #[test]
 fn a_posted_call_may_run_when_it_lacks_nothing() {
-    let queues = TurnQueues::new(3, true);
+    let queues = TurnQueues::<()>::new(3, true);
     let told = std::sync::Arc::new(Mutex::new(Vec::new()));
     let list = told.clone();
     queues.on_ready(Box::new(move |number| list.lock().unwrap().push(number)));
@@ -88,7 +88,7 @@ fn a_posted_call_may_run_when_it_lacks_nothing() {
 
 #[test]
 fn waiting_ends_when_the_queues_stop() {
-    let queues = TurnQueues::new(1, true);
+    let queues = TurnQueues::<()>::new(1, true);
     let (one, other) = (queues.add().unwrap(), queues.add().unwrap());
     assert!(queues.enter(one, 1));
     std::thread::scope(|scope| {
