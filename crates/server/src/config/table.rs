@@ -11,7 +11,7 @@ pub enum Value {
     Memory,
     /// A number of bytes from the first to the second.
     MemoryIn(u64, u64),
-    /// A number of bytes, or so many percent of `maxmemory`.
+    /// A number of bytes, or a number of percent of `maxmemory`.
     MemoryOrPercent,
     /// One of these words.
     OneOf(&'static [&'static str]),

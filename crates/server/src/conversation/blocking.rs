@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::waiting::Places;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A command that waits.
 pub(super) struct Blocked {
@@ -111,11 +111,12 @@ impl Conversation {
             }
             return true;
         }
-        let is_silent = blocked.is_silent;
+        let (is_silent, request) = (blocked.is_silent, blocked.request.clone());
         if is_refused {
             turn.shared.note_out_of_memory();
-            turn.shared.command_stats.reject(&blocked.request, &[]);
+            turn.shared.command_stats.reject(&request, &[]);
         }
+        let is_error = unblock == Some(Unblock::Error);
         let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
         match unblock {
             _ if is_silent => {}
@@ -130,6 +131,10 @@ impl Conversation {
             }
             // Also of a command whose reply is no array, as in Redis.
             _ => reply.null_array(),
+        }
+        if !is_refused {
+            // It has run without an element. What it waited for takes no time.
+            self.note_ran(turn.shared, &request, Duration::ZERO, is_error);
         }
         if !is_silent {
             self.replies.seal_free();

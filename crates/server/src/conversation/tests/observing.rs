@@ -60,6 +60,32 @@ fn waiting_for_an_element_does_not_count() {
     assert!(field(&mut house, "blpop", "usec").unwrap() < 50_000.0);
 }
 
+/// Nor is a command lost that waits in vain.
+#[test]
+fn commands_that_wait_in_vain_are_counted() {
+    let mut house = House::new(false);
+    let (mut waiting, mut other) = (house.client(), house.client());
+    let id = waiting.client.entry.id;
+    let counts = |house: &mut House, command: &str| {
+        ["calls", "failed_calls", "rejected_calls"].map(|name| field(house, command, name))
+    };
+    house.say(&mut waiting, b"BLPOP l 0\r\n");
+    assert_eq!(counts(&mut house, "blpop"), [None; 3]);
+    house.say(&mut other, format!("CLIENT UNBLOCK {id} ERROR\r\n").as_bytes());
+    let text = "-UNBLOCKED client unblocked via CLIENT UNBLOCK ";
+    assert_eq!(house.say(&mut waiting, b""), text);
+    assert_eq!(counts(&mut house, "blpop"), [Some(1.0), Some(1.0), Some(0.0)]);
+    house.say(&mut waiting, b"BLPOP l 0.02\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    assert_eq!(house.say(&mut waiting, b""), "*-1 ");
+    assert_eq!(counts(&mut house, "blpop"), [Some(2.0), Some(1.0), Some(0.0)]);
+    assert_eq!(field(&mut house, "blpop", "usec"), Some(0.0));
+    // The waiting client is told nothing twice.
+    house.say(&mut other, b"RPUSH l a\r\n");
+    assert_eq!(house.say(&mut waiting, b""), "");
+    assert_eq!(counts(&mut house, "blpop"), [Some(2.0), Some(1.0), Some(0.0)]);
+}
+
 #[test]
 fn info_shows_percentiles_of_times() {
     let mut house = House::new(false);

@@ -19,6 +19,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("conflicts", "hyades_aborts_total"),
     ("evicted_keys", "constant"),
     ("hz", "constant"),
+    ("lazyfree_pending_objects", "hyades_table_rows"),
     ("loading_loaded_bytes", "a sum"),
     ("loading_loaded_perc", "a quotient"),
     ("loading_start_time", "the time of the start"),
