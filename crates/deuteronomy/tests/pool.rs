@@ -264,13 +264,12 @@ fn a_failure_on_any_thread_stops_the_log_and_loses_nothing() {
         [Failure::Error, Failure::Panic].into_iter().flat_map(|f| [(f, false), (f, true)])
     {
         let dir = tempfile::tempdir().unwrap();
-        let both = Flag::default();
+        let came = [Flag::default(), Flag::default()];
         let fails = move |_, _: &[Operation<'_>]| {
-            // Each of the two threads has a piece.
-            match is_helper() {
-                true => both.set(),
-                false => both.wait(),
-            }
+            // Each of the two threads has a piece: neither goes on to take that of the other.
+            let own = usize::from(is_helper());
+            came[own].set();
+            came[1 - own].wait();
             match (is_helper() == of_helper, failure) {
                 (false, _) => Ok(()),
                 (true, Failure::Error) => Err(Error::DataComponent("a test says so".into())),
