@@ -298,6 +298,13 @@ fn the_parts_of_a_transaction_are_told_under_every_protocol() {
         assert!(text.contains("part       the first of a transaction;"), "{protocol:?}: {text}");
         assert!(text.contains("of the transaction that begins at "), "{protocol:?}: {text}");
         assert!(text.contains(" begins at "), "{protocol:?}: {text}");
+        let further = |of: &serde_json::Value| number(&of["further_records"]);
+        let further: u64 = run["streams"].as_array().unwrap().iter().map(further).sum();
+        assert_eq!(further, several, "{protocol:?}: {run}");
+        if protocol == Protocol::Plover {
+            let text = stdout(&hyades("log stat", &[dir]));
+            assert!(text.contains(" transactions, records of 1 counted elsewhere;"), "{text}");
+        }
         if protocol == Protocol::Plover {
             assert!(text.contains(" first of the records in components 0 1;"), "{text}");
         }
@@ -305,4 +312,30 @@ fn the_parts_of_a_transaction_are_told_under_every_protocol() {
         assert_eq!(code(&output), 0, "{protocol:?}: {}", stdout(&output));
         assert!(!stdout(&output).contains("without a record"), "{}", stdout(&output));
     }
+}
+
+/// Commands name the rows that they inserted without a key.
+#[test]
+fn numbers_of_rows_are_told_with_the_call_that_inserted_them() {
+    use hyades::{Database, Protocol, RecordKind, Schema, Table, Transaction, Type, Value};
+    let notes = Table::nth(0);
+    let root = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder().protocol(Protocol::Taurus).record(RecordKind::Command);
+    builder.table(Schema::new("notes").column("text", Type::Bytes));
+    let write = builder.procedure("write", 1, move |tx: &Transaction<'_>, n: i64| {
+        (0..n).try_for_each(|_| tx.insert(notes, &[Value::Bytes(&[7])]).map(drop))
+    });
+    let db = builder.open(root.path()).unwrap();
+    db.session().unwrap().call(write, &100i64).unwrap().0.unwrap();
+    db.close().unwrap();
+    let dir = root.path().to_str().unwrap();
+    let output = hyades("log stat --json", &[dir]);
+    let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let run = &stat["incarnations"][0];
+    assert_accounted(run);
+    let contents = &run["contents"];
+    assert!(number(&contents["procedures"][0]["bytes"]) > 100, "{run}");
+    assert!(number(&contents["overhead_bytes"]) < 60, "{run}");
+    let text = stdout(&hyades("log dump", &[dir]));
+    assert!(text.contains(" 100 row numbers from 1; outcome 0x"), "{text}");
 }

@@ -136,6 +136,12 @@ fn print_record(
     if let Some(seed) = record.seed() {
         write!(out, " seed {seed};")?;
     }
+    if let ids @ [first, ..] = record.row_ids() {
+        write!(out, " {} row numbers from {first};", ids.len())?;
+    }
+    if let Some(outcome) = record.outcome() {
+        write!(out, " outcome {outcome:#010x};")?;
+    }
     match record.content()? {
         Content::Command { procedure, version, argument_bytes } => {
             writeln!(out, " {procedure} version {version}, {argument_bytes} bytes of arguments")?;

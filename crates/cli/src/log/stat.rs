@@ -30,6 +30,8 @@ struct StreamStat {
     bytes: u64,
     records: u64,
     dead: u64,
+    /// Records of transactions that are counted in another stream, where they have one too.
+    further_records: u64,
     /// The highest number of its records, where they have numbers.
     highest_number: Option<u64>,
     /// The number up to which it has stated that it holds all its records; 0 without numbers.
@@ -104,6 +106,7 @@ impl Walk<'_> {
                 item.order = record.order;
                 self.stat.records += u64::from(item.live);
                 self.stat.dead += u64::from(record.counts && !record.live);
+                self.stat.further_records += u64::from(!record.counts);
                 self.stat.highest_number = self.stat.highest_number.max(record.number);
             }
             items.push(item);
@@ -136,6 +139,7 @@ fn walk(
             bytes: ends[reader.dimension].saturating_sub(reader.start()),
             records: 0,
             dead: 0,
+            further_records: 0,
             highest_number: None,
             mark: mark(&reader),
         },
@@ -182,9 +186,13 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
                 }
                 None => String::new(),
             };
+            let further = match s.further_records {
+                0 => String::new(),
+                n => format!(", records of {} counted elsewhere", exact(n)),
+            };
             writeln!(
                 out,
-                "  stream {:<4} {:>10}  LSN {} to {}; {} transactions{}{numbers}",
+                "  stream {:<4} {:>10}  LSN {} to {}; {} transactions{}{further}{numbers}",
                 s.stream,
                 bytes(s.bytes as f64),
                 s.start,

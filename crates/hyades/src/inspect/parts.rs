@@ -98,6 +98,17 @@ impl Inspected<'_> {
         self.head.slots
     }
 
+    /// Returns the numbers of the rows without a key that a command inserted, or the first that its
+    /// call may give: replay gives the same.
+    pub fn row_ids(&self) -> &[u64] {
+        &self.head.row_ids
+    }
+
+    /// Returns the checksum of what a command wrote, if the record has it: replay compares it.
+    pub fn outcome(&self) -> Option<u32> {
+        self.head.outcome
+    }
+
     /// Returns how many outcomes of earlier calls the record states, where calls are logged before
     /// they run.
     pub fn stated_outcomes(&self) -> usize {

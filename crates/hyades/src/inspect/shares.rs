@@ -2,14 +2,15 @@
 
 use super::Inspected;
 use crate::error::Error;
-use crate::storage::row::take_varint;
+use crate::storage::row::{push_varint, take_varint};
 use std::collections::BTreeMap;
 
 /// What some bytes of a record are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ShareOf<'i> {
-    /// A call of this procedure, by its name and version: the procedure's number and the arguments.
+    /// A call of this procedure, by its name and version: the procedure's number, the arguments,
+    /// and the numbers of rows without a key that it inserted.
     Procedure(&'i str, u32),
     /// Changes of rows of this table, with their keys.
     Table(&'i str),
@@ -43,7 +44,17 @@ impl<'a> Inspected<'a> {
         let id = take_varint(&mut &self.body[..])?;
         let (name, version) = self.inspector.procedures.get(&id)?;
         let of = ShareOf::Procedure(name, *version);
-        Some(vec![Share { of, count: 1, bytes: self.body.len() as u64 }])
+        Some(vec![Share { of, count: 1, bytes: self.body.len() as u64 + self.row_id_bytes() }])
+    }
+
+    /// The bytes of the numbers of rows, which stand in the record's head.
+    fn row_id_bytes(&self) -> u64 {
+        let mut encoded = Vec::new();
+        if let ids @ [_, ..] = &self.head.row_ids[..] {
+            push_varint(&mut encoded, ids.len() as u64);
+            ids.iter().for_each(|id| push_varint(&mut encoded, *id));
+        }
+        encoded.len() as u64
     }
 
     fn shares_of_rows(&self) -> Option<Vec<Share<'a>>> {

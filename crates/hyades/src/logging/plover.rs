@@ -6,8 +6,10 @@
 //! transaction that touched rows of some partitions draws one number above the counters of all of
 //! them, partitions that it only read included, and raises them all to it in one step. It writes a
 //! record to each partition that it wrote to, with that partition's changes, the number, and the
-//! set of partitions with a record. So numbers grow along every dependency, because two dependent
-//! transactions have touched a partition in common, and along every stream.
+//! set of partitions with a record. So numbers grow along every stream, and along every dependency,
+//! because two dependent transactions have touched a partition in common; except that under silo,
+//! which validates before it draws, one that overwrites what another has read may draw a lower
+//! number: nothing that is recovered needs that order (docs/protocols.md, Plover).
 //!
 //! A transaction is acknowledged, and belongs to the recovered state, iff its number is not above
 //! the common watermark (the lowest of all streams): then all its records are durable, and so are
