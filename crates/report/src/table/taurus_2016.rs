@@ -68,7 +68,12 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
     for times in table.bandwidths(&[1.0, 16.0], &[1.0]) {
         let device = table.device(&FLASH, times);
         for group in GROUPS.into_iter().filter(|group| is_run(group, times)) {
-            for scheme in SCHEMES.into_iter().filter(|scheme| is_shown(table, times, scheme)) {
+            // TPC-C on devices has what the report has.
+            let has = |scheme: &Scheme| {
+                let vectors = [TAURUS_DATA.label, TAURUS_COMMAND.label].contains(&scheme.label);
+                is_shown(table, times, scheme) && (group == "YCSB" || !vectors)
+            };
+            for scheme in SCHEMES.into_iter().filter(has) {
                 let command = of(table, group, scheme).by(scheme, &device, FLASH.devices, 1);
                 let logged = scheme.label != NONE.label;
                 let command = if logged { command.with(FLUSH).recovered() } else { command };
