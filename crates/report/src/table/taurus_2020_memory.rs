@@ -130,20 +130,6 @@ fn scales(metric: Metric, of: &'static str, most: f64) -> Check {
     })
 }
 
-/// A run with this number of workers and of threads of recovery. With one for each core, which is
-/// the default, it is that of [`memory`].
-fn with_workers(table: &Table<'_>, scheme: Scheme, count: f64) -> Run {
-    if table.axes.workers.is_none() && count == f64::from(table.here.cores) {
-        return Run { x: count, ..in_memory(table, "YCSB", "YCSB", scheme) };
-    }
-    let command = of(table, "YCSB", scheme, "no-wait").fixed("--workers", &count.to_string());
-    let command = command.by(scheme, "memory", 1, 4);
-    let threads = format!("--recovery-threads {count}");
-    let logged = scheme.label != NONE.label;
-    let command = if logged { command.recovered().with(&threads) } else { command };
-    command.run("YCSB", scheme.label, count)
-}
-
 fn workers(table: &Table<'_>) -> Experiment {
     let counts = counts(table);
     let most = counts.last().copied().unwrap_or(2.0);
@@ -198,4 +184,18 @@ fn workers(table: &Table<'_>) -> Experiment {
         checks,
         not_measured: None,
     }
+}
+
+/// A run with this number of workers and of threads of recovery. With one for each core, which is
+/// the default, it is that of [`memory`].
+fn with_workers(table: &Table<'_>, scheme: Scheme, count: f64) -> Run {
+    if table.axes.workers.is_none() && count == f64::from(table.here.cores) {
+        return Run { x: count, ..in_memory(table, "YCSB", "YCSB", scheme) };
+    }
+    let command = of(table, "YCSB", scheme, "no-wait").fixed("--workers", &count.to_string());
+    let command = command.by(scheme, "memory", 1, 4);
+    let threads = format!("--recovery-threads {count}");
+    let logged = scheme.label != NONE.label;
+    let command = if logged { command.recovered().with(&threads) } else { command };
+    command.run("YCSB", scheme.label, count)
 }
