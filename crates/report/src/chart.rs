@@ -119,7 +119,7 @@ pub struct Bar {
 }
 
 /// A bar made of parts, for breakdowns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     /// Its name.
     pub label: String,

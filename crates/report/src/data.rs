@@ -5,7 +5,8 @@ use crate::experiment::{Experiment, Run};
 use crate::metric::Metric;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a run ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,9 +55,32 @@ fn broken(value: &Value) -> Option<&'static str> {
 pub struct Data {
     /// The command after `hyades`, and how each repetition of it ended.
     pub outcomes: BTreeMap<String, Vec<Outcome>>,
+    /// In a trial, the commands that were asked for.
+    #[serde(skip)]
+    asked: Option<RefCell<BTreeSet<String>>>,
 }
 
 impl Data {
+    /// A trial: nothing was run, each figure is a positive number that depends on its command
+    /// alone, and [`Data::asked`] has the commands whose figures were looked at.
+    pub fn trial() -> Data {
+        Data { outcomes: BTreeMap::new(), asked: Some(RefCell::default()) }
+    }
+
+    /// The commands whose figures a trial was asked for; empty if this is none.
+    pub fn asked(&self) -> BTreeSet<String> {
+        self.asked.as_ref().map(|asked| asked.borrow().clone()).unwrap_or_default()
+    }
+
+    /// The figure of a command in a trial; none if this is none.
+    fn assumed(&self, words: &[String]) -> Option<f64> {
+        let asked = self.asked.as_ref()?;
+        let command = words.join(" ");
+        let sum: u32 = command.bytes().map(u32::from).sum();
+        asked.borrow_mut().insert(command);
+        Some(1.0 + f64::from(sum % 997) / 997.0)
+    }
+
     /// Adds an outcome.
     pub fn add(&mut self, words: &[String], outcome: Outcome) {
         self.outcomes.entry(words.join(" ")).or_default().push(outcome);
@@ -100,6 +124,7 @@ impl Data {
 
     /// The outcomes of a command's repetitions.
     pub fn of(&self, words: &[String]) -> &[Outcome] {
+        let _ = self.assumed(words);
         self.outcomes.get(&words.join(" ")).map_or(&[], Vec::as_slice)
     }
 }
@@ -133,6 +158,9 @@ impl<'a> View<'a> {
 
     /// The figures of one run.
     pub fn spread(&self, run: &Run, metric: Metric) -> Option<Spread> {
+        if let Some(figure) = self.data.assumed(&run.words) {
+            return Some(Spread::one(figure));
+        }
         let outcomes = self.data.of(&run.words);
         Spread::of(outcomes.iter().filter_map(|o| metric.of(o.value()?)).collect())
     }
@@ -140,6 +168,9 @@ impl<'a> View<'a> {
     /// The figures of one run, by round: none where a round gave no figure.
     fn rounds(&self, group: &str, (series, x): (&str, f64), metric: Metric) -> Vec<Option<f64>> {
         let run = self.runs(group).find(|run| run.series == series && run.x == x);
+        if let Some(figure) = run.and_then(|run| self.data.assumed(&run.words)) {
+            return vec![Some(figure)];
+        }
         let outcomes = run.map_or(&[][..], |run| self.data.of(&run.words));
         outcomes.iter().map(|o| metric.of(o.value()?)).collect()
     }

@@ -322,6 +322,11 @@ impl Check {
         }
     }
 
+    /// Whether its result is judged, unless devices limit it.
+    pub fn is_judged(&self) -> bool {
+        self.basis.is_judged()
+    }
+
     /// Runs the check.
     pub fn look(&self, view: &View<'_>) -> Option<Finding> {
         (self.look)(view)

@@ -15,6 +15,9 @@ pub enum Metric {
     BytesPerTransaction,
     /// Bytes of frames per replayed transaction, which excludes read-only ones.
     BytesPerRecord,
+    /// Bytes of frames per record that belong to no procedure's arguments and no table's changes,
+    /// from `hyades log stat`.
+    OverheadPerRecord,
     /// Bytes written to the devices, in MB/s.
     DeviceRate,
     /// Replayed transactions per second, without the population.
@@ -33,6 +36,8 @@ pub enum Metric {
     ImageRate,
     /// Bytes of that checkpoint, in MB/s.
     ImageBandwidth,
+    /// Bytes of checkpoint and log that recovery takes in, over its whole time, in MB/s.
+    WholeBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
     /// Worker threads.
@@ -62,6 +67,14 @@ pub enum Metric {
     CollectingShare,
     /// Transactions over the longest chain of transactions that wait for each other at replay.
     Parallelism,
+    /// Nanoseconds that the LSN vectors of a transaction take, alone.
+    VectorTime,
+    /// Nanoseconds of one fold of a vector.
+    FoldTime,
+    /// Nanoseconds of one comparison of vectors.
+    CompareTime,
+    /// Nanoseconds of the encoding of a record's vector.
+    EncodeTime,
 }
 
 impl Metric {
@@ -73,6 +86,7 @@ impl Metric {
             Metric::LatencyP99 => "99th percentile latency (ms)",
             Metric::BytesPerTransaction => "log bytes / transaction",
             Metric::BytesPerRecord => "log bytes / record",
+            Metric::OverheadPerRecord => "log bytes / record beside its contents",
             Metric::DeviceRate => "written to all devices (MB/s)",
             Metric::ReplayRate => "replayed transactions / s",
             Metric::ReplaySeconds => "replay of the log (s)",
@@ -82,6 +96,7 @@ impl Metric {
             Metric::ReadingRate => "log read by a waiting thread (MB/s)",
             Metric::ImageRate => "rows loaded from the checkpoint / s",
             Metric::ImageBandwidth => "checkpoint loaded (MB/s)",
+            Metric::WholeBandwidth => "checkpoint and log recovered (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
             Metric::Workers => "workers",
             Metric::WorkerProcessors => "processors busy with the workers",
@@ -96,6 +111,10 @@ impl Metric {
             Metric::DataGetTime => "mean read of the data component (\u{b5}s)",
             Metric::CollectingShare => "share of time for collection (%)",
             Metric::Parallelism => "transactions / longest chain",
+            Metric::VectorTime => "time of vectors / transaction (ns)",
+            Metric::FoldTime => "time of a fold (ns)",
+            Metric::CompareTime => "time of a comparison (ns)",
+            Metric::EncodeTime => "time of an encoding (ns)",
         }
     }
 
@@ -108,6 +127,11 @@ impl Metric {
             Metric::LatencyP99 => number("/latency_us/p99")? / 1e3,
             Metric::BytesPerTransaction => number("/log_bytes_per_transaction")?,
             Metric::BytesPerRecord => number("/recovery/bytes")? / number("/recovery/records")?,
+            Metric::OverheadPerRecord => {
+                let own = last_incarnation(run)?;
+                let of = |path: &str| own.pointer(path).and_then(Value::as_f64);
+                of("/contents/overhead_bytes")? / of("/records")?
+            }
             Metric::DeviceRate => number("/device_bytes")? / number("/seconds")? / 1e6,
             Metric::ReplayRate => number("/recovery/records_per_s")?,
             Metric::ReplaySeconds => {
@@ -134,6 +158,10 @@ impl Metric {
             Metric::ImageBandwidth => {
                 number("/recovery/image_bytes")? / number("/recovery/image_seconds")? / 1e6
             }
+            Metric::WholeBandwidth => {
+                let bytes = number("/recovery/bytes")? + number("/recovery/image_bytes")?;
+                bytes / number("/recovery/seconds")? / 1e6
+            }
             // Processor time if it was measured, because it excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
@@ -150,6 +178,10 @@ impl Metric {
             Metric::DataGetTime => number("/observed/dc_gets/mean_us")?,
             Metric::CollectingShare => 100.0 * number("/observed/collecting_share")?,
             Metric::Parallelism => last_incarnation(run)?.pointer("/parallelism")?.as_f64()?,
+            Metric::VectorTime => number("/vectors/transaction_ns")?,
+            Metric::FoldTime => number("/vectors/fold_ns")?,
+            Metric::CompareTime => number("/vectors/compare_ns")?,
+            Metric::EncodeTime => number("/vectors/encode_ns")?,
         };
         value.is_finite().then_some(value)
     }
@@ -162,7 +194,7 @@ fn replays_in_order(run: &Value) -> bool {
 }
 
 /// The incarnation of the run itself; the one before it is the population's.
-fn last_incarnation(run: &Value) -> Option<&Value> {
+pub(crate) fn last_incarnation(run: &Value) -> Option<&Value> {
     run.pointer("/log/incarnations")?.as_array()?.last()
 }
 
@@ -224,5 +256,13 @@ mod tests {
         let run = json!({ "recovery": recovery });
         assert_eq!(Metric::ImageRate.of(&run), Some(3.0));
         assert_eq!(Metric::ImageBandwidth.of(&run), Some(2.0));
+        let recovery = json!({"bytes": 6e6, "image_bytes": 2e6, "seconds": 4.0});
+        assert_eq!(Metric::WholeBandwidth.of(&json!({ "recovery": recovery })), Some(2.0));
+        let contents = json!({"contents": {"overhead_bytes": 60}, "records": 4});
+        let run = json!({"log": {"incarnations": [{}, contents]}});
+        assert_eq!(Metric::OverheadPerRecord.of(&run), Some(15.0));
+        let run = json!({"vectors": {"fold_ns": 3.5, "transaction_ns": 20.0}});
+        assert_eq!(Metric::FoldTime.of(&run), Some(3.5));
+        assert_eq!(Metric::VectorTime.of(&run), Some(20.0));
     }
 }

@@ -4,6 +4,7 @@ use crate::axis::grouped;
 use crate::data::{Data, Outcome};
 use crate::experiment::{Experiment, Paper, Run};
 use crate::judge::{NoteKind, Verdict};
+use crate::plan::SHOWN;
 use crate::plot;
 use crate::scale::{Axes, Processors, Rates, Setup, Size};
 use crate::svg::{draw, escape};
@@ -180,7 +181,8 @@ impl<'a> Page<'a> {
              <p>Every figure comes from runs of this program; their commands are below it. A \
              transaction, also a read-only one, counts if it is acknowledged as durable within {} \
              s ({} s where a slow device is the bottleneck) after {} s of warm-up. Every command \
-             is run once in each of at most {} rounds, every other round backwards; ratios are \
+             is run once in each of at most {} rounds, every other round backwards; one that only \
+             a figure shows, and no check judges, in the first {}. Ratios are \
              taken within a round. Bars and points are medians (means \
              below five rounds), thin bars and ranges in brackets \
              90 % intervals. Runs with recovery crash first, and the recovered state is compared \
@@ -211,6 +213,7 @@ impl<'a> Page<'a> {
             size.device_seconds,
             size.warmup,
             size.rounds,
+            SHOWN,
             grouped(size.rows),
             match size.warehouses {
                 1 => "one warehouse".to_string(),

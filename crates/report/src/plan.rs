@@ -1,10 +1,13 @@
 //! Which commands are run, and in which order.
 
+use crate::data::{Data, View};
 use crate::experiment::Experiment;
 use std::collections::BTreeSet;
 
 /// The rounds in which simulations are repeated: with other seeds they differ little.
 pub const SEEDS: usize = 2;
+/// The rounds of a run that no judged check reads: a figure shows it beside the others.
+pub const SHOWN: usize = 3;
 
 /// A command to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,10 +34,25 @@ impl Step {
     }
 }
 
-/// Every distinct command, once in each of `rounds` rounds. A round runs the experiments one after
-/// the other, every other round backwards, so that a machine that changes favours no run. A command
-/// of an earlier experiment is not run again.
+/// The commands of the runs that judged checks read.
+pub fn judged(experiments: &[Experiment]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for experiment in experiments {
+        for check in experiment.checks.iter().filter(|check| check.is_judged()) {
+            let data = Data::trial();
+            check.look(&View { experiment, data: &data });
+            out.extend(data.asked());
+        }
+    }
+    out
+}
+
+/// Every distinct command, once in each of `rounds` rounds; what nothing is judged by, in the first
+/// [`SHOWN`] of them, and simulations in the first [`SEEDS`]. A round runs the experiments one
+/// after the other, every other round backwards, so that a machine that changes favours no run. A
+/// command of an earlier experiment is not run again.
 pub fn plan(experiments: &[Experiment], rounds: usize) -> Vec<Step> {
+    let judged = judged(experiments);
     let mut known = BTreeSet::new();
     let mut once = Vec::new();
     for experiment in experiments {
@@ -43,7 +61,10 @@ pub fn plan(experiments: &[Experiment], rounds: usize) -> Vec<Step> {
     }
     let mut steps = Vec::new();
     for round in 0..rounds.max(1) {
-        let again = |words: &[String]| round < SEEDS || words[0] != "simulate";
+        let again = |words: &[String]| match words[0].as_str() {
+            "simulate" => round < SEEDS,
+            _ => round < SHOWN || judged.contains(&words.join(" ")),
+        };
         let mut own: Vec<Step> = once
             .iter()
             .filter(|(_, run)| again(&run.words))

@@ -39,7 +39,7 @@ impl Size {
         warmup: 0.2,
         rounds: 7,
         fine: true,
-        budget: 85.0 * 60.0,
+        budget: 88.0 * 60.0,
     };
     /// For a report in at most 15 minutes.
     pub const QUICK: Size = Size {

@@ -18,6 +18,7 @@ pub mod table;
 mod tally;
 pub mod tatp;
 mod timeline;
+pub mod vectors;
 pub mod voter;
 pub mod ycsb;
 
@@ -64,6 +65,7 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
     match &options {
         Bench::Paper(options) => return crate::paper::paper(options),
         Bench::Table(options) => return table::table(options),
+        Bench::Vectors(options) => return vectors::vectors(options),
         Bench::Ycsb(_) | Bench::Tpcc(_) | Bench::Bank(_) | Bench::Smallbank(_) => {}
         Bench::Tatp(_) | Bench::Voter(_) => {}
     }

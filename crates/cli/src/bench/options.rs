@@ -205,6 +205,8 @@ pub enum Bench {
     /// transactions replayed per second, and log bytes per transaction; each the median of the
     /// rounds, with the lowest and the highest. Rounds alternate in direction.
     Table(super::table::TableOptions),
+    /// The time of LSN vectors alone: to fold, to compare and to encode them
+    Vectors(super::vectors::VectorOptions),
 }
 
 /// The number of cores.
@@ -230,8 +232,8 @@ impl Bench {
             Bench::Smallbank(with) => (Workload::Smallbank(with.own), with.common),
             Bench::Tatp(with) => (Workload::Tatp(with.own), with.common),
             Bench::Voter(with) => (Workload::Voter(with.own), with.common),
-            Bench::Paper(_) | Bench::Table(_) => {
-                return usage("bench paper and bench table are not single runs: no settings");
+            Bench::Paper(_) | Bench::Table(_) | Bench::Vectors(_) => {
+                return usage("bench paper, table and vectors run no workload: no settings");
             }
         };
         let mut common = common;

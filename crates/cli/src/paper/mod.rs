@@ -47,10 +47,11 @@ pub struct PaperOptions {
     /// Concurrency control of every run [default: that of the paper's figure]
     #[arg(long)]
     concurrency: Option<Concurrency>,
-    /// Most rounds; every run is repeated once in each [default: 7; 5 with --quick]
+    /// Most rounds; every run that is judged is repeated once in each, and those that are only
+    /// shown in the first three [default: 7; 5 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: Option<u64>,
-    /// Time after which no run is repeated [default: 85m; 14m with --quick]
+    /// Time after which no run is repeated [default: 88m; 14m with --quick]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     budget: Option<f64>,
     /// Nominal clock of the processors in GHz, for the scale of devices [default: as the system

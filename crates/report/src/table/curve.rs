@@ -49,6 +49,7 @@ pub(super) fn at_mark(
     let moved = match rate {
         Metric::ReplayRate => Metric::ReplayBandwidth,
         Metric::ImageRate => Metric::ImageBandwidth,
+        Metric::WholeBandwidth => Metric::WholeBandwidth,
         _ => Metric::DeviceRate,
     };
     let series = series.map(|series| (series, 1.0, all_devices(table, machine, series)));

@@ -14,6 +14,8 @@ mod taurus_2020;
 mod taurus_2020_memory;
 mod taurus_2020_more;
 mod taurus_2020_vectors;
+mod transaction_lengths;
+mod vectors_alone;
 
 use crate::axis::grouped;
 use crate::data::View;

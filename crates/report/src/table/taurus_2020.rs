@@ -286,6 +286,16 @@ fn nvme_figures(table: &Table<'_>) -> Vec<Figure> {
             logging: Vec::new(),
             recovery: vec![("Taurus command", "Serial command", 75.6)],
         });
+        out.push(Figure {
+            group: "Payment, OCC",
+            workload: "Payment",
+            control: "silo",
+            schemes: &OPTIMISTIC,
+            raid: false,
+            bandwidths: vec![1.0],
+            logging: Vec::new(),
+            recovery: Vec::new(),
+        });
     }
     out
 }

@@ -137,7 +137,7 @@ fn memory(table: &Table<'_>) -> Experiment {
 
 /// Numbers of workers, or threads: powers of two up to the number of cores, and that. At least two,
 /// so that there is something to compare.
-fn counts(table: &Table<'_>) -> Vec<f64> {
+pub(super) fn counts(table: &Table<'_>) -> Vec<f64> {
     let most = table.workers().max(2);
     let powers = (0..).map(|power| 1 << power).take_while(|count| *count < most);
     powers.chain([most]).map(f64::from).collect()
@@ -190,17 +190,12 @@ fn workers(table: &Table<'_>) -> Experiment {
     let counts = counts(table);
     let most = counts.last().copied().unwrap_or(2.0);
     let few = [TAURUS_DATA, TAURUS_COMMAND];
-    let schemes = if table.size.fine { &SCHEMES[..] } else { &few[..] };
+    let all = [&SCHEMES[..], &[TAURUS_2016_DATA, TAURUS_2016_COMMAND]].concat();
+    let schemes = if table.size.fine { &all[..] } else { &few[..] };
     let mut runs = Vec::new();
     for scheme in schemes {
         for count in &counts {
-            let command = of(table, "YCSB", *scheme, "no-wait");
-            let command = command.fixed("--workers", &count.to_string());
-            let command = command.by(*scheme, "memory", 1, 4);
-            let threads = format!("--recovery-threads {count}");
-            let logged = scheme.label != NONE.label;
-            let command = if logged { command.recovered().with(&threads) } else { command };
-            runs.push(command.run("YCSB", scheme.label, *count));
+            runs.push(with_workers(table, *scheme, *count));
         }
     }
     let lines = |title: &str, metric, x| Panel {
@@ -225,7 +220,7 @@ fn workers(table: &Table<'_>) -> Experiment {
     Experiment {
         id: "2020-workers",
         paper: Paper::Taurus2020,
-        source: "Figures 5 to 11, their horizontal axes",
+        source: "Figures 5 to 11, their horizontal axes; Taurus 2016, figures 5 and 8",
         title: "Workers, and threads of recovery",
         claim: "Where the devices have enough bandwidth, the throughput of the parallel schemes \
                 grows with the number of workers, and the speed of their recovery with the number \
@@ -240,6 +235,7 @@ fn workers(table: &Table<'_>) -> Experiment {
             format!("up to {most} workers, not 80"),
             format!("YCSB has {} rows, not 10 GB", table.rows()),
             "the log in memory, not on drives".to_string(),
+            "Taurus of 2016 has the locking of the others here, in its report TicToc".to_string(),
         ],
         runs,
         panels: vec![
@@ -249,4 +245,18 @@ fn workers(table: &Table<'_>) -> Experiment {
         checks,
         not_measured: None,
     }
+}
+
+/// A run with this number of workers and of threads of recovery. With one for each core, which is
+/// the default, it is that of [`memory`].
+fn with_workers(table: &Table<'_>, scheme: Scheme, count: f64) -> Run {
+    if table.axes.workers.is_none() && count == f64::from(table.here.cores) {
+        return Run { x: count, ..in_memory(table, "YCSB", "YCSB", scheme) };
+    }
+    let command = of(table, "YCSB", scheme, "no-wait").fixed("--workers", &count.to_string());
+    let command = command.by(scheme, "memory", 1, 4);
+    let threads = format!("--recovery-threads {count}");
+    let logged = scheme.label != NONE.label;
+    let command = if logged { command.recovered().with(&threads) } else { command };
+    command.run("YCSB", scheme.label, count)
 }

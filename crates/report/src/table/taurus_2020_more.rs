@@ -1,6 +1,7 @@
 //! Taurus 2020, sections 5.5 and 5.6: the full mix, contention, parallelism at replay, long
 //! transactions.
 
+use super::taurus_2020_memory::counts;
 use super::*;
 use crate::chart::Line;
 use crate::checks::{share, with_interval};
@@ -27,6 +28,19 @@ fn full_mix(table: &Table<'_>) -> Experiment {
         let command = if scheme.label == NONE.label { command } else { command.recovered() };
         command.run("Full mix", scheme.label, 0.0)
     });
+    let runs: Vec<Run> = runs.collect();
+    // The paper's axis: fewer workers, beside the runs above.
+    let by_workers: Vec<Run> = if table.size.fine { mix_by_workers(table, &runs) } else { vec![] };
+    let mut panels = vec![
+        bars("Full mix", "(a) Logging", Metric::Throughput),
+        bars("Full mix", "(b) Recovery", Metric::ReplayRate),
+    ];
+    panels.extend((!by_workers.is_empty()).then(|| Panel {
+        group: BY_WORKERS,
+        title: "(c) Logging, by workers".to_string(),
+        metric: Metric::Throughput,
+        shape: Shape::Lines { x: "workers", log_x: false, log_y: false },
+    }));
     Experiment {
         id: "2020-full-mix",
         paper: Paper::Taurus2020,
@@ -44,11 +58,8 @@ fn full_mix(table: &Table<'_>) -> Experiment {
             "the log in memory, not on NVMe drives".to_string(),
             "all deletes, scans and indexes of the standard, beyond the paper's".to_string(),
         ],
-        runs: runs.collect(),
-        panels: vec![
-            bars("Full mix", "(a) Logging", Metric::Throughput),
-            bars("Full mix", "(b) Recovery", Metric::ReplayRate),
-        ],
+        runs: runs.into_iter().chain(by_workers).collect(),
+        panels,
         checks: vec![
             below("Taurus data"),
             below("Taurus command"),
@@ -61,6 +72,25 @@ fn full_mix(table: &Table<'_>) -> Experiment {
         ],
         not_measured: None,
     }
+}
+
+/// The group of runs of the full mix that differ in the number of workers.
+const BY_WORKERS: &str = "Full mix by workers";
+
+/// The given runs, which have all workers, and the same with fewer, which are not recovered.
+fn mix_by_workers(table: &Table<'_>, all: &[Run]) -> Vec<Run> {
+    let mut out = Vec::new();
+    for scheme in [NONE, SERIAL_COMMAND, TAURUS_DATA, TAURUS_COMMAND, SERIAL_DATA] {
+        let most = f64::from(table.workers());
+        for count in counts(table).into_iter().filter(|count| *count < most) {
+            let command = table.full_mix().under("no-wait").with(DEEP);
+            let command = command.fixed("--workers", &count.to_string());
+            out.push(command.by(scheme, "memory", 1, 4).run(BY_WORKERS, scheme.label, count));
+        }
+        let same = all.iter().find(|run| run.series == scheme.label);
+        out.extend(same.map(|run| Run { group: BY_WORKERS, x: most, ..run.clone() }));
+    }
+    out
 }
 
 /// How far a scheme is below no logging.
