@@ -186,7 +186,7 @@ fn the_wait_for_a_transaction_that_does_nothing_is_bounded() {
 /// are: it must not wait for one that only this thread can end.
 #[test]
 fn begin_answers_at_once_and_what_is_run_by_attempts_after_these() {
-    // So many that it would take more than LONG to be in vain.
+    // Enough that all of them in vain would take more than LONG.
     for (attempts, begins_one) in [(100_000, true), (3, false)] {
         let dir = tempfile::tempdir().unwrap();
         let database = open_with(dir.path(), |options| options.attempts = attempts);

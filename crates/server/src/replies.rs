@@ -96,9 +96,9 @@ impl Replies {
         self.seal(1, State::Behind);
     }
 
-    /// What may be sent at the end of the output, and was not, is sent with what is sealed next. For
-    /// MULTI: that commands are queued is of no use before EXEC has its reply, and two writes cost
-    /// more than one.
+    /// What may be sent at the end of the output, and was not, is sent with what is sealed next.
+    /// For MULTI: that commands are queued is of no use before EXEC has its reply, and two writes
+    /// cost more than one.
     pub fn hold_free(&mut self) {
         let position = self.begin + self.sent as u64;
         if let Some(last) = self.segments.back_mut()

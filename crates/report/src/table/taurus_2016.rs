@@ -10,7 +10,8 @@ use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Basis, Check, Finding, TOLERANCE, of_fall};
 use crate::scale::FLASH;
 
-type Why = fn(&View<'_>) -> Option<String>;
+/// A reason, where the figures show it.
+type Shown = fn(&View<'_>) -> Option<String>;
 
 const SCHEMES: [Scheme; 7] = [
     NONE,
@@ -242,7 +243,7 @@ fn recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     });
     let all = checks(slow, &FLASH, &claims, rate).into_iter();
     let mut checks: Vec<Check> = all
-        .zip([None, Some(by_bandwidth as Why), Some(by_lists)])
+        .zip([None, Some(by_bandwidth as Shown), Some(by_lists)])
         .map(|(check, why)| match why {
             Some(why) => check.not_by(why),
             None => check,

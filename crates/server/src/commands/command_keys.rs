@@ -7,8 +7,8 @@ use crate::access::{Need, Needs};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 
-/// Commands with a number of keys in front of them. The first ones have a key or a timeout in front of
-/// that.
+/// Commands with a number of keys in front of them. The first ones have a key or a timeout in front
+/// of that.
 const LATER: [&str; 5] = ["blmpop", "bzmpop", "zdiffstore", "zinterstore", "zunionstore"];
 const COUNTED: [&str; 7] =
     ["lmpop", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion"];
