@@ -72,8 +72,11 @@ impl Shared {
         if self.frontier.poisoned().is_some() {
             return false;
         }
+        let mut flusher = locked(flusher);
+        // The log stops before the lock is released: another thread that waits for it would write
+        // the same frames behind a batch whose write or sync has failed.
         let _guard = StopOnPanic(self);
-        let result = locked(flusher).as_mut().map_or(Ok(false), Flusher::step);
+        let result = flusher.as_mut().map_or(Ok(false), Flusher::step);
         result.unwrap_or_else(|error| {
             self.frontier.fail(&error.to_string());
             false

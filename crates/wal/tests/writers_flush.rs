@@ -4,10 +4,13 @@
 
 mod common;
 use common::{Read, append, reopen, small};
-use hyades_platform::device::{FileDevice, PowerCutDevice, PowerCutOptions};
+use hyades_platform::device::{
+    FileDevice, PowerCutDevice, PowerCutOptions, SimulatedDevice, SimulatedDisk, SimulatedFault,
+};
 use hyades_wal::{FrameKind, Lane, LogOptions};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The records among what was read.
 fn records(read: Vec<Read>) -> Vec<Vec<u8>> {
@@ -137,4 +140,47 @@ fn an_interval_is_refused_where_writers_flush() {
     let mut options = options(dir.path(), 1);
     options.flush_interval = Some(Duration::from_millis(5));
     assert!(reopen(options).unwrap_err().to_string().contains("set no interval"));
+}
+
+/// A sync fails, once, while other writers wait to flush: none of them writes behind the batch that
+/// failed, so the log is whole for the next opening. What went wrong once needs a thread that is
+/// woken before the one that wakes it goes on: on one processor that is every hundredth round.
+#[test]
+fn nothing_is_written_behind_a_batch_that_failed() {
+    let began = Instant::now();
+    let mut rounds = 0;
+    while rounds < 50 || began.elapsed() < Duration::from_secs(2) {
+        rounds += 1;
+        let disk = SimulatedDisk::new();
+        let open = |device: SimulatedDevice| {
+            let mut options = options(Path::new("/db"), 1);
+            options.device = Arc::new(device);
+            reopen(options)
+        };
+        let device = disk.process(rounds);
+        let (log, _) = open(device.clone()).unwrap();
+        device.arm(SimulatedFault::Sync { after: rounds % 20, for_ever: false });
+        let acknowledged: usize = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..6)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut writer = log.writer().unwrap();
+                        let flush = || {
+                            let end = append(&mut writer, 0, b"record");
+                            writer.flush(0, end)
+                        };
+                        std::iter::repeat_with(flush).take(100).take_while(|told| *told).count()
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+        });
+        drop(log);
+        let (log, read) = open(disk.process(rounds)).unwrap_or_else(|error| {
+            panic!("round {rounds}: {error}");
+        });
+        let found = records(read).len();
+        assert!(found >= acknowledged, "round {rounds}: {found} of {acknowledged}");
+        log.close().unwrap();
+    }
 }
