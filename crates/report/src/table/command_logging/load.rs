@@ -11,7 +11,7 @@ const LOADS: [f64; 3] = [0.2, 0.8, 1.2];
 const FEW: [f64; 1] = [0.8];
 
 /// Of the rate of Payment and New-Order, about what all five transactions reach.
-const FULL_MIX: f64 = 0.4;
+const FULL_MIX: f64 = 0.75;
 
 struct Loads {
     group: &'static str,
@@ -162,7 +162,7 @@ pub(super) fn experiment(table: &Table<'_>) -> Experiment {
                 commit. Physiological logging has 15 % more latency on Voter, at least 45 % more \
                 on TPC-C.",
         how: "Offered loads of 20 to 120 % of what is about the highest rate here: of all five \
-              transactions of TPC-C, 0.4 times the rate of Payment and New-Order in memory; of \
+              transactions of TPC-C, 0.75 times the rate of Payment and New-Order in memory; of \
               Voter, the rate of YCSB. One stream for each scheme. Throughput is compared at the \
               highest load, latency at the one before."
             .to_string(),
