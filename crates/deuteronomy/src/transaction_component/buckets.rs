@@ -8,7 +8,7 @@
 //! thread that has locked a bucket, and finds that the number of buckets still assigns the hash to
 //! it, has the bucket of that hash for as long as it holds the latch.
 
-use super::version::Value;
+use super::version::Version;
 use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use std::fmt::Debug;
@@ -22,18 +22,17 @@ const SEGMENTS: usize = 21;
 
 type Segment<B> = Box<[Slot<B>]>;
 
-/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record, a
-/// version and a value. Hints for a prefetch, and nothing else: written under the latch, read
-/// without it, perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
+/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record and a
+/// version. Hints for a prefetch, and nothing else: written under the latch, read without it,
+/// perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
 #[derive(Debug, Default)]
-pub(super) struct Hints([std::sync::atomic::AtomicUsize; 3]);
+pub(super) struct Hints([std::sync::atomic::AtomicUsize; 2]);
 
 impl Hints {
     /// Notes what was accessed.
     #[inline]
-    pub fn note<R, V>(&self, record: &R, version: &V, value: &Value) {
-        let value = value.as_ref().map_or(ptr::null(), |value| value.as_ptr());
-        let accessed = [ptr::from_ref(record).addr(), ptr::from_ref(version).addr(), value.addr()];
+    pub fn note<R>(&self, record: &R, version: &Version) {
+        let accessed = [ptr::from_ref(record).addr(), version.address()];
         for (hint, address) in self.0.iter().zip(accessed) {
             if hint.load(Ordering::Relaxed) != address {
                 hint.store(address, Ordering::Relaxed);
