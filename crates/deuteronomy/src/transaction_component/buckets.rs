@@ -187,21 +187,23 @@ impl<B: Split> Buckets<B> {
     }
 }
 
+#[cfg(test)]
+#[derive(Debug, Default)]
+struct Hashes(Vec<u64>);
+
+#[cfg(test)]
+impl Split for Hashes {
+    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
+        let moved = self.0.iter().copied().filter(|hash| moves(*hash)).collect();
+        self.0.retain(|hash| !moves(*hash));
+        Hashes(moved)
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;
-
-    #[derive(Debug, Default)]
-    struct Hashes(Vec<u64>);
-
-    impl Split for Hashes {
-        fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
-            let moved = self.0.iter().copied().filter(|hash| moves(*hash)).collect();
-            self.0.retain(|hash| !moves(*hash));
-            Hashes(moved)
-        }
-    }
 
     #[test]
     fn each_bucket_has_its_place() {
@@ -259,5 +261,36 @@ mod tests {
         let count = buckets.count();
         let all: usize = (0..count).map(|nth| buckets.lock_nth(nth).0.len()).sum();
         assert_eq!((all, count), (15_000, FIRST + 4999));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc as LoomArc;
+    use loom::thread;
+
+    /// In bucket 0 of 16, and in bucket 16 of 17.
+    const MOVES: u64 = 16 << 32;
+    /// In bucket 0 of both.
+    const STAYS: u64 = 0;
+
+    #[test]
+    fn a_hash_is_found_while_its_bucket_is_split() {
+        loom::model(|| {
+            let buckets = LoomArc::new(Buckets::<Hashes>::new());
+            buckets.lock(STAYS).0.0.push(STAYS);
+            let grower = {
+                let buckets = buckets.clone();
+                thread::spawn(move || buckets.grow(FIRST + 1, 1))
+            };
+            buckets.lock(MOVES).0.0.push(MOVES);
+            assert_eq!(buckets.lock(MOVES).0.0.iter().filter(|hash| **hash == MOVES).count(), 1);
+            assert_eq!(buckets.lock(STAYS).0.0.iter().filter(|hash| **hash == STAYS).count(), 1);
+            grower.join().unwrap();
+            assert_eq!(buckets.count(), FIRST + 1);
+            assert_eq!(buckets.lock_nth(0).0, [STAYS]);
+            assert_eq!(buckets.lock_nth(FIRST).0, [MOVES]);
+        });
     }
 }

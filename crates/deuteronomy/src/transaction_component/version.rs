@@ -46,7 +46,7 @@ impl Version {
     }
 
     fn head(&self) -> &VersionHead {
-        self.0.header()
+        &self.0.header.header
     }
 
     /// Where it lies, for a prefetch.
@@ -65,7 +65,7 @@ impl Version {
 
     /// The value; None of a deleted key.
     pub fn bytes(&self) -> Option<&[u8]> {
-        (!self.head().is_tombstone).then(|| self.0.slice())
+        (!self.head().is_tombstone).then(|| &self.0.slice)
     }
 
     /// The same, for those that keep it.
@@ -91,7 +91,7 @@ impl Version {
 
     /// The bytes that it takes, about.
     pub(super) fn size(&self) -> usize {
-        VERSION_BYTES + self.0.slice().len()
+        VERSION_BYTES + self.0.slice.len()
     }
 }
 
@@ -111,7 +111,7 @@ impl Deref for Value {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.0.0.slice()
+        &self.0.0.slice
     }
 }
 
