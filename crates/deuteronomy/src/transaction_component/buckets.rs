@@ -132,6 +132,14 @@ impl<B: Split> Buckets<B> {
         slots.for_each(|slot| slot.hints.prefetch());
     }
 
+    /// For a thread that goes through the buckets and is at this one: prefetches the bucket that
+    /// comes `2 * ahead` later, and what was accessed last in the one that comes `ahead` later.
+    pub fn prefetch_ahead(&self, nth: usize, ahead: usize) {
+        let count = self.count();
+        prefetch(ptr::from_ref(self.slot((nth + 2 * ahead) % count)));
+        self.slot((nth + ahead) % count).hints.prefetch();
+    }
+
     /// The number of buckets.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
@@ -228,6 +236,7 @@ mod tests {
                 assert!(buckets.lock(*hash).0.0.contains(hash), "{hash} with {wanted}");
             }
             buckets.prefetch(&hashes);
+            buckets.prefetch_ahead(wanted - 1, FIRST);
             let all: usize = (0..wanted).map(|nth| buckets.lock_nth(nth).0.len()).sum();
             assert_eq!(all, hashes.len(), "one is there twice");
         }

@@ -31,6 +31,8 @@ use smallvec::SmallVec;
 const RECORD_BYTES: usize = 96;
 /// The bytes in the table for which there is a bucket. A bucket takes 64 beside them.
 const BYTES_PER_BUCKET: usize = 256;
+/// How many buckets ahead a sweep prefetches: as many cache misses as a processor has under way.
+const SWEPT_AHEAD: usize = 8;
 /// The most buckets that are split by one that puts something into the table. More than one put
 /// needs, so that the buckets keep up.
 const MOST_SPLIT: usize = 4;
@@ -379,6 +381,7 @@ impl VersionTable {
         }
         for _ in 0..most {
             let nth = self.hand.fetch_add(1, Ordering::Relaxed);
+            self.buckets.prefetch_ahead(nth, SWEPT_AHEAD);
             let bucket = &mut *self.buckets.lock_nth(nth);
             self.trim(bucket, oldest_active);
             self.evict(bucket, oldest_active, what);
