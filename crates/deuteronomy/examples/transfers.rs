@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p hyades-deuteronomy --example transfers [directory]`
 
-use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options, Value};
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ const ACCOUNTS: u64 = 100;
 const THREADS: u64 = 4;
 const TRANSFERS: u64 = 2_000;
 
-fn balance(value: Option<Arc<[u8]>>) -> i64 {
+fn balance(value: Option<Value>) -> i64 {
     value.map_or(0, |v| i64::from_le_bytes((*v).try_into().expect("eight bytes")))
 }
 

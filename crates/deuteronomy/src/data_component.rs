@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
 /// The highest timestamp that a record or a resume point may state. The clock goes on above it, and
 /// the transaction table has two bits of a word beside a timestamp: 2^61 are left.
@@ -31,9 +30,6 @@ pub struct Operation<'a> {
 
 /// A range of keys: its lower and its upper bound.
 pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
-
-/// A key that has a value, and the value.
-pub type Row = (Arc<[u8]>, Arc<[u8]>);
 
 /// In which order a scan goes through its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

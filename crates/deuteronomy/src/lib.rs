@@ -92,7 +92,7 @@
 //!   latch; two workers found one of 40,000 held. All steps of an operation are atomic by it, which
 //!   the proofs rest on. Two cores do not show what many would.
 //! - *A read cache of its own*: it would save no time where all is in memory. What was fetched is a
-//!   version in the table like others, which takes 80 bytes more, with a second chance when memory
+//!   version in the table like others, which takes 40 bytes more, with a second chance when memory
 //!   is full.
 //! - *Epochs and garbage rings*: at most the reference counts, 9 %, of which 4 % is dropping what
 //!   has no reader any more. Without latch-free reads nothing is reclaimed under a reader.
@@ -143,7 +143,7 @@ pub use data::FjallData;
 pub use data::RedbData;
 pub use data::{DataLayer, MemoryData, PartitionedData};
 pub use data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, Row, ScanOrder,
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
 };
 pub use database::Database;
 pub use error::{Abort, Error};
@@ -154,3 +154,5 @@ pub use session::Session;
 pub use snapshot::Snapshot;
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::Transaction;
+pub use transaction_component::scan::Row;
+pub use transaction_component::version::Value;

@@ -53,7 +53,7 @@ pub(crate) struct Handed {
     /// What the transaction depends on, without its own record.
     pub needs: Needs,
     /// By key. A few lie in place.
-    pub operations: SmallVec<[(Key, Arc<Version>); 2]>,
+    pub operations: SmallVec<[(Key, Version); 2]>,
     /// The bytes of the record.
     pub bytes: usize,
 }

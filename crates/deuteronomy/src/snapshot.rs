@@ -1,10 +1,12 @@
 //! Snapshots: transactions that only read, and conflict with none.
 
-use crate::data_component::{Row, ScanOrder};
+use crate::data_component::ScanOrder;
 use crate::error::{Abort, Error};
 use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::transaction_component::TransactionComponent;
+use crate::transaction_component::scan::Row;
+use crate::transaction_component::version::Value;
 use crate::transaction_component::work::Work;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -73,7 +75,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Value>, Error> {
         let (component, work) = self.parts();
         component.get(work, key)
     }

@@ -1,15 +1,17 @@
 //! Transactions, as their callers run them.
 
-use crate::data_component::{Row, ScanOrder};
+use crate::data_component::ScanOrder;
 use crate::error::{Abort, Error};
 use crate::key::hash;
 use crate::session::Session;
 use crate::ticket::Ticket;
+use crate::transaction_component::scan::Row;
 use crate::transaction_component::transaction::Looked;
+use crate::transaction_component::version::{Value, Version};
 use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 
 /// A transaction. It sees the database as of one moment, and its own writes.
@@ -68,7 +70,7 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Value>, Error> {
         let (component, work) = self.session().parts();
         component.get(work, key)
     }
@@ -113,7 +115,7 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub async fn get_async(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
+    pub async fn get_async(&self, key: &[u8]) -> Result<Option<Value>, Error> {
         let (hash, mut until) = (hash(key), None);
         let (reading, number) = loop {
             let looked = {
@@ -155,8 +157,8 @@ impl<'s> Transaction<'s> {
     fn insert_absent(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let mut session = self.step_of_active()?;
         match session.parts().1.written(key) {
-            Some(Some(_)) => Err(Error::Exists),
-            Some(None) | None => session.put(key, Some(value)),
+            Some(written) if written.bytes().is_some() => Err(Error::Exists),
+            _ => session.put(key, Some(value)),
         }
     }
 
@@ -164,7 +166,7 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// As [`update`](Self::update).
-    pub async fn update_async(&self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
+    pub async fn update_async(&self, key: &[u8], value: &[u8]) -> Result<Value, Error> {
         let found = self.get_async(key).await?;
         self.update_found(key, value, found)
     }
@@ -174,11 +176,11 @@ impl<'s> Transaction<'s> {
         &self,
         key: &[u8],
         value: &[u8],
-        found: Option<Arc<[u8]>>,
-    ) -> Result<Arc<[u8]>, Error> {
+        found: Option<Value>,
+    ) -> Result<Value, Error> {
         let mut session = self.step_of_active()?;
-        let old =
-            session.parts().1.written(key).cloned().unwrap_or(found).ok_or(Error::NotFound)?;
+        let written = session.parts().1.written(key).map(Version::value);
+        let old = written.unwrap_or(found).ok_or(Error::NotFound)?;
         session.put(key, Some(value))?;
         Ok(old)
     }
@@ -208,7 +210,7 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`put`](Self::put); [`Error::NotFound`].
-    pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
+    pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<Value, Error> {
         let old = self.get(key)?.ok_or(Error::NotFound)?;
         self.put(key, value)?;
         Ok(old)

@@ -2,10 +2,9 @@
 
 use crate::key::Key;
 use crate::transaction_component::version::Version;
-use std::sync::Arc;
 
 /// A key, and a version of it that is to be applied.
-pub(super) type KeyVersion = (Key, Arc<Version>);
+pub(super) type KeyVersion = (Key, Version);
 
 /// The number by which an operation is compared first ([`rank_of`]), and the operation.
 pub(super) type Ranked = (u64, KeyVersion);
@@ -24,7 +23,7 @@ pub(super) fn sorted(operations: impl Iterator<Item = KeyVersion>) -> Vec<Ranked
         *rank = rank_of(&key[common..]);
     }
     operations.sort_unstable_by(|(a_rank, a), (b_rank, b)| {
-        a_rank.cmp(b_rank).then_with(|| (&a.0, b.1.ts).cmp(&(&b.0, a.1.ts)))
+        a_rank.cmp(b_rank).then_with(|| (&a.0, b.1.ts()).cmp(&(&b.0, a.1.ts())))
     });
     operations
 }
@@ -51,13 +50,13 @@ mod tests {
                 // Prefixes of others, zeros at the end, equal keys.
                 let rest: Vec<u8> = (0..rng.usize(0..12)).map(|_| rng.u8(0..2)).collect();
                 let key = Key::from(&[prefix, &rest].concat()[..]);
-                operations.push((key, Version::pending(ts)));
+                operations.push((key, Version::pending(ts, None)));
             }
             rng.shuffle(&mut operations);
             let found = sorted(operations.clone().into_iter());
-            let found: Vec<_> = found.iter().map(|(_, (key, v))| (key.to_vec(), v.ts)).collect();
+            let found: Vec<_> = found.iter().map(|(_, (key, v))| (key.to_vec(), v.ts())).collect();
             let mut expected: Vec<_> =
-                operations.iter().map(|(key, version)| (key.to_vec(), version.ts)).collect();
+                operations.iter().map(|(key, version)| (key.to_vec(), version.ts())).collect();
             expected.sort_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));
             assert_eq!(found, expected);
         }

@@ -126,7 +126,7 @@ fn apply_piece(data: &dyn DataComponent, operations: &[Ranked]) -> Result<(), Er
     let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
     for (_, (key, version)) in operations {
         if batch.last().is_none_or(|last| *last.key != **key) {
-            batch.push(Operation { key, ts: version.ts, value: version.value().as_deref() });
+            batch.push(Operation { key, ts: version.ts(), value: version.bytes() });
         }
     }
     data.apply(&batch)?;

@@ -35,8 +35,7 @@ fn cuttable<F: Fn(&[u8], &[u8]) -> bool + Send + Sync>(may_cut: F) -> Arc<Cuttab
 
 /// The operation of a transaction.
 fn operation(key: u16, ts: u64) -> Ranked {
-    let version = Version::pending(ts);
-    version.set(Some(Arc::from(ts.to_be_bytes())));
+    let version = Version::pending(ts, Some(&ts.to_be_bytes()));
     (0, (Key::from(&key.to_be_bytes()[..]), version))
 }
 
@@ -102,7 +101,7 @@ where
     F: Fn(&[u8], &[u8]) -> bool + Send + Sync + 'static,
 {
     let all = operations((0..keys).chain(0..keys));
-    let versions: Vec<_> = all.iter().map(|(_, (_, version))| Arc::clone(version)).collect();
+    let versions: Vec<_> = all.iter().map(|(_, (_, version))| version.clone()).collect();
     let data = Arc::clone(data) as Arc<dyn DataComponent>;
     pool.apply(&data, all.into_iter().map(|(_, operation)| operation)).unwrap();
     assert!(versions.iter().all(|version| version.is_applied()));

@@ -8,7 +8,7 @@ use super::reading::OpenSnapshot;
 use super::stores::LivingStore;
 use crate::{
     Database, Error, LogOptions, Options, ReaderRecords, ScanOrder, Session, Transaction,
-    UpdateLogging,
+    UpdateLogging, Value,
 };
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
@@ -341,7 +341,7 @@ fn note(met: &mut LifeCounts, error: &Error) {
 }
 
 /// Reads a key, every second one as a future. Where one thread does all work, that never waits.
-fn get(tx: &mut Transaction<'_>, key: KeyByte) -> Result<Option<Arc<[u8]>>, Error> {
+fn get(tx: &mut Transaction<'_>, key: KeyByte) -> Result<Option<Value>, Error> {
     if key.is_multiple_of(2) {
         return tx.get(&[key]);
     }

@@ -8,7 +8,7 @@
 //! thread that has locked a bucket, and finds that the number of buckets still assigns the hash to
 //! it, has the bucket of that hash for as long as it holds the latch.
 
-use super::version::Value;
+use super::version::Version;
 use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use std::fmt::Debug;
@@ -22,18 +22,17 @@ const SEGMENTS: usize = 21;
 
 type Segment<B> = Box<[Slot<B>]>;
 
-/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record, a
-/// version and a value. Hints for a prefetch, and nothing else: written under the latch, read
-/// without it, perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
+/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record and a
+/// version. Hints for a prefetch, and nothing else: written under the latch, read without it,
+/// perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
 #[derive(Debug, Default)]
-pub(super) struct Hints([std::sync::atomic::AtomicUsize; 3]);
+pub(super) struct Hints([std::sync::atomic::AtomicUsize; 2]);
 
 impl Hints {
     /// Notes what was accessed.
     #[inline]
-    pub fn note<R, V>(&self, record: &R, version: &V, value: &Value) {
-        let value = value.as_ref().map_or(ptr::null(), |value| value.as_ptr());
-        let accessed = [ptr::from_ref(record).addr(), ptr::from_ref(version).addr(), value.addr()];
+    pub fn note<R>(&self, record: &R, version: &Version) {
+        let accessed = [ptr::from_ref(record).addr(), version.address()];
         for (hint, address) in self.0.iter().zip(accessed) {
             if hint.load(Ordering::Relaxed) != address {
                 hint.store(address, Ordering::Relaxed);
@@ -133,6 +132,14 @@ impl<B: Split> Buckets<B> {
         slots.for_each(|slot| slot.hints.prefetch());
     }
 
+    /// For a thread that goes through the buckets and is at this one: prefetches the bucket that
+    /// comes `2 * ahead` later, and what was accessed last in the one that comes `ahead` later.
+    pub fn prefetch_ahead(&self, nth: usize, ahead: usize) {
+        let count = self.count();
+        prefetch(ptr::from_ref(self.slot((nth + 2 * ahead) % count)));
+        self.slot((nth + ahead) % count).hints.prefetch();
+    }
+
     /// The number of buckets.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
@@ -188,21 +195,23 @@ impl<B: Split> Buckets<B> {
     }
 }
 
+#[cfg(test)]
+#[derive(Debug, Default)]
+struct Hashes(Vec<u64>);
+
+#[cfg(test)]
+impl Split for Hashes {
+    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
+        let moved = self.0.iter().copied().filter(|hash| moves(*hash)).collect();
+        self.0.retain(|hash| !moves(*hash));
+        Hashes(moved)
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;
-
-    #[derive(Debug, Default)]
-    struct Hashes(Vec<u64>);
-
-    impl Split for Hashes {
-        fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
-            let moved = self.0.iter().copied().filter(|hash| moves(*hash)).collect();
-            self.0.retain(|hash| !moves(*hash));
-            Hashes(moved)
-        }
-    }
 
     #[test]
     fn each_bucket_has_its_place() {
@@ -227,6 +236,7 @@ mod tests {
                 assert!(buckets.lock(*hash).0.0.contains(hash), "{hash} with {wanted}");
             }
             buckets.prefetch(&hashes);
+            buckets.prefetch_ahead(wanted - 1, FIRST);
             let all: usize = (0..wanted).map(|nth| buckets.lock_nth(nth).0.len()).sum();
             assert_eq!(all, hashes.len(), "one is there twice");
         }
@@ -260,5 +270,36 @@ mod tests {
         let count = buckets.count();
         let all: usize = (0..count).map(|nth| buckets.lock_nth(nth).0.len()).sum();
         assert_eq!((all, count), (15_000, FIRST + 4999));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc as LoomArc;
+    use loom::thread;
+
+    /// In bucket 0 of 16, and in bucket 16 of 17.
+    const MOVES: u64 = 16 << 32;
+    /// In bucket 0 of both.
+    const STAYS: u64 = 0;
+
+    #[test]
+    fn a_hash_is_found_while_its_bucket_is_split() {
+        loom::model(|| {
+            let buckets = LoomArc::new(Buckets::<Hashes>::new());
+            buckets.lock(STAYS).0.0.push(STAYS);
+            let grower = {
+                let buckets = buckets.clone();
+                thread::spawn(move || buckets.grow(FIRST + 1, 1))
+            };
+            buckets.lock(MOVES).0.0.push(MOVES);
+            assert_eq!(buckets.lock(MOVES).0.0.iter().filter(|hash| **hash == MOVES).count(), 1);
+            assert_eq!(buckets.lock(STAYS).0.0.iter().filter(|hash| **hash == STAYS).count(), 1);
+            grower.join().unwrap();
+            assert_eq!(buckets.count(), FIRST + 1);
+            assert_eq!(buckets.lock_nth(0).0, [STAYS]);
+            assert_eq!(buckets.lock_nth(FIRST).0, [MOVES]);
+        });
     }
 }

@@ -38,7 +38,7 @@ impl TransactionComponent {
         let write = work.writes.get(key).expect("it has written the key");
         work.record.clear();
         record::put_part_head(&mut work.record, work.ts);
-        record::put_operation(&mut work.record, key, write.value.as_deref());
+        record::put_operation(&mut work.record, key, write.version.bytes());
         self.append_part(work, writer, stream)
     }
 
@@ -80,10 +80,9 @@ impl TransactionComponent {
             work.record.clear();
             record::put_part_head(&mut work.record, work.ts);
             while let Some((key, write)) = rest.next_if(|(key, write)| {
-                let value = write.value.as_deref();
-                work.record.len() + record::operation_bytes(key, value) <= limit
+                work.record.len() + record::operation_bytes(key, write.version.bytes()) <= limit
             }) {
-                record::put_operation(&mut work.record, key, write.value.as_deref());
+                record::put_operation(&mut work.record, key, write.version.bytes());
             }
             writer.wait_for_room(stream);
             logged = self.append_part(work, writer, stream);
@@ -123,11 +122,7 @@ impl TransactionComponent {
             self.abort(work);
             return Err(Error::OutcomeUnknown);
         }
-        // C4
-        for write in work.writes.values_mut() {
-            write.version.set(write.value.take());
-        }
-        // C5, C6
+        // C5, C6. Versions have their values already.
         let own = Place::new(stream, place.1);
         self.transactions.commit(work.ts, own, &work.vector);
         let mut needs = self.needs(work, Some(stream));
@@ -186,7 +181,7 @@ impl TransactionComponent {
         work.record.clear();
         record::put_head(&mut work.record, parts, work.ts, &work.vector, anchor, load);
         for (key, write) in work.writes.iter().filter(|_| !is_in_parts) {
-            record::put_operation(&mut work.record, key, write.value.as_deref());
+            record::put_operation(&mut work.record, key, write.version.bytes());
         }
     }
 
@@ -206,7 +201,6 @@ impl TransactionComponent {
     pub fn abort(&self, work: &mut Work) -> Needs {
         for (key, write) in work.writes.drain() {
             self.versions.remove(&key, write.hash, work.ts);
-            self.versions.discount_value(&write.value);
         }
         self.end_without_record(work)
     }

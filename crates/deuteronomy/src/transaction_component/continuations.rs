@@ -9,7 +9,7 @@
 //! A waker that panics, or that drops the database, ends no other reading.
 
 use super::TransactionComponent;
-use super::version::Value;
+use super::version::Version;
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,8 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::thread::{JoinHandle, current};
 
-/// What a read has found: the timestamp and the value.
-type ReadResult = Result<(u64, Value), Error>;
+/// What a read has found.
+type ReadResult = Result<Version, Error>;
 
 #[derive(Debug)]
 enum ReadingState {

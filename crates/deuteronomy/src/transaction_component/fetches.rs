@@ -9,7 +9,7 @@
 //!
 //! Invariant: a fetch is in the list exactly while its transaction is at the data component.
 
-use super::version::Value;
+use super::version::Version;
 use crate::error::Error;
 use hyades_platform::sync::locked;
 use std::sync::{Arc, Condvar, Mutex};
@@ -21,8 +21,7 @@ const LISTS: usize = 64;
 #[derive(Clone, Debug)]
 enum FetchState {
     UnderWay,
-    /// The timestamp and the value.
-    Found(u64, Value),
+    Found(Version),
     /// The data component has failed or panicked: transactions that have joined ask it anew.
     Failed,
 }
@@ -48,14 +47,14 @@ impl Fetch {
     }
 
     /// Waits for the transaction that fetches; None if it has failed.
-    fn wait(&self) -> Option<(u64, Value)> {
+    fn wait(&self) -> Option<Version> {
         let mut state = locked(&self.state);
         loop {
             match &*state {
                 FetchState::UnderWay => {
                     state = self.ended.wait(state).unwrap_or_else(|e| e.into_inner());
                 }
-                FetchState::Found(ts, value) => return Some((*ts, value.clone())),
+                FetchState::Found(version) => return Some(version.clone()),
                 FetchState::Failed => return None,
             }
         }
@@ -105,15 +104,15 @@ impl Fetches {
         key: &[u8],
         hash: u64,
         number: u64,
-        mut read: impl FnMut() -> Result<(u64, Value), Error>,
-    ) -> Result<(u64, Value), Error> {
+        mut read: impl FnMut() -> Result<Version, Error>,
+    ) -> Result<Version, Error> {
         let list = &self.lists[hash as usize % LISTS];
         loop {
             let (fetch, is_new) = Self::join(list, key, number);
             if is_new {
                 let mut end = EndFetch { list, fetch, state: FetchState::Failed };
                 let found = read()?;
-                end.state = FetchState::Found(found.0, found.1.clone());
+                end.state = FetchState::Found(found.clone());
                 return Ok(found);
             }
             if let Some(found) = fetch.wait() {
@@ -135,13 +134,13 @@ mod tests {
         fetches.lists.iter().any(|list| !locked(list).is_empty())
     }
 
-    fn value(byte: u8) -> Value {
-        Some(Arc::from([byte]))
+    fn version(byte: u8) -> Version {
+        Version::fetched(u64::from(byte), Some(&[byte]))
     }
 
     /// Fetches `k` while another fetch of it is under way, which ends as `first` does. Returns
     /// what the second has found, and how often it was at the data component.
-    fn beside(number: u64, first: impl Fn() -> Result<(u64, Value), Error> + Sync) -> (u8, usize) {
+    fn beside(number: u64, first: impl Fn() -> Result<Version, Error> + Sync) -> (u8, usize) {
         let (fetches, asked) = (Fetches::new(), AtomicUsize::new(0));
         let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel::<()>());
         let found = std::thread::scope(|scope| {
@@ -160,7 +159,7 @@ mod tests {
             let second = scope.spawn(move || {
                 fetches.fetch(b"k", 9, number, || {
                     asked.fetch_add(1, Ordering::Relaxed);
-                    Ok((2, value(2)))
+                    Ok(version(2))
                 })
             });
             if number == 1 {
@@ -178,17 +177,17 @@ mod tests {
             }
         });
         assert!(!is_listed(&fetches));
-        (found.unwrap().1.unwrap()[0], asked.into_inner())
+        (found.unwrap().bytes().unwrap()[0], asked.into_inner())
     }
 
     #[test]
     fn a_key_is_read_once() {
-        assert_eq!(beside(1, || Ok((1, value(1)))), (1, 0));
+        assert_eq!(beside(1, || Ok(version(1))), (1, 0));
     }
 
     #[test]
     fn not_where_a_version_was_dropped_meanwhile() {
-        assert_eq!(beside(2, || Ok((1, value(1)))), (2, 1));
+        assert_eq!(beside(2, || Ok(version(1))), (2, 1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub(crate) mod place;
 pub(crate) mod ranges;
 pub(crate) mod record;
 mod room;
-mod scan;
+pub(crate) mod scan;
 pub(crate) mod timestamp;
 pub(crate) mod transaction;
 pub(crate) mod transaction_table;

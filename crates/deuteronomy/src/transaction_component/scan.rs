@@ -7,13 +7,17 @@
 
 use super::TransactionComponent;
 use super::ranges::{Ranges, is_empty};
+use super::version::{Value, Version};
 use super::work::Work;
-use crate::data_component::{KeyRange, Row, ScanOrder};
+use crate::data_component::{KeyRange, ScanOrder};
 use crate::error::{Abort, Error};
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+
+/// A key that has a value, and the value.
+pub type Row = (Arc<[u8]>, Value);
 
 /// The least and the most keys that a piece takes of the index, and of the data component.
 const PIECE: (usize, usize) = (16, 1024);
@@ -25,7 +29,7 @@ enum Candidate {
     /// It is read by the rule for single keys.
     InTable,
     /// Only the data component has it: this value.
-    InData(Arc<[u8]>),
+    InData(Value),
     /// Only the data component has it, and newer than the transaction may read.
     TooNew,
 }
@@ -156,10 +160,10 @@ impl TransactionComponent {
             }
             let is_too_new = item.ts > work.ts() && !mutation::is(Mutation::FetchAnyVersion);
             let candidate = match item.value {
-                _ if is_too_new => Candidate::TooNew,
-                Some(value) => Candidate::InData(value.into()),
-                None => return ControlFlow::Continue(()),
+                _ if is_too_new => Some(Candidate::TooNew),
+                value => Version::fetched(item.ts, value).value().map(Candidate::InData),
             };
+            let Some(candidate) = candidate else { return ControlFlow::Continue(()) };
             candidates.insert(item.key.into(), candidate);
             taken += 1;
             bytes += item.key.len() + item.value.map_or(0, <[u8]>::len);

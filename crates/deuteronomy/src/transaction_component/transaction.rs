@@ -11,13 +11,12 @@ use crate::error::{Abort, Error};
 use crate::key::hash;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
-use std::sync::Arc;
 
 /// What a look at the version table finds for a read.
 #[derive(Debug)]
 pub(crate) enum Looked {
     /// The value.
-    Found(Value),
+    Found(Option<Value>),
     /// The version to read is of this active, older transaction.
     Active(u64),
     /// The version to read is in the data component. The number is for the fetch.
@@ -95,7 +94,7 @@ impl TransactionComponent {
     }
 
     /// R1 to R6: the value of a key.
-    pub fn get(&self, work: &mut Work, key: &[u8]) -> Result<Value, Error> {
+    pub fn get(&self, work: &mut Work, key: &[u8]) -> Result<Option<Value>, Error> {
         let (hash, mut until) = (hash(key), None);
         loop {
             match self.look(work, key, hash)? {
@@ -118,7 +117,7 @@ impl TransactionComponent {
     pub fn look(&self, work: &mut Work, key: &[u8], hash: u64) -> Result<Looked, Error> {
         work.check()?;
         if let Some(write) = work.writes.get(key) {
-            return Ok(Looked::Found(write.value.clone()));
+            return Ok(Looked::Found(write.version.value()));
         }
         let seen = match work.is_snapshot {
             false => self.versions.read(key, hash, work.ts, &self.transactions),
@@ -181,15 +180,10 @@ impl TransactionComponent {
     }
 
     /// F1, F2: reads the data component.
-    pub(super) fn read_data(
-        &self,
-        key: &[u8],
-        hash: u64,
-        number: u64,
-    ) -> Result<(u64, Value), Error> {
+    pub(super) fn read_data(&self, key: &[u8], hash: u64, number: u64) -> Result<Version, Error> {
         self.fetches.fetch(key, hash, number, || {
             let found = self.data.get(key)?;
-            Ok((found.ts, found.value.as_deref().map(Arc::from)))
+            Ok(Version::fetched(found.ts, found.value.as_deref()))
         })
     }
 
@@ -200,16 +194,16 @@ impl TransactionComponent {
         work: &mut Work,
         key: &[u8],
         (hash, number): (u64, u64),
-        (ts, value): (u64, Value),
-    ) -> Result<Value, Error> {
+        found: Version,
+    ) -> Result<Option<Value>, Error> {
         work.check()?;
-        if ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
+        if found.ts() > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
         work.depends_on_durable = true;
-        self.versions.insert_fetched(key, hash, number, ts, value.clone());
-        let own = work.writes.get(key);
-        Ok(own.map_or(value, |write| write.value.clone()))
+        let value = work.written(key).unwrap_or(&found).value();
+        self.versions.insert_fetched(key, hash, number, found);
+        Ok(value)
     }
 
     /// W1 to W5: writes a key; None deletes it.
@@ -225,7 +219,7 @@ impl TransactionComponent {
         }
         let before = work.writes.get(key);
         let keys = work.writes.len() + usize::from(before.is_none());
-        let before = before.map_or(0, |w| key.len() + w.value.as_ref().map_or(0, |v| v.len()));
+        let before = before.map_or(0, |w| key.len() + w.version.bytes().map_or(0, <[u8]>::len));
         let write_bytes = work.write_bytes - before + key.len() + value_len;
         // More than this it could not have, were it alone: it would be shed each time.
         let bytes = write_bytes + keys * self.versions.write_bytes();
@@ -238,23 +232,22 @@ impl TransactionComponent {
             return Err(Error::WriteTooLarge(part_bytes, limit));
         }
         self.make_room_for(work)?;
-        let value: Value = value.map(Arc::from);
+        let version = Version::pending(work.ts, value);
         if let Some(write) = work.writes.get_mut(key) {
-            self.versions.count_value(&value);
-            self.versions.discount_value(&std::mem::replace(&mut write.value, value));
+            self.versions.rewrite(key, write.hash, &version);
+            write.version = version;
             work.write_bytes = write_bytes;
             return Ok(());
         }
         if work.writes.is_empty() {
             self.timestamps.announce_writing(work.at, work.ts);
         }
-        let (hash, version) = (hash(key), Version::pending(work.ts));
-        let oldest_active = self.oldest_active_lately(work);
-        if let Err(abort) = self.versions.write(key, hash, &version, &value, oldest_active) {
+        let (hash, oldest_active) = (hash(key), self.oldest_active_lately(work));
+        if let Err(abort) = self.versions.write(key, hash, &version, oldest_active) {
             return Err(work.fail(abort));
         }
         work.write_bytes = write_bytes;
-        work.writes.insert(key, PendingWrite { hash, version, value });
+        work.writes.insert(key, PendingWrite { hash, version });
         Ok(())
     }
 

@@ -2,20 +2,16 @@
 
 use super::transaction_table::{Standing, TransactionTable};
 use hyades_platform::sync::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use triomphe::ThinArc;
 
 /// The bytes that a version takes without its value, about.
-pub(super) const VERSION_BYTES: usize = 80;
+pub(super) const VERSION_BYTES: usize = 40;
 
-/// A value; None for a deleted key.
-pub(crate) type Value = Option<Arc<[u8]>>;
-
-/// A version of a key.
-#[derive(Debug)]
-pub(crate) struct Version {
-    pub ts: u64,
-    /// Set before its transaction is committed, and never changed.
-    value: OnceLock<Value>,
+struct VersionHead {
+    ts: u64,
     /// Whether the data component holds it, or a newer one. Then its transaction is committed, and
     /// durable with all that it depends on, or the proxy would have held it back. Set by the proxy
     /// (Release), read by those that read the version or evict it (Acquire).
@@ -23,54 +19,156 @@ pub(crate) struct Version {
     /// Whether it came from the data component. Then its transaction is perhaps of an earlier
     /// incarnation, which the transaction table does not know.
     is_fetched: bool,
+    /// Whether the key is deleted. Then there are no bytes.
+    is_tombstone: bool,
 }
 
+/// A version of a key: one allocation with its value, of which all clones are references. Nothing
+/// of it changes but `applied`; a transaction that writes a key again has another version.
+#[derive(Clone)]
+pub(crate) struct Version(ThinArc<VersionHead, u8>);
+
 impl Version {
-    /// The version of an active transaction.
-    pub fn pending(ts: u64) -> Arc<Self> {
-        let (value, applied) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Self { ts, value, applied, is_fetched: false })
+    fn with(ts: u64, value: Option<&[u8]>, is_fetched: bool) -> Self {
+        let (applied, is_tombstone) = (AtomicBool::new(is_fetched), value.is_none());
+        let head = VersionHead { ts, applied, is_fetched, is_tombstone };
+        Self(ThinArc::from_header_and_slice(head, value.unwrap_or_default()))
     }
 
-    pub(super) fn fetched(ts: u64, value: Value) -> Arc<Self> {
-        let (value, applied) = (OnceLock::from(value), AtomicBool::new(true));
-        Arc::new(Self { ts, value, applied, is_fetched: true })
+    /// That of an active transaction; without a value, of a key that it deletes.
+    pub fn pending(ts: u64, value: Option<&[u8]>) -> Self {
+        Self::with(ts, value, false)
+    }
+
+    /// That of the data component.
+    pub fn fetched(ts: u64, value: Option<&[u8]>) -> Self {
+        Self::with(ts, value, true)
+    }
+
+    fn head(&self) -> &VersionHead {
+        &self.0.header.header
+    }
+
+    /// Where it lies, for a prefetch.
+    pub(super) fn address(&self) -> usize {
+        self.0.ptr().addr()
+    }
+
+    pub fn ts(&self) -> u64 {
+        self.head().ts
     }
 
     /// Whether it came from the data component.
     pub(super) fn is_fetched(&self) -> bool {
-        self.is_fetched
+        self.head().is_fetched
     }
 
-    /// C4: sets the value, once.
-    pub fn set(&self, value: Value) {
-        let is_first = self.value.set(value).is_ok();
-        debug_assert!(is_first, "the version of {} has a value already", self.ts);
+    /// The value; None of a deleted key.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        (!self.head().is_tombstone).then(|| &self.0.slice)
     }
 
-    /// The value of a committed version.
-    pub fn value(&self) -> &Value {
-        self.value.get().expect("a version has its value before its transaction is committed")
+    /// The same, for those that keep it.
+    pub fn value(&self) -> Option<Value> {
+        (!self.head().is_tombstone).then(|| Value(self.clone()))
     }
 
     /// The data component holds it, or a newer one.
     pub fn set_applied(&self) {
-        self.applied.store(true, Ordering::Release);
+        self.head().applied.store(true, Ordering::Release);
     }
 
     /// Whether it is known to be committed, durable, and held by the data component.
     pub(crate) fn is_applied(&self) -> bool {
-        self.applied.load(Ordering::Acquire)
+        self.head().applied.load(Ordering::Acquire)
     }
 
     /// S1, S2: how its transaction stands. Of most it is known without the transaction table, whose
     /// entry is not in a cache any more.
     pub(super) fn standing(&self, transactions: &TransactionTable) -> Standing {
-        if self.is_applied() { Standing::Committed } else { transactions.standing(self.ts) }
+        if self.is_applied() { Standing::Committed } else { transactions.standing(self.ts()) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        let value = self.value.get().and_then(Option::as_ref);
-        VERSION_BYTES + value.map_or(0, |value| value.len())
+    /// The bytes that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        VERSION_BYTES + self.0.slice.len()
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ts, applied) = (self.ts(), self.is_applied());
+        write!(f, "Version {{ ts: {ts}, applied: {applied}, bytes: {:?} }}", self.bytes())
+    }
+}
+
+/// A value that was read. It is shared with the database: a clone is one more reference, and no
+/// copy. The memory is free when the database and all clones have dropped it.
+#[derive(Clone)]
+pub struct Value(Version);
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.0.slice
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_its_value_or_says_that_there_is_none() {
+        for len in [0, 1, 7, 8, 100, 40_000] {
+            let bytes = vec![len as u8; len];
+            let version = Version::pending(7, Some(&bytes));
+            assert_eq!((version.ts(), version.bytes()), (7, Some(&bytes[..])));
+            assert_eq!(version.size(), VERSION_BYTES + len);
+            let value = version.value().unwrap();
+            assert_eq!(value, Version::fetched(1, Some(&bytes)).value().unwrap());
+            drop(version);
+            assert_eq!(*value, bytes[..], "the value outlives what the table had");
+        }
+        let deleted = Version::pending(8, None);
+        assert_eq!((deleted.bytes(), deleted.value(), deleted.size()), (None, None, VERSION_BYTES));
+        assert_ne!(Version::pending(1, Some(b"")).value(), None, "an empty value is one");
+    }
+
+    #[test]
+    fn all_clones_are_one_version() {
+        let version = Version::pending(1, Some(b"a"));
+        let clone = version.clone();
+        assert!(!clone.is_applied() && Version::fetched(1, None).is_applied());
+        version.set_applied();
+        assert!(clone.is_applied());
+        assert_eq!(version.address(), clone.address());
     }
 }

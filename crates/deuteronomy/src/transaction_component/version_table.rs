@@ -26,12 +26,13 @@ use crate::key::{Key, hash};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicUsize, MutexGuard, Ordering, Padded};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// The bytes that a record takes without its key, about.
 const RECORD_BYTES: usize = 96;
 /// The bytes in the table for which there is a bucket. A bucket takes 64 beside them.
 const BYTES_PER_BUCKET: usize = 256;
+/// How many buckets ahead a sweep prefetches: as many cache misses as a processor has under way.
+const SWEPT_AHEAD: usize = 8;
 /// The most buckets that are split by one that puts something into the table. More than one put
 /// needs, so that the buckets keep up.
 const MOST_SPLIT: usize = 4;
@@ -43,7 +44,7 @@ struct KeyRecord {
     last_read: u64,
     /// By ascending timestamp. Two lie in the record: mostly there are no more, since a write
     /// takes out what it leaves without a reader.
-    versions: SmallVec<[Arc<Version>; 2]>,
+    versions: SmallVec<[Version; 2]>,
     /// Whether it has had versions of writers, and is among the keys of [`Ranges`].
     entered: bool,
     /// Whether a version of it was found here since the last sweep.
@@ -76,7 +77,7 @@ struct Bucket {
 #[derive(Debug)]
 pub(crate) enum Seen {
     /// The value of the version to read, and its writer; None if that is known to be durable.
-    Value(Value, Option<u64>),
+    Value(Option<Value>, Option<u64>),
     /// The version to read is of this active, older transaction: wait for it, and read again.
     Active(u64),
     /// The version to read is in the data component. The number is for
@@ -90,8 +91,8 @@ pub(crate) struct VersionTable {
     buckets: Buckets<Bucket>,
     /// If there are scans.
     pub ranges: Option<Ranges>,
-    /// About how many bytes records, keys and versions take, and values that are to be written;
-    /// without those of `ranges`. Apart from the number of buckets, which each operation reads.
+    /// About how many bytes records, keys and versions take; without those of `ranges`. Apart from
+    /// the number of buckets, which each operation reads.
     bytes: Padded<AtomicUsize>,
     /// The bucket at which the next sweep begins.
     hand: Padded<AtomicUsize>,
@@ -110,13 +111,13 @@ struct Trimmed {
 /// As right is a timestamp that was the oldest active one at any time before: none below it comes
 /// back, and no snapshot that is announced later reads below it.
 fn trim_record(record: &mut KeyRecord, oldest_active: u64) -> Trimmed {
-    let old = record.versions.iter().take_while(|v| v.ts < oldest_active).count();
+    let old = record.versions.iter().take_while(|v| v.ts() < oldest_active).count();
     let mut trimmed = Trimmed::default();
     if old < 2 {
         return trimmed;
     }
     for version in record.versions.drain(..old - 1) {
-        trimmed.bytes += version.bytes();
+        trimmed.bytes += version.size();
         trimmed.versions += 1;
     }
     trimmed
@@ -176,8 +177,7 @@ impl VersionTable {
         self.buckets.count()
     }
 
-    /// About how many bytes records, keys and versions take, values that are to be written, and
-    /// what scans need.
+    /// About how many bytes records, keys and versions take, and what scans need.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.ranges.as_ref().map_or(0, Ranges::bytes)
     }
@@ -186,16 +186,6 @@ impl VersionTable {
     pub fn write_bytes(&self) -> usize {
         let entry = if self.ranges.is_some() { ranges::ENTRY_BYTES } else { 0 };
         RECORD_BYTES + VERSION_BYTES + entry
-    }
-
-    /// Counts the bytes of a value that a transaction is to write, before its version has it.
-    pub fn count_value(&self, value: &Value) {
-        self.add(value.as_ref().map_or(0, |value| value.len()));
-    }
-
-    /// Takes back [`count_value`](Self::count_value), for a value that no version will have.
-    pub fn discount_value(&self, value: &Value) {
-        self.subtract(value.as_ref().map_or(0, |value| value.len()));
     }
 
     fn add(&self, bytes: usize) {
@@ -266,35 +256,35 @@ impl VersionTable {
         let number = bucket.drops;
         let record = self.find_or_make(&mut bucket, key);
         // R3: every read counts, whichever version it reads (D2).
-        let is_newest = record.versions.last().is_none_or(|newest| newest.ts <= ts);
+        let is_newest = record.versions.last().is_none_or(|newest| newest.ts() <= ts);
         if let Some(reader) = reader
             && (is_newest || !mutation::is(Mutation::NoteNewestReadsOnly))
         {
             record.last_read = record.last_read.max(reader);
         }
-        for version in record.versions.iter().rev().filter(|version| version.ts <= ts) {
+        for version in record.versions.iter().rev().filter(|version| version.ts() <= ts) {
             debug_assert!(
-                Some(version.ts) != reader || version.is_fetched(),
+                Some(version.ts()) != reader || version.is_fetched(),
                 "a transaction reads its own"
             );
             // To read past an active one would be wrong: it may commit below this read (D0).
             return match version.standing(transactions) {
                 Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
-                Standing::Active => Seen::Active(version.ts),
+                Standing::Active => Seen::Active(version.ts()),
                 Standing::Committed => {
-                    hints.note(record, &**version, version.value());
+                    hints.note(record, version);
                     record.hit = true;
-                    let writer = (!version.is_applied()).then_some(version.ts);
-                    Seen::Value(version.value().clone(), writer)
+                    let writer = (!version.is_applied()).then_some(version.ts());
+                    Seen::Value(version.value(), writer)
                 }
             };
         }
         Seen::Missing(number)
     }
 
-    /// W1 to W5: puts the pending version of a transaction into the record, and counts the bytes
-    /// of the value that it will have. Takes out the versions of the record that no transaction
-    /// needs, where none below `oldest_active` is active, or will be.
+    /// W1 to W5: puts the pending version of a transaction into the record. Takes out the versions
+    /// of the record that no transaction needs, where none below `oldest_active` is active, or will
+    /// be.
     ///
     /// # Errors
     /// A younger transaction has read or written the key.
@@ -302,18 +292,16 @@ impl VersionTable {
         &self,
         key: &[u8],
         hash: u64,
-        version: &Arc<Version>,
-        value: &Value,
+        version: &Version,
         oldest_active: u64,
     ) -> Result<(), Abort> {
-        let value_bytes = value.as_ref().map_or(0, |value| value.len());
         let (mut bucket, hints) = self.bucket(hash);
         let record = self.find_or_make(&mut bucket, key);
-        if record.last_read > version.ts && !mutation::is(Mutation::WriteBelowRead) {
+        if record.last_read > version.ts() && !mutation::is(Mutation::WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
         // An older one that is active may be overtaken: the write does not depend on it.
-        if record.versions.last().is_some_and(|newest| newest.ts > version.ts) {
+        if record.versions.last().is_some_and(|newest| newest.ts() > version.ts()) {
             return Err(Abort::TooLate);
         }
         if let Some(ranges) = &self.ranges
@@ -325,29 +313,41 @@ impl VersionTable {
         // Before the new one is there: two have room in the record.
         let trimmed = trim_record(record, oldest_active);
         record.versions.push(version.clone());
-        hints.note(record, &**version, value);
+        hints.note(record, version);
         bucket.drops += trimmed.versions;
-        self.replace(trimmed.bytes, version.bytes() + value_bytes);
+        self.replace(trimmed.bytes, version.size());
         drop(bucket);
         self.grow();
         // M2, W5 for scans.
-        if self.ranges.as_ref().is_some_and(|ranges| ranges.is_scanned_by_younger(key, version.ts))
-        {
-            self.remove(key, hash, version.ts);
-            self.subtract(value_bytes);
+        let ts = version.ts();
+        if self.ranges.as_ref().is_some_and(|ranges| ranges.is_scanned_by_younger(key, ts)) {
+            self.remove(key, hash, ts);
             return Err(Abort::ReadByYounger);
         }
         Ok(())
+    }
+
+    /// W4 again: the transaction writes another value to a key that it has written.
+    pub fn rewrite(&self, key: &[u8], hash: u64, version: &Version) {
+        let bucket = &mut *self.bucket(hash).0;
+        let record = bucket.position(key).map(|at| &mut bucket.records[at]);
+        let own = |v: &&mut Version| v.ts() == version.ts();
+        let pending = record.and_then(|r| r.versions.iter_mut().rev().find(own));
+        debug_assert!(pending.is_some(), "the pending version of {} is gone", version.ts());
+        if let Some(pending) = pending {
+            self.replace(pending.size(), version.size());
+            *pending = version.clone();
+        }
     }
 
     /// A1, A2: takes out the version of a transaction that aborts.
     pub fn remove(&self, key: &[u8], hash: u64, ts: u64) {
         let bucket = &mut *self.bucket(hash).0;
         let record = bucket.position(key).map(|at| &mut bucket.records[at]);
-        let at = record.as_ref().and_then(|r| r.versions.iter().rposition(|v| v.ts == ts));
+        let at = record.as_ref().and_then(|r| r.versions.iter().rposition(|v| v.ts() == ts));
         debug_assert!(at.is_some(), "the pending version of {ts} is gone");
         if let (Some(record), Some(at)) = (record, at) {
-            self.subtract(record.versions.remove(at).bytes());
+            self.subtract(record.versions.remove(at).size());
             bucket.drops += 1;
         }
     }
@@ -357,7 +357,8 @@ impl VersionTable {
     /// have come and gone, would bring an old one back as the newest (D11). A fetch that ends
     /// before its transaction is not late: what is newer stays. The number is for those to come
     /// that do not.
-    pub fn insert_fetched(&self, key: &[u8], hash: u64, number: u64, ts: u64, value: Value) {
+    pub fn insert_fetched(&self, key: &[u8], hash: u64, number: u64, version: Version) {
+        debug_assert!(version.is_fetched(), "a version of a writer comes with its transaction");
         self.grow();
         let bucket = &mut *self.bucket(hash).0;
         if bucket.drops != number {
@@ -365,9 +366,8 @@ impl VersionTable {
         }
         let Some(at) = bucket.position(key) else { return };
         let record = &mut bucket.records[at];
-        if record.versions.first().is_none_or(|oldest| oldest.ts > ts) {
-            let version = Version::fetched(ts, value);
-            self.add(version.bytes());
+        if record.versions.first().is_none_or(|oldest| oldest.ts() > version.ts()) {
+            self.add(version.size());
             record.versions.insert(0, version);
         }
     }
@@ -381,6 +381,7 @@ impl VersionTable {
         }
         for _ in 0..most {
             let nth = self.hand.fetch_add(1, Ordering::Relaxed);
+            self.buckets.prefetch_ahead(nth, SWEPT_AHEAD);
             let bucket = &mut *self.buckets.lock_nth(nth);
             self.trim(bucket, oldest_active);
             self.evict(bucket, oldest_active, what);
@@ -405,16 +406,16 @@ impl VersionTable {
         let Bucket { records: all, floor, drops } = bucket;
         let mut records = std::mem::take(all).into_vec();
         records.retain_mut(|record| {
-            let is_old = |v: &Arc<Version>| {
+            let is_old = |v: &Version| {
                 let is_applied = v.is_applied() || mutation::is(Mutation::EvictUnapplied);
-                is_applied && (v.ts < oldest_active || what == Sweep::PastActive)
+                is_applied && (v.ts() < oldest_active || what == Sweep::PastActive)
             };
             let is_spared = std::mem::take(&mut record.hit) && what == Sweep::Unread;
             if is_spared || !record.versions.iter().all(is_old) {
                 return true;
             }
             // E3. An older transaction that is active may neither write below what is evicted.
-            let newest = record.versions.last().map_or(0, |newest| newest.ts);
+            let newest = record.versions.last().map_or(0, |newest| newest.ts());
             let newest = if mutation::is(Mutation::FloorOfReadsOnly) { 0 } else { newest };
             let needed = record.last_read.max(newest);
             // No transaction to come is below `oldest_active`: such a floor says nothing.
@@ -426,7 +427,7 @@ impl VersionTable {
             {
                 ranges.leave(&record.key);
             }
-            let versions: usize = record.versions.iter().map(|v| v.bytes()).sum();
+            let versions: usize = record.versions.iter().map(Version::size).sum();
             self.subtract(RECORD_BYTES + record.key.len() + versions);
             *drops += 1;
             false

@@ -1,7 +1,7 @@
 //! The state of a session's transaction.
 
 use super::record::Parts;
-use super::version::Value;
+use super::version::Version;
 use super::writes::Writes;
 use crate::error::{Abort, Error};
 
@@ -78,8 +78,8 @@ impl Work {
     }
 
     /// What the transaction has written to the key last; None if it has not written it.
-    pub fn written(&self, key: &[u8]) -> Option<&Value> {
-        self.writes.get(key).map(|write| &write.value)
+    pub fn written(&self, key: &[u8]) -> Option<&Version> {
+        self.writes.get(key).map(|write| &write.version)
     }
 
     /// The stream of its frames, if it has logged parts.

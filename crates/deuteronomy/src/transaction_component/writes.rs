@@ -3,10 +3,9 @@
 //! Most transactions write a few keys: these lie in a vector that the session keeps, in order, and
 //! cost no allocation. One that writes more has them in a tree.
 
-use super::version::{Value, Version};
+use super::version::Version;
 use crate::key::Key;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The most writes in the vector: with more, a tree finds its place in less time.
 const FEW: usize = 16;
@@ -15,8 +14,8 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub(crate) struct PendingWrite {
     pub hash: u64,
-    pub version: Arc<Version>,
-    pub value: Value,
+    /// With the value.
+    pub version: Version,
 }
 
 /// The writes of a transaction. Invariant: the vector or the tree is empty.
@@ -94,7 +93,7 @@ mod tests {
             let mut writes = Writes::default();
             for key in keys {
                 assert!(writes.get(&[key]).is_none());
-                let write = PendingWrite { hash: 0, version: Version::pending(1), value: None };
+                let write = PendingWrite { hash: 0, version: Version::pending(1, None) };
                 writes.insert(&[key], write);
                 writes.get_mut(&[key]).unwrap().hash = u64::from(key);
                 assert_eq!(writes.get(&[key]).unwrap().hash, u64::from(key));
