@@ -82,6 +82,8 @@ mutations! {
     MarkInMemory "mark-in-memory",
     /// A transaction with a number waits only for the watermark of its own stream.
     OwnMarkOnly "own-mark-only",
+    /// A transaction of Plover waits only for the marks of the partitions that it touched.
+    TouchedMarksOnly "touched-marks-only",
     /// An epoch is closed although transactions of it are still committing.
     CloseOpenEpochs "close-open-epochs",
     /// The number of a transaction is not above those of what it read.

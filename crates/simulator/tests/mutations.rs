@@ -116,6 +116,7 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
     match rule {
         Mutation::CloseOpenEpochs => Some(Protocol::SiloR),
         Mutation::SkipUndo => Some(Protocol::Physiological),
+        Mutation::TouchedMarksOnly => Some(Protocol::Plover),
         Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
             Some(Protocol::Gsn)
         }

@@ -152,7 +152,12 @@ impl LoggingProtocol for Plover {
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
             return;
         }
-        needs.push((self.log.frontier().common_lane(), number));
+        let frontier = self.log.frontier();
+        if mutation::is(Mutation::TouchedMarksOnly) {
+            let marks = members(txn.touched).map(|p| frontier.mark_lane(p));
+            return marks.for_each(|mark| needs.push((mark, number)));
+        }
+        needs.push((frontier.common_lane(), number));
     }
 }
 

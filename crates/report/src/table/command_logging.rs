@@ -101,7 +101,7 @@ fn tpcc(table: &Table<'_>) -> Experiment {
     runs.extend(contents::runs(table));
     let [by_transaction, by_table] = contents::panels();
     let [beside_command, beside_rows] = contents::checks();
-    let [read_commands, read_rows] = reading::checks("TPC-C", 8.0);
+    let [read_commands, read_rows] = reading::checks(reading::TPCC);
     Experiment {
         id: "command-tpcc",
         paper: Paper::CommandLogging,
@@ -184,7 +184,7 @@ fn voter(table: &Table<'_>) -> Experiment {
         shape: Shape::Bars { log: false, paper: vec![(pair.0, pair.1, ratio)] },
     };
     let (command, physiological) = ("Serial command", "Physiological");
-    let [read_commands, read_rows] = reading::checks("Voter", 30.0);
+    let [read_commands, read_rows] = reading::checks(reading::VOTES);
     Experiment {
         id: "command-voter",
         paper: Paper::CommandLogging,

@@ -167,7 +167,8 @@ fn contention_checks() -> Vec<Check> {
                 ),
                 level: of_fall(&ratio.inverse()),
             })
-        }),
+        })
+        .measured_apart(),
         keeps_up(0.0),
         keeps_up(1.2),
     ]
