@@ -172,12 +172,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Updates a key whose value was found, or what another operation has written since.
-    fn update_found(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        found: Option<Value>,
-    ) -> Result<Value, Error> {
+    fn update_found(&self, key: &[u8], value: &[u8], found: Option<Value>) -> Result<Value, Error> {
         let mut session = self.step_of_active()?;
         let written = session.parts().1.written(key).map(Version::value);
         let old = written.unwrap_or(found).ok_or(Error::NotFound)?;

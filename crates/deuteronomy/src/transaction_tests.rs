@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Database, LogOptions, MemoryData, Options};
 use hyades_platform::device::MemoryDevice;
+use std::sync::Arc;
 
 /// Both tasks have looked before either writes, as on two threads.
 #[test]

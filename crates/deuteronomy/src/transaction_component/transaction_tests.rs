@@ -10,6 +10,7 @@ use crate::transaction_component::version_table::Sweep;
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::{LogOptions, Writer};
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const SESSIONS: usize = 4;
