@@ -22,8 +22,8 @@ const SEGMENTS: usize = 21;
 
 type Segment<B> = Box<[Slot<B>]>;
 
-/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record and a
-/// version. Hints for a prefetch, and nothing else: written under the latch, read without it,
+/// Where that lies which was accessed last in a bucket, and is not in its cache line: a record and
+/// a version. Hints for a prefetch, and nothing else: written under the latch, read without it,
 /// perhaps of what is gone; so Relaxed, and no step for the checker of schedules.
 #[derive(Debug, Default)]
 pub(super) struct Hints([std::sync::atomic::AtomicUsize; 2]);

@@ -10,11 +10,11 @@
 //! these orders is needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not
 //! stamps of gaps).
 //!
-//! The index is a tree of the standard library under one lock. An entry of `hyades-index`, which has
-//! no such lock, would take about 95 bytes instead of 40 (four words and a pointer in a leaf, and a
-//! key in an allocation of its own), of a budget that is for versions. All that is spent here,
-//! waiting included, is 0.1 % of the time where keys stay in memory, and 3 % where a tenth of the
-//! reads is fetched (`docs/performance.md`).
+//! The index is a tree of the standard library under one lock. An entry of `hyades-index`, which
+//! has no such lock, would take about 95 bytes instead of 40 (four words and a pointer in a leaf,
+//! and a key in an allocation of its own), of a budget that is for versions. All that is spent
+//! here, waiting included, is 0.1 % of the time where keys stay in memory, and 3 % where a tenth of
+//! the reads is fetched (`docs/performance.md`).
 //!
 //! Invariants:
 //! - Every key that a scan has read, present or absent, is in the range of its note, or its note is

@@ -8,12 +8,14 @@
 //!   flight, `--in-flight` of each worker, share commits (`groups.rs`). One commit for each
 //!   transaction, the usual way, would be slower by orders of magnitude.
 //! - redb and LMDB have one writer at a time, which fjall and RocksDB need, too, if their
-//!   transactions are to be serializable. So a worker that gets to write runs the transactions of all that wait, one after
-//!   the other, with one commit at the end: there are no conflicts, and nothing is checked.
+//!   transactions are to be serializable. So a worker that gets to write runs the transactions of
+//!   all that wait, one after the other, with one commit at the end: there are no conflicts, and
+//!   nothing is checked.
 //! - Transactions that only read run in parallel, a group of them in one snapshot, which is durable
 //!   already. They are handed references into the store's memory and copy nothing.
-//! - redb commits in one phase, its default. fjall and RocksDB write a group as one batch, which has
-//!   each key once; fjall syncs data, not metadata. LMDB has its default flags: it syncs each commit.
+//! - redb commits in one phase, its default. fjall and RocksDB write a group as one batch, which
+//!   has each key once; fjall syncs data, not metadata. LMDB has its default flags: it syncs each
+//!   commit.
 //!
 //! How many transactions in flight and how many workers serve a store best is for the caller to
 //! find: `scripts/beside-stores.py` tries several.

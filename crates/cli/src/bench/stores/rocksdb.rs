@@ -1,7 +1,7 @@
 //! RocksDB by itself.
 //!
-//! A group is one batch, and a table beside it has what the batch is about to write. A batch gets to
-//! be seen after its sync, so every snapshot is durable.
+//! A group is one batch, and a table beside it has what the batch is about to write. A batch can be
+//! read after its sync alone, so every snapshot is durable.
 
 use super::snapshot::{ReadOnly, SnapshotReads, failed};
 use super::{GroupedStore, StoreBody};

@@ -12,8 +12,8 @@ fn from_memory(view: &View<'_>, group: &str) -> Option<String> {
     ))
 }
 
-/// The paper's replay of a workload. From its rates a site takes about so many microseconds for a
-/// record.
+/// The paper's replay of a workload, with about the time that a site takes for a record, from the
+/// paper's rates.
 pub(super) struct PaperReplay {
     pub group: &'static str,
     /// What reading physiological records adds, in percent.
