@@ -85,17 +85,19 @@
 //!   be sent, and outcomes with it. The proxy here is told by sessions what has committed. So it
 //!   has no scan of the log, and no *side buffer* for operations whose commit was not seen.
 //! - *The log's buffers as version cache* (with positions of values, and a log that keeps, releases
-//!   and follows its buffers): at most 22 %, and 35 % with writes only. That is all of allocation,
-//!   reference counts and copies; versions and keys are part of it, and would stay. Values are on
-//!   the heap, in one allocation each, and in the log as well.
-//! - *A latch-free version table*: at most 2.1 %, and 0.8 % with writes only. Each bucket has a
-//!   latch; two workers found one of 40,000 held. All steps of an operation are atomic by it, which
-//!   the proofs rest on. Two cores do not show what many would.
+//!   and follows its buffers): at most 3 %, and 5 % with writes only, the copy of a value to its
+//!   version. A version and its value are one allocation, which a version needs wherever its value
+//!   is. In exchange each version would be looked up once more, when its buffer is used again.
+//! - *A latch-free version table*: at most 6 %, and 10 % with writes only: that is spent where a
+//!   bucket's latch is taken, which is the first access to its cache line. Two workers found one
+//!   latch of 40,000 held. All steps of an operation are atomic by it, which the proofs rest on.
+//!   Two cores do not show what many would.
 //! - *A read cache of its own*: it would save no time where all is in memory. What was fetched is a
 //!   version in the table like others, which takes 40 bytes more, with a second chance when memory
 //!   is full.
-//! - *Epochs and garbage rings*: at most the reference counts, 9 %, of which 4 % is dropping what
-//!   has no reader any more. Without latch-free reads nothing is reclaimed under a reader.
+//! - *Epochs and garbage rings*: at most the reference counts, 4 to 7 %, of which a part is
+//!   dropping what has no reader any more. Without latch-free reads nothing is reclaimed under a
+//!   reader.
 //! - *Limits that adjust themselves* between the table and the data component's cache: not
 //!   measured. redb (4.6) and fjall (3.1) take the size of their cache when they are opened, and
 //!   have no method that changes it. So both limits are settings, and the better split depends on
