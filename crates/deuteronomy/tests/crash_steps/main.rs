@@ -7,55 +7,14 @@
 #![allow(missing_docs)]
 
 mod script;
+mod steps;
 mod stores;
 mod world;
 
 use hyades_deuteronomy::UpdateLogging;
-use std::collections::BTreeMap;
-use stores::{ENDINGS, SteppedMemory, SteppedRedb, SteppedStore};
+use steps::{Repeats, crash_at_each_step};
+use stores::{SteppedMemory, SteppedRedb};
 use world::{CrashWorld, LifePhase, StepCounts};
-
-/// Which crashes are followed by crashes at each step of the next process: of those in a phase the
-/// first, and one of this number.
-#[derive(Clone, Copy)]
-struct Repeats {
-    /// Of the crashes of the first process.
-    second: usize,
-    /// Of the crashes of the second process.
-    third: usize,
-}
-
-/// Which of the things of a kind are taken: the first, and one of `every` after it.
-#[derive(Default)]
-struct Sample<K>(BTreeMap<K, usize>);
-
-impl<K: Ord> Sample<K> {
-    fn takes(&mut self, kind: K, every: usize) -> bool {
-        let seen = self.0.entry(kind).or_default();
-        *seen += 1;
-        (*seen - 1).is_multiple_of(every)
-    }
-}
-
-/// Stops a new database at each step, by each ending; what is left, again at each step; and so on.
-fn crash_at_each_step<S: SteppedStore>(world: &CrashWorld<S>, repeats: Repeats) -> StepCounts {
-    let mut met = StepCounts::default();
-    let (mut seconds, mut thirds) = (Sample::default(), Sample::default());
-    world.at_each_step((0, ENDINGS.len()), &mut met, &mut |crashed, phase, ending, met| {
-        crashed.fork().live_on(met);
-        if !seconds.takes((phase, crashed.store.is_uneven()), repeats.second) {
-            return;
-        }
-        crashed.at_each_step((ending, 1), met, &mut |mut again, phase, ending, met| {
-            if thirds.takes(phase, repeats.third) {
-                again.at_each_step((ending, 1), met, &mut |mut third, _, _, met| third.live_on(met));
-            }
-            again.live_on(met);
-        });
-    });
-    println!("{met:#?}");
-    met
-}
 
 /// Whether each phase of each process was met, and what has to happen.
 fn check_that_enough_was_met(met: &StepCounts) {

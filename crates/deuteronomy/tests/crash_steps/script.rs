@@ -156,12 +156,13 @@ pub fn first_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     // What is younger than this one waits, and holds the resume point back.
     let mut old = ScriptedTransaction::begin(&mut third)?;
     old.read(0)?;
+    life.write(&mut old, 7, Some(100))?;
     life.transact(&mut sessions[0], &[1], &[(0, Some(300)), (2, None)])?;
     life.transact(&mut sessions[1], &[0], &[(1, Some(300))])?;
     life.flush_all()?;
     life.apply()?;
     life.checkpoint()?;
-    life.write(&mut old, 7, Some(100))?;
+    life.write(&mut old, 6, Some(100))?;
     life.commit(old)?;
     // In parts.
     let all = [3, 4, 5, 6].map(|key| (key, Some(LONG)));

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a process does.
@@ -46,6 +47,8 @@ pub struct Process {
     disk: SimulatedDisk,
     device: SimulatedDevice,
     phase: Mutex<LifePhase>,
+    /// Whether the data component was the first to fail.
+    data_has_failed: AtomicBool,
 }
 
 impl Process {
@@ -66,7 +69,10 @@ impl Process {
         if !self.device.is_alive() {
             return Err(Error::DataComponent("the process has died".into()));
         }
-        change().inspect_err(|_| self.disk.kill())
+        change().inspect_err(|_| {
+            self.data_has_failed.store(true, Ordering::Relaxed);
+            self.disk.kill();
+        })
     }
 }
 
@@ -186,12 +192,15 @@ impl<S: SteppedStore> CrashWorld<S> {
         }
         met.uneven += usize::from(self.store.is_uneven());
         self.lives.push((stop, ending));
-        let phase = Mutex::new(LifePhase::Opening);
-        let process = Arc::new(Process { disk: self.disk.clone(), device, phase });
+        let (phase, data_has_failed) = (Mutex::new(LifePhase::Opening), AtomicBool::new(false));
+        let disk = self.disk.clone();
+        let process = Arc::new(Process { disk, device, phase, data_has_failed });
         let mut held = None;
         let lived = self.run(&process, &mut held, met);
         let has_stopped = match stop {
-            Some(StopAt::Log(_)) => !process.device.is_alive(),
+            Some(StopAt::Log(_)) => {
+                !process.device.is_alive() && !process.data_has_failed.load(Ordering::Relaxed)
+            }
             Some(StopAt::Data(_)) => self.store.has_stopped(),
             None => false,
         };
