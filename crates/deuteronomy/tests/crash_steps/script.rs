@@ -206,8 +206,7 @@ pub fn read_all(database: &Database) -> Result<KeyState, Error> {
     let mut session = database.session()?;
     let mut tx = session.begin()?;
     let rows = tx.scan(Bound::Unbounded, Bound::Unbounded, usize::MAX)?;
-    let scanned: KeyState =
-        rows.iter().map(|(key, value)| (key[0], Some(number(value)))).collect();
+    let scanned: KeyState = rows.iter().map(|(key, value)| (key[0], Some(number(value)))).collect();
     let read = KEYS.map(|key| Ok((key, tx.get(&[key])?.as_deref().map(number))));
     let read = read.into_iter().collect::<Result<KeyState, Error>>()?;
     let with_value = read.iter().filter(|(_, written)| written.is_some());

@@ -15,7 +15,6 @@ pub struct Repeats {
 }
 
 /// Which of the things of a kind are taken: the first, and one of `every` after it.
-#[derive(Default)]
 struct Sample<K>(BTreeMap<K, usize>);
 
 impl<K: Ord> Sample<K> {
@@ -29,7 +28,7 @@ impl<K: Ord> Sample<K> {
 /// Stops a new database at each step, by each ending; what is left, again at each step; and so on.
 pub fn crash_at_each_step<S: SteppedStore>(world: &CrashWorld<S>, repeats: Repeats) -> StepCounts {
     let mut met = StepCounts::default();
-    let (mut seconds, mut thirds) = (Sample::default(), Sample::default());
+    let (mut seconds, mut thirds) = (Sample(BTreeMap::new()), Sample(BTreeMap::new()));
     world.at_each_step((0, ENDINGS.len()), &mut met, &mut |crashed, phase, ending, met| {
         crashed.fork().live_on(met);
         if !seconds.takes((phase, crashed.store.is_uneven()), repeats.second) {
@@ -37,7 +36,9 @@ pub fn crash_at_each_step<S: SteppedStore>(world: &CrashWorld<S>, repeats: Repea
         }
         crashed.at_each_step((ending, 1), met, &mut |mut again, phase, ending, met| {
             if thirds.takes(phase, repeats.third) {
-                again.at_each_step((ending, 1), met, &mut |mut third, _, _, met| third.live_on(met));
+                again.at_each_step((ending, 1), met, &mut |mut third, _, _, met| {
+                    third.live_on(met);
+                });
             }
             again.live_on(met);
         });
