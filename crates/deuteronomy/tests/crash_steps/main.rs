@@ -38,22 +38,22 @@ fn check_that_enough_was_met(met: &StepCounts, phases: &[LifePhase]) {
 #[test]
 fn over_a_data_component_in_memory() {
     let world = CrashWorld::new(SteppedMemory::new(1), UpdateLogging::AtCommit);
-    let met = crash_at_each_step(&world, Repeats { second: 16, third: 100 });
+    let met = crash_at_each_step(&world, Repeats { second: 36, third: 200 });
     check_that_enough_was_met(&met, &PHASES);
 }
 
 #[test]
 fn over_two_data_components_one_of_which_may_be_ahead() {
     let world = CrashWorld::new(SteppedMemory::new(2), UpdateLogging::AtOnce);
-    let met = crash_at_each_step(&world, Repeats { second: 16, third: 100 });
+    let met = crash_at_each_step(&world, Repeats { second: 36, third: 200 });
     check_that_enough_was_met(&met, &PHASES);
-    assert!(met.uneven > 200, "{met:?}");
+    assert!(met.uneven > 100, "{met:?}");
 }
 
 #[test]
 fn over_redb() {
     let world = CrashWorld::new(SteppedRedb::default(), UpdateLogging::AtCommit);
-    let met = crash_at_each_step(&world, Repeats { second: 90, third: 400 });
+    let met = crash_at_each_step(&world, Repeats { second: 150, third: 600 });
     // It forgets in memory, until the next checkpoint.
     check_that_enough_was_met(&met, &PHASES[..5]);
 }
