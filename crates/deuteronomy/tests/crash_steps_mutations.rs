@@ -1,6 +1,7 @@
 //! Rules of restart, checkpoint and truncation, each broken on purpose, are noticed by crashes at
 //! each step.
 #![allow(missing_docs)]
+#![allow(dead_code, reason = "it uses a part of the modules")]
 
 #[path = "crash_steps/script.rs"]
 mod script;
@@ -18,13 +19,14 @@ use steps::{Repeats, crash_at_each_step};
 use stores::SteppedMemory;
 use world::CrashWorld;
 
-const RULES: [Mutation; 9] = [
+const RULES: [Mutation; 10] = [
     Mutation::TruncateBeforeManifest,
     Mutation::AckBeforeSync,
     Mutation::TrustTail,
     Mutation::ApplyUndurable,
     Mutation::ResumeBehindWaiting,
     Mutation::ResumeBetweenParts,
+    Mutation::ForgetAboveResumePoint,
     Mutation::RedoDeadRecords,
     Mutation::RedoByArrival,
     Mutation::RedoUnprovenTail,
@@ -46,6 +48,7 @@ fn is_noticed() -> bool {
 fn each_broken_rule_is_noticed() {
     let mut unnoticed = Vec::new();
     for rule in RULES {
+        println!("{}:", rule.name());
         mutation::set(Some(rule));
         if !is_noticed() {
             unnoticed.push(rule.name());

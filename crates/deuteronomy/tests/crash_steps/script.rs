@@ -4,7 +4,7 @@ use crate::world::{LifePhase, Process};
 use hyades_deuteronomy::torture::{ExecutedInLife, KeyByte, KeyState, bytes, number};
 use hyades_deuteronomy::{Database, Error, Session, Transaction};
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 /// All keys that are ever written.
 pub const KEYS: [KeyByte; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -114,8 +114,12 @@ impl<'d> ScriptedLife<'d> {
         poisoned.map_or(Ok(()), |poisoned| Err(hyades_wal::Error::from(poisoned).into()))
     }
 
+    fn streams(&self) -> Range<usize> {
+        0..self.database.log().streams()
+    }
+
     fn flush_all(&mut self) -> Result<(), Error> {
-        (0..self.database.log().streams()).try_for_each(|stream| self.flush(stream))
+        self.streams().try_for_each(|stream| self.flush(stream))
     }
 
     fn apply(&mut self) -> Result<(), Error> {
@@ -133,10 +137,11 @@ impl<'d> ScriptedLife<'d> {
     fn long_values(&mut self, sessions: &mut [Session; 2], turns: u8) -> Result<(), Error> {
         for turn in 0..turns {
             let (key, before) = (turn % 8, (turn + 7) % 8);
-            let session = &mut sessions[usize::from(turn % 2)];
-            self.transact(session, &[before], &[(key, Some(LONG))])?;
+            // The next time another session writes the key, into another stream.
+            let session = usize::from((turn + turn / 8) % 2);
+            self.transact(&mut sessions[session], &[before], &[(key, Some(LONG))])?;
             if turn % 3 != 0 {
-                self.flush(usize::from(turn % 2))?;
+                self.flush(session)?;
             }
             if turn % 4 == 3 {
                 self.apply()?;
@@ -176,8 +181,15 @@ pub fn first_life(life: &mut ScriptedLife<'_>) -> Result<(), Error> {
     life.flush_all()?;
     life.apply()?;
     life.long_values(&mut sessions, 6)?;
-    // The first deletion may be forgotten from here on.
+    // A deletion overtakes the write before it, which the checkpoint leaves to redo.
+    life.transact(&mut sessions[0], &[], &[(4, Some(50))])?;
+    let written_to = life.streams().find(|stream| database.log().backlog(*stream) > 0);
+    life.transact(&mut sessions[1], &[], &[(4, None)])?;
+    for stream in life.streams().filter(|stream| Some(*stream) != written_to) {
+        life.flush(stream)?;
+    }
     life.checkpoint()?;
+    life.flush_all()?;
     life.transact(&mut sessions[0], &[5], &[(5, Some(200))])?;
     life.flush(0)?;
     life.transact(&mut sessions[1], &[5], &[(6, Some(200)), (0, None)])?;
