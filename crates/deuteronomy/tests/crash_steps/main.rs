@@ -16,6 +16,10 @@ use steps::{Repeats, crash_at_each_step};
 use stores::{SteppedMemory, SteppedRedb};
 use world::{CrashWorld, LifePhase, StepCounts};
 
+/// Each run makes and drops a database, whose buffers the system's allocator returns each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const PHASES: [LifePhase; 6] = [
     LifePhase::Opening,
     LifePhase::Work,
@@ -38,14 +42,14 @@ fn check_that_enough_was_met(met: &StepCounts, phases: &[LifePhase]) {
 #[test]
 fn over_a_data_component_in_memory() {
     let world = CrashWorld::new(SteppedMemory::new(1), UpdateLogging::AtCommit);
-    let met = crash_at_each_step(&world, Repeats { second: 36, third: 200 });
+    let met = crash_at_each_step(&world, Repeats { second: 48, third: 300 });
     check_that_enough_was_met(&met, &PHASES);
 }
 
 #[test]
 fn over_two_data_components_one_of_which_may_be_ahead() {
     let world = CrashWorld::new(SteppedMemory::new(2), UpdateLogging::AtOnce);
-    let met = crash_at_each_step(&world, Repeats { second: 36, third: 200 });
+    let met = crash_at_each_step(&world, Repeats { second: 48, third: 300 });
     check_that_enough_was_met(&met, &PHASES);
     assert!(met.uneven > 100, "{met:?}");
 }
@@ -53,7 +57,7 @@ fn over_two_data_components_one_of_which_may_be_ahead() {
 #[test]
 fn over_redb() {
     let world = CrashWorld::new(SteppedRedb::default(), UpdateLogging::AtCommit);
-    let met = crash_at_each_step(&world, Repeats { second: 150, third: 600 });
+    let met = crash_at_each_step(&world, Repeats { second: 250, third: 600 });
     // It forgets in memory, until the next checkpoint.
     check_that_enough_was_met(&met, &PHASES[..5]);
 }
