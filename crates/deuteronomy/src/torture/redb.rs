@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 const PAGE: usize = 512;
 
 /// A file: what is on the medium, and writes and lengths that were not synced.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct StoreFile {
     seen: Vec<u8>,
     stable: Vec<u8>,
@@ -157,6 +157,19 @@ impl RedbStore {
     /// How many reads, writes and syncs of redb have failed.
     pub fn failed(&self) -> usize {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Lets the process of the next opening die at this write, sync or change of length of redb's
+    /// file, of which 0 is the first. The first half of a write is done.
+    pub fn stop_at(&mut self, step: u64) {
+        let which = FailingAccess::All;
+        self.fault = Some(StoreFault { which, after: step, for_ever: true });
+    }
+
+    /// A copy of the file, in the page cache and on the medium, without a process.
+    pub fn fork(&self) -> Self {
+        let file = self.file.lock().expect("no holder panics").clone();
+        Self { file: Arc::new(Mutex::new(file)), is_made: self.is_made, ..Self::default() }
     }
 }
 
