@@ -73,8 +73,6 @@ words! {
         Fjall = "fjall",
         /// An LMDB environment by itself.
         Lmdb = "lmdb",
-        /// A RocksDB database by itself.
-        RocksDb = "rocksdb",
         /// A hash map, neither durable nor transactional.
         HashMap = "hash-map",
     }

@@ -97,6 +97,12 @@ pub struct ExecutedInLife {
 }
 
 impl ExecutedInLife {
+    /// A transaction that has done nothing yet.
+    pub fn begun(ts: u64) -> Self {
+        let (reads, writes) = (Vec::new(), BTreeMap::new());
+        Self { ts, reads, writes, ticket: None, acknowledged: false }
+    }
+
     /// Looks whether it is acknowledged; once it is, it stays so.
     pub fn look(&mut self) {
         let is_acknowledged = |ticket: &Ticket| ticket.is_acknowledged().unwrap_or(false);

@@ -326,14 +326,7 @@ fn work_round(
 }
 
 fn begun(tx: Transaction<'_>) -> OpenInLife<'_> {
-    let executed = ExecutedInLife {
-        ts: tx.timestamp(),
-        reads: Vec::new(),
-        writes: BTreeMap::new(),
-        ticket: None,
-        acknowledged: false,
-    };
-    OpenInLife { tx, executed }
+    OpenInLife { executed: ExecutedInLife::begun(tx.timestamp()), tx }
 }
 
 fn note(met: &mut LifeCounts, error: &Error) {

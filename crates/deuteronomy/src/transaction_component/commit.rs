@@ -122,7 +122,7 @@ impl TransactionComponent {
             self.abort(work);
             return Err(Error::OutcomeUnknown);
         }
-        // C5, C6. Versions have their values already.
+        // C4 is part of W4: a version has its value from the start. C5, C6
         let own = Place::new(stream, place.1);
         self.transactions.commit(work.ts, own, &work.vector);
         let mut needs = self.needs(work, Some(stream));

@@ -3,7 +3,6 @@
 use crate::world::{LifePhase, Process};
 use hyades_deuteronomy::torture::{ExecutedInLife, KeyByte, KeyState, bytes, number};
 use hyades_deuteronomy::{Database, Error, Session, Transaction};
-use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
 /// All keys that are ever written.
@@ -21,14 +20,7 @@ struct ScriptedTransaction<'s> {
 impl<'s> ScriptedTransaction<'s> {
     fn begin(session: &'s mut Session) -> Result<Self, Error> {
         let tx = session.begin()?;
-        let executed = ExecutedInLife {
-            ts: tx.timestamp(),
-            reads: Vec::new(),
-            writes: BTreeMap::new(),
-            ticket: None,
-            acknowledged: false,
-        };
-        Ok(Self { tx, executed })
+        Ok(Self { executed: ExecutedInLife::begun(tx.timestamp()), tx })
     }
 
     fn read(&mut self, key: KeyByte) -> Result<(), Error> {
