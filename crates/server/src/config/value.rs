@@ -104,6 +104,7 @@ fn shutdown_words(text: &str) -> Option<String> {
     }
     let has = |word: &&str| given.iter().any(|of| of == word);
     let is_known = given.iter().all(|of| WORDS.contains(&of.as_str()));
-    let is_one = !given.is_empty() && !(has(&"save") && has(&"nosave"));
-    (is_known && is_one).then(|| WORDS.into_iter().filter(has).collect::<Vec<_>>().join(" "))
+    let contradicts = has(&"save") && has(&"nosave");
+    (is_known && !given.is_empty() && !contradicts)
+        .then(|| WORDS.into_iter().filter(has).collect::<Vec<_>>().join(" "))
 }
