@@ -100,6 +100,9 @@ pub struct ClientEntry {
     pub names: Mutex<ClientNames>,
     /// It is to be disconnected.
     pub is_killed: AtomicBool,
+    /// A reply to it would have been longer than what may wait for it: it is sent nothing more, and
+    /// is to be disconnected.
+    pub is_over_limit: AtomicBool,
     /// A command of it waits for an element.
     pub is_blocked: AtomicBool,
     /// Whether a command waits for the end of CLIENT PAUSE.
@@ -152,6 +155,7 @@ impl ClientEntry {
             queued: AtomicI64::new(-1),
             names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
             is_killed: AtomicBool::new(false),
+            is_over_limit: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),

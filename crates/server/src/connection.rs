@@ -2,6 +2,7 @@
 
 use crate::client_socket::ClientSocket;
 use crate::clients::ClientEntry;
+use crate::config::OutputLimit;
 use crate::conversation::Conversation;
 use crate::shared::Shared;
 use crate::tls::TlsStream;
@@ -195,6 +196,9 @@ impl Connection {
     pub fn write(&mut self, shared: &Shared) {
         let mut written = 0;
         self.has_more = false;
+        // A reply waits before its first byte is sent: one that is too long is not sent at all.
+        let is_over_limit = self.entry.is_over_limit.load(Relaxed);
+        self.is_over |= is_over_limit || self.limit(shared).is_over(self.unread());
         loop {
             if self.tls.is_some() {
                 self.encrypt();
@@ -231,13 +235,22 @@ impl Connection {
         self.limit_output(shared);
     }
 
+    /// Bytes that wait for the client.
+    fn unread(&self) -> u64 {
+        (self.output_bytes() + self.entry.inbox.bytes()) as u64
+    }
+
+    /// What may wait for it.
+    pub fn limit(&self, shared: &Shared) -> OutputLimit {
+        shared.settings.output_limits.get(self.entry.listens())
+    }
+
     /// Disconnects it if it leaves too much unread.
     fn limit_output(&mut self, shared: &Shared) {
-        let unread = (self.output_bytes() + self.entry.inbox.bytes()) as u64;
+        let (unread, limit) = (self.unread(), self.limit(shared));
         if unread == 0 {
             return self.high_since = None;
         }
-        let limit = shared.settings.output_limits.get(self.entry.listens());
         self.high_since = match self.high_since {
             _ if !limit.is_high(unread) => None,
             Some(since) => Some(since),
@@ -251,9 +264,8 @@ impl Connection {
 
     /// When it has to be served, whatever happens until then.
     pub fn next_deadline(&self, shared: &Shared) -> Option<Instant> {
-        let seconds = || shared.settings.output_limits.get(self.entry.listens()).seconds;
-        let ends =
-            self.high_since.and_then(|since| since.checked_add(Duration::from_secs(seconds())));
+        let seconds = || Duration::from_secs(self.limit(shared).seconds);
+        let ends = self.high_since.and_then(|since| since.checked_add(seconds()));
         let own = self.conversation.deadline();
         let handshake = self.tls.as_ref().and_then(|tls| tls.deadline());
         ends.into_iter().chain(own).chain(handshake).min()

@@ -239,6 +239,7 @@ impl Conversation {
     /// mark to pass to [`Conversation::acknowledged`].
     pub fn job_done(&mut self, shared: &Arc<Shared>, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
+        self.client.entry.is_over_limit.fetch_or(reply.is_over_limit, Relaxed);
         let from = self.replies.buffer().len();
         let replies = usize::from(!reply.bytes.is_empty());
         let is_error = reply.bytes.first() == Some(&b'-');

@@ -325,7 +325,8 @@ impl EventLoop {
                 queue.push(ticket, Awaited { id, mark, since });
             }
         }
-        if let Some(job) = connection.conversation.take_job() {
+        if let Some(mut job) = connection.conversation.take_job() {
+            job.most = connection.limit(&self.shared).hard;
             let mailbox = self.mailbox.clone();
             let done = move |reply| mailbox.send(Message::JobDone(id, Box::new(reply)));
             self.executors.submit(job, connection.conversation.is_resp3(), done);

@@ -3,15 +3,16 @@
 use crate::commands::{Job, JobReply, Lane};
 use crate::server::StopOnPanic;
 use crate::shared::Shared;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// A job, the version of its reply, and what takes the reply.
 type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
 
 /// Lanes, of which all but the first have one thread.
-const LANES: [Lane; 4] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Sleep];
+const LANES: [Lane; 5] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Sleep, Lane::Network];
 
 /// Takes jobs.
 #[derive(Clone)]
@@ -36,12 +37,12 @@ impl Executors {
                 let name = format!("executor-{}", handles.len());
                 let guard = StopOnPanic(shared.clone());
                 let thread = std::thread::Builder::new().name(name);
-                handles.push(thread.spawn(move || guard.run(|| run(&shared, &receiver)))?);
+                handles.push(thread.spawn(move || guard.run(|| run(&shared, &receiver, lane)))?);
             }
             Ok::<_, std::io::Error>(sender)
         };
-        let [data, disk, long, sleep] = LANES.map(&mut start);
-        Ok((Executors { lanes: [data?, disk?, long?, sleep?] }, handles))
+        let [data, disk, long, sleep, network] = LANES.map(&mut start);
+        Ok((Executors { lanes: [data?, disk?, long?, sleep?, network?] }, handles))
     }
 
     /// Has a job run; `done` gets its reply on another thread.
@@ -51,10 +52,23 @@ impl Executors {
     }
 }
 
-fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>) {
+/// The next job of a lane. The thread of the network closes connections meanwhile whose time has
+/// ended; without such it sleeps. `None` once all handles are dropped.
+fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Option<Order> {
+    let receiver = receiver.lock().expect("no holder panics");
     loop {
-        let order = receiver.lock().expect("no holder panics").recv();
-        let Ok((job, resp3, done)) = order else { return };
+        let end = shared.targets.first_end().filter(|_| lane == Lane::Network);
+        let Some(end) = end else { return receiver.recv().ok() };
+        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(order) => return Some(order),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => shared.targets.release(Instant::now()),
+        }
+    }
+}
+
+fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
+    while let Some((job, resp3, done)) = next(shared, receiver, lane) {
         // A job that was not begun when the server stops has no effect and no reply. Its loop is
         // told, since it waits for those that were.
         match shared.stopping() {
@@ -88,7 +102,7 @@ mod tests {
                 executors.submit(job, false, move |_| ended.send(lane).unwrap());
             }
             let next = || until_ended.recv_timeout(Duration::from_secs(60)).unwrap();
-            let others = [next(), next(), next()];
+            let others: Vec<Lane> = (1..LANES.len()).map(|_| next()).collect();
             assert!(!others.contains(&long), "{long:?} {others:?}");
             drop(let_go);
             assert_eq!(next(), long);

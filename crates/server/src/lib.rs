@@ -40,6 +40,7 @@ mod inbox;
 mod latency_events;
 mod listener;
 mod memory;
+mod migration;
 mod monitors;
 mod open_files;
 mod opening;

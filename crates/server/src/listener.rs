@@ -7,12 +7,12 @@ use crate::tls::Encryption;
 use crate::unix_socket::SocketFile;
 use crate::waker::LoopWaker;
 use mio::net::{TcpListener, TcpStream, UnixListener};
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
 use rustix::net::sockopt;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 const WAKER: Token = Token(usize::MAX);
@@ -43,6 +43,16 @@ impl ListeningSocket {
         matches!(self, ListeningSocket::Tcp { is_encrypted: true, .. })
     }
 
+    /// Has a poll tell of clients.
+    fn register(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+        match self {
+            ListeningSocket::Tcp { socket, .. } => {
+                registry.register(socket, token, Interest::READABLE)
+            }
+            ListeningSocket::Unix(socket) => registry.register(socket, token, Interest::READABLE),
+        }
+    }
+
     /// The next connection, and the client's address if it is one of the network.
     fn accept(&self) -> std::io::Result<(ClientSocket, Option<SocketAddr>)> {
         Ok(match self {
@@ -52,6 +62,56 @@ impl ListeningSocket {
             }
             ListeningSocket::Unix(socket) => (ClientSocket::Unix(socket.accept()?.0), None),
         })
+    }
+}
+
+/// What is known of a listener that runs.
+#[derive(Default)]
+struct ListeningState {
+    /// The setting `port` that it follows; `None` if there is no listener.
+    port: Option<u16>,
+    /// The addresses at which it listens.
+    addresses: Vec<SocketAddr>,
+    /// Sockets that are to take the place of those at the port.
+    next: Option<Vec<ListeningSocket>>,
+}
+
+/// Where is listened at.
+#[derive(Default)]
+pub struct ListeningPlaces(Mutex<ListeningState>);
+
+impl ListeningPlaces {
+    fn lock(&self) -> MutexGuard<'_, ListeningState> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// Listens at another port, at the same addresses: whether there is something to do. The
+    /// listener has to be woken.
+    ///
+    /// # Errors
+    /// One address cannot be listened at. Nothing has changed then.
+    pub fn listen_at(&self, port: u16) -> std::io::Result<bool> {
+        let mut state = self.lock();
+        if state.port.is_none_or(|before| before == port) {
+            return Ok(false);
+        }
+        if port == 0 {
+            return Err(std::io::Error::other("there would be no port any more"));
+        }
+        let bind = |address: &SocketAddr| {
+            let address = SocketAddr::new(address.ip(), port);
+            let failed = |error: std::io::Error| {
+                std::io::Error::new(error.kind(), format!("{address}: {error}"))
+            };
+            let socket = TcpListener::bind(address).map_err(failed)?;
+            Ok(ListeningSocket::Tcp { socket, is_encrypted: false })
+        };
+        let sockets = state.addresses.iter().map(bind).collect::<std::io::Result<Vec<_>>>()?;
+        if sockets.is_empty() {
+            return Err(std::io::Error::other("there is no address"));
+        }
+        (state.port, state.next) = (Some(port), Some(sockets));
+        Ok(true)
     }
 }
 
@@ -145,17 +205,17 @@ impl Listener {
             sockets.push(ListeningSocket::Unix(listener));
             socket_file = Some(file);
         }
+        let mut state = shared.listening.lock();
+        state.port = Some(port);
         for (at, listening) in sockets.iter_mut().enumerate() {
-            let (registry, token) = (poll.registry(), Token(at));
-            match listening {
-                ListeningSocket::Tcp { socket, .. } => {
-                    registry.register(socket, token, Interest::READABLE)?;
-                }
-                ListeningSocket::Unix(socket) => {
-                    registry.register(socket, token, Interest::READABLE)?;
-                }
+            listening.register(poll.registry(), Token(at))?;
+            if let Some(address) = listening.address()
+                && state.addresses.iter().all(|known| known.ip() != address.ip())
+            {
+                state.addresses.push(address);
             }
         }
+        drop(state);
         let shown = tls.filter(|_| shown == 0).map_or(shown, |tls| tls.port);
         shared.port.store(u64::from(shown), Relaxed);
         shared.add_waker(waker.as_waker());
@@ -176,6 +236,16 @@ impl Listener {
     /// The first address of encrypted connections.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.sockets.iter().find(|of| of.is_encrypted())?.address()
+    }
+
+    /// Accepts at other sockets of the network in the place of those that are not encrypted.
+    fn replace(&mut self, next: Vec<ListeningSocket>) -> std::io::Result<()> {
+        self.sockets.retain(|of| of.is_encrypted() || of.address().is_none());
+        for mut listening in next {
+            listening.register(self.poll.registry(), Token(self.sockets.len()))?;
+            self.sockets.push(listening);
+        }
+        Ok(())
     }
 
     /// Accepts until the server stops.
@@ -205,6 +275,12 @@ impl Listener {
                         }
                     }
                 }
+            }
+            // Behind those that have connected to the port before.
+            let next = self.shared.listening.lock().next.take();
+            if let Err(error) = next.map_or(Ok(()), |next| self.replace(next)) {
+                let cause = format!("cannot listen at the port: {error}");
+                return self.shared.stop(Stopping::Failed(cause));
             }
         }
     }

@@ -18,6 +18,11 @@ pub fn is_secret(args: &[&[u8]], at: usize) -> bool {
         // Both arguments behind each AUTH, whatever it stands for there.
         () if is_at(0, "hello") => (1..=2).any(|n| at >= n + 2 && is_at(at - n, "auth")),
         () if is_at(0, "acl") && is_at(1, "setuser") => at >= 2,
+        // A key behind KEYS may be taken for one.
+        () if is_at(0, "migrate") => {
+            let follows = |n: usize, word: &str| at >= 6 + n && is_at(at - n, word);
+            follows(1, "auth") || follows(1, "auth2") || follows(2, "auth2")
+        }
         // The command that is asked about may have passwords.
         () if is_at(0, "acl") && is_at(1, "dryrun") => at >= 4 && is_secret(&args[3..], at - 3),
         () if is_at(0, "config") && is_at(1, "set") => {
@@ -56,6 +61,12 @@ mod tests {
         assert_eq!(all("ACL SETUSER u on >p"), format!("ACL SETUSER {r} {r} {r}"));
         assert_eq!(all("ACL DRYRUN u AUTH p"), format!("ACL DRYRUN u AUTH {r}"));
         assert_eq!(all("ACL GETUSER u"), "ACL GETUSER u");
+        assert_eq!(all("MIGRATE h 1 auth 0 1 AUTH p"), format!("MIGRATE h 1 auth 0 1 AUTH {r}"));
+        assert_eq!(
+            all("migrate h 1 k 0 1 COPY auth2 u p REPLACE"),
+            format!("migrate h 1 k 0 1 COPY auth2 {r} {r} REPLACE")
+        );
+        assert_eq!(all("ACL DRYRUN u MIGRATE h 1 k 0 1 AUTH p").matches(r).count(), 1);
         assert_eq!(
             all("CONFIG SET timeout 1 RequirePass p hz 2"),
             format!("CONFIG SET timeout 1 RequirePass {r} hz 2")

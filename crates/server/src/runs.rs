@@ -4,10 +4,11 @@ mod patient;
 mod request;
 mod wrote;
 
+pub use patient::patiently;
 pub use request::Request;
 
+use crate::commands::Job;
 use crate::commands::table::{self, Command, Run};
-use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
 use crate::data::keyspace::{self, Context, Effects, Events, Keyspace, Stop, Wait, WatchedKey};
 use crate::monitors::MonitorLine;
@@ -221,12 +222,13 @@ impl RunQueue {
         let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
         let wrote = RefCell::new(&mut self.wrote);
         let context = Context { is_patient, ..context(shared, &self.effects) };
+        let most = client.most_output(shared);
         let out = RefCell::new(replies.buffer());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
             out.truncate(from);
             context.effects.borrow_mut().clear();
-            let mut reply = Reply::new(&mut out, client.is_resp3);
+            let mut reply = Reply::limited(&mut out, client.is_resp3, most);
             let mut wrote = wrote.borrow_mut();
             wrote.clear();
             let commands = Commands { database: client.database, requests, input, exec };
@@ -388,7 +390,7 @@ pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context
 }
 
 /// What is replied if the engine fails.
-fn failure(shared: &Shared, error: Error) -> String {
+pub fn failure(shared: &Shared, error: Error) -> String {
     match error {
         Error::Poisoned(cause) => {
             let cause = shared.log_failure().unwrap_or(cause);
@@ -450,7 +452,7 @@ fn run_all(
         let result = request.refused().unwrap_or_else(|| run(&space, &args, reply));
         wrote.times.push(laps.next());
         let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
-        let Some((text, goes_on)) = failure_of(result, is_large, reply.is_too_long())? else {
+        let Some((text, goes_on)) = failure_of(result, is_large, reply.too_long())? else {
             wrote.end_at(exec, reply.position() - begin);
             wrote.note_events(&context, place, &args);
             continue;
@@ -478,13 +480,15 @@ fn run_all(
 fn failure_of(
     result: Result<(), Stop>,
     is_large: bool,
-    is_too_long: bool,
+    too_long: Option<&str>,
 ) -> Result<Option<(String, bool)>, Ended> {
     Ok(Some(match result {
         Ok(()) if is_large => (String::new(), false),
         Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
-        Ok(()) if is_too_long => (TOO_LONG.to_string(), true),
-        Ok(()) => return Ok(None),
+        Ok(()) => match too_long {
+            Some(text) => (text.to_string(), true),
+            None => return Ok(None),
+        },
         Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
             return Err(abort.into());
         }

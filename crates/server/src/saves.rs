@@ -47,6 +47,8 @@ struct SaveState {
     kinds: [SaveStats; 2],
     /// What the thread is to begin with.
     wanted: Option<SaveKind>,
+    /// How many checkpoints it has begun.
+    begun: u64,
     stops: bool,
 }
 
@@ -75,6 +77,11 @@ impl Saves {
     /// What is known of a kind.
     pub fn stats(&self, kind: SaveKind) -> SaveStats {
         *self.lock().of(kind)
+    }
+
+    /// How many checkpoints were begun in the background.
+    pub fn begun_in_background(&self) -> u64 {
+        self.lock().begun
     }
 
     /// Has the thread take a checkpoint: now, or, if it `may_follow`, after one of the other kind.
@@ -150,6 +157,7 @@ pub fn run(shared: &Shared) {
                 None => state = saves.changed.wait(state).expect("no holder panics"),
             }
         };
+        state.begun += 1;
         drop(state);
         if let Err(Error::Poisoned(cause)) = saves.take(shared, kind) {
             return shared.stop_for_log(&cause);
@@ -197,6 +205,7 @@ mod tests {
             assert_eq!(shared.counters.changes.load(Relaxed), 0);
             assert!(saves.save(&shared).unwrap().is_ok());
             assert_eq!(both().map(|of| of.taken), [2, 1]);
+            assert_eq!(saves.begun_in_background(), 2, "but for the one of SAVE");
             shared.stop(Stopping::Asked);
         });
     }

@@ -12,7 +12,9 @@ use crate::data::keyspace::Effects;
 use crate::handshakes::FailedHandshakes;
 use crate::histogram::TimeHistogram;
 use crate::latency_events::LatencyEvents;
+use crate::listener::ListeningPlaces;
 use crate::memory::MemoryUse;
+use crate::migration::KeptTargets;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::saves::Saves;
@@ -126,6 +128,8 @@ pub struct Shared {
     pub progress: Mutex<Option<Progress>>,
     /// Checkpoints that clients ask for.
     pub saves: Saves,
+    /// Connections to the targets of MIGRATE.
+    pub targets: KeptTargets,
     /// When a checkpoint was taken last, in seconds since 1970, and how many had been.
     last_save: Mutex<Option<(u64, i64)>>,
     /// When the server was started.
@@ -134,6 +138,8 @@ pub struct Shared {
     pub run_id: String,
     /// The port that is listened to.
     pub port: AtomicU64,
+    /// Where is listened at.
+    pub listening: ListeningPlaces,
     stopping: Mutex<Option<Stopping>>,
     stopped: Condvar,
     /// Wakers of the event loops and of the listener.
@@ -196,10 +202,12 @@ impl Shared {
             opened: OnceLock::new(),
             progress: Mutex::default(),
             saves: Saves::default(),
+            targets: KeptTargets::default(),
             last_save: Mutex::default(),
             started: Instant::now(),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             port: AtomicU64::new(0),
+            listening: ListeningPlaces::default(),
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),
@@ -310,7 +318,13 @@ impl Shared {
         add(&self.counters.hits, effects.hits);
         add(&self.counters.misses, effects.misses);
         add(&self.counters.expired, effects.expired);
-        add(&self.counters.changes, effects.changes);
+        // Redis saves at FLUSHALL if it saves at all. Here nothing is left to save.
+        let saves = || self.settings.has_times_of_saving();
+        let saved = effects.flushed_all_after.filter(|_| saves());
+        if saved.is_some() {
+            self.counters.changes.store(0, Relaxed);
+        }
+        add(&self.counters.changes, effects.changes - saved.unwrap_or(0));
         if !effects.fills.is_empty() {
             self.waiting.call(effects.fills.keys.iter());
             if effects.fills.unnamed {

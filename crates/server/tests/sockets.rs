@@ -211,6 +211,128 @@ fn a_client_that_does_not_read_is_disconnected() {
     }
 }
 
+/// As in Redis: one that is longer than the limit is not sent, however fast its client reads.
+#[test]
+fn a_reply_that_is_too_long_is_not_sent() {
+    let served = Served::new();
+    let mut admin = BufReader::new(served.connect());
+    let set = "CONFIG SET client-output-buffer-limit \"normal 100000 0 0\"";
+    assert_eq!(ask(&mut admin, set), "+OK");
+    // With `$99990` and two ends of lines it has the length of the limit.
+    assert_eq!(ask(&mut admin, "SETRANGE fits 99989 x"), ":99990");
+    assert_eq!(ask(&mut admin, "SETRANGE long 99990 x"), ":99991");
+    for n in 0..1_000 {
+        assert_eq!(ask(&mut admin, &format!("SET {}{n} 1", "k".repeat(100))), "+OK");
+    }
+    let mut reader = BufReader::new(served.connect());
+    assert_eq!(ask(&mut reader, "GET fits"), "$99990");
+    let mut value = vec![0; 99_992];
+    reader.read_exact(&mut value).unwrap();
+    // From a loop, from a transaction, and from a thread beside the loops.
+    assert_eq!(ask(&mut admin, "HSET h f v"), ":1");
+    let random = "HRANDFIELD h -999999999";
+    for line in ["GET long", "MULTI\r\nINCR n\r\nGET long\r\nEXEC", "KEYS *", random] {
+        let mut reader = BufReader::new(served.connect());
+        if line.starts_with("MULTI") {
+            assert_eq!(ask(&mut reader, "MULTI"), "+OK");
+        }
+        let line = line.trim_start_matches("MULTI\r\n");
+        reader.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut rest = String::new();
+        let _ = reader.read_to_string(&mut rest);
+        assert!(rest.is_empty() || rest == "+QUEUED\r\n".repeat(2), "{line}: {}", rest.len());
+    }
+    assert_eq!(ask(&mut admin, "INCR n"), ":2", "the transaction has run");
+    assert_eq!(ask(&mut reader, "PING"), "+PONG");
+    assert_eq!(ask(&mut admin, "CONFIG SET client-output-buffer-limit \"normal 0 0 0\""), "+OK");
+    assert_eq!(ask(&mut reader, "GET long"), "$99991", "there is no limit any more");
+}
+
+/// A command has the name that the file of settings gives it. Rules know it by its own.
+#[test]
+fn renamed_commands_run_by_their_new_names_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.conf"), dir.path().join("data"));
+    let lines = format!(
+        "port 0\nbind 127.0.0.1\nstreams 1\nloops 1\ndir {}\nrename-command FLUSHALL \"\"\n\
+         rename-command SET put\nrename-command CONFIG 5ecret\nuser a on nopass ~* +@all -set\n",
+        data.display()
+    );
+    std::fs::write(&file, lines).unwrap();
+    let settings = Settings::from_arguments(&[file.to_str().unwrap()]).unwrap();
+    let server = Server::start(settings).unwrap();
+    server.wait_until_open().unwrap();
+    let served = Served { server: Some(server), _dir: dir };
+    let mut client = BufReader::new(served.connect());
+    for (line, expected) in [
+        ("SET a 1", "-ERR unknown command 'SET', with args beginning with: 'a' '1'"),
+        ("PUT a 1", "+OK"),
+        ("put a", "-ERR wrong number of arguments for 'set' command"),
+        ("flushall", "-ERR unknown command 'flushall', with args beginning with:"),
+        ("CONFIG SET timeout 0", "-ERR unknown command 'CONFIG', with args beginning with: "),
+        ("5ecret SET timeout 0", "+OK"),
+        ("MULTI", "+OK"),
+        ("put a 2", "+QUEUED"),
+        ("DISCARD", "+OK"),
+        ("5ecret REWRITE", "+OK"),
+        ("AUTH a x", "+OK"),
+        ("put a 3", "-NOPERM this user has no permissions to run the 'set' command"),
+    ] {
+        let said = ask(&mut client, line);
+        assert!(said.starts_with(expected.trim_end()), "{line}: {said}");
+    }
+    drop(client);
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("\nrename-command SET put\nrename-command CONFIG 5ecret\n"), "{text}");
+}
+
+/// A port that is taken changes nothing; another one takes the place of the first.
+#[test]
+fn the_port_can_be_changed() {
+    let served = Served::new();
+    let mut admin = BufReader::new(served.connect());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let failed = "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen \
+                  on this port: ";
+    for line in [
+        format!("CONFIG SET maxclients 77 port {port} timeout 5"),
+        "CONFIG SET port 0 maxclients 77".to_string(),
+    ] {
+        // The server was started with port 0.
+        let is_same = line.contains("port 0");
+        let said = ask(&mut admin, &line);
+        assert_eq!((said == "+OK", said.starts_with(failed)), (is_same, !is_same), "{said}");
+        let shown = ask_for(&mut admin, "CONFIG GET maxclients", 5);
+        assert_eq!(shown.ends_with("77"), is_same, "{shown}");
+    }
+    drop(taken);
+    assert_eq!(ask(&mut admin, &format!("CONFIG SET port {port}")), "+OK");
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert_eq!(ask(&mut BufReader::new(connect()), "PING"), "+PONG");
+    assert_eq!(ask(&mut admin, "PING"), "+PONG", "its connection stays");
+    assert!(ask_for(&mut admin, "CONFIG GET port", 5).ends_with(&port.to_string()));
+    let before = served.server.as_ref().unwrap().address().unwrap();
+    let began = Instant::now();
+    while TcpStream::connect(before).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(10), "it is listened at the port before");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(ask(&mut BufReader::new(connect()), "PING"), "+PONG");
+    assert!(ask(&mut admin, "CONFIG SET port 0").starts_with(failed), "there is to be a port");
+}
+
+/// Says a line, and reads this many lines of reply; returns the last one.
+fn ask_for(stream: &mut BufReader<TcpStream>, line: &str, lines: usize) -> String {
+    let first = ask(stream, line);
+    let mut rest = || {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    };
+    (1..lines).fold(first, |_, _| rest())
+}
+
 /// The number of clients.
 fn count(stream: &mut BufReader<TcpStream>) -> usize {
     let length = ask(stream, "CLIENT LIST");

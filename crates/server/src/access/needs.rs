@@ -107,8 +107,8 @@ fn need(command: &Command, nth: usize, args: &[&[u8]]) -> Need {
         | "sismember" | "strlen" | "touch" | "type" | "watch" | "zcard" => Need::Any,
         "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "decr" | "decrby"
         | "getdel" | "getex" | "getset" | "hincrby" | "hincrbyfloat" | "incr" | "incrby"
-        | "incrbyfloat" | "lmpop" | "lpop" | "move" | "rpop" | "setbit" | "spop" | "zincrby"
-        | "zmpop" | "zpopmax" | "zpopmin" => Need::Both,
+        | "incrbyfloat" | "lmpop" | "lpop" | "migrate" | "move" | "rpop" | "setbit" | "spop"
+        | "zincrby" | "zmpop" | "zpopmax" | "zpopmin" => Need::Both,
         "blmove" | "brpoplpush" | "lmove" | "rename" | "renamenx" | "rpoplpush" | "smove" => {
             if is_first {
                 Need::Both
@@ -189,6 +189,15 @@ mod tests {
             ("BITFIELD a GET u4 0 GET u4 4", "a:r"),
             ("BITFIELD a GET u4 0 SET u4 4 1", "a:rw"),
             ("OBJECT ENCODING a", "a:?"),
+            ("MIGRATE h 1 a 0 1", "a:rw"),
+            ("MIGRATE h 1 a 0 1 KEYS b", "a:rw"),
+            ("MIGRATE h 1  0 1 COPY KEYS a b", "a:rw b:rw"),
+            ("MIGRATE h 1  0 1 AUTH KEYS KEYS a", "a:rw"),
+            ("MIGRATE h 1  0 1 AUTH2 KEYS 1 KEYS a", "a:rw"),
+            ("MIGRATE h 1  0 1 KEYS", ""),
+            // The key that has an empty name.
+            ("MIGRATE h 1  0 1", ":rw"),
+            ("MIGRATE h 1  0 1 COPY AUTH2 KEYS", ":rw"),
             ("PUBLISH a b", "#a"),
             ("PSUBSCRIBE a b", "#a #b"),
             ("UNSUBSCRIBE a", ""),

@@ -48,7 +48,6 @@ pub fn keys(args: &[&[u8]]) -> Option<KeyNeeds> {
         }
         "georadius" | "georadiusbymember" => geo_radius(args),
         "geosearchstore" => smallvec![(1, Need::Write), (2, Need::Read)],
-        "migrate" => migrate(args),
         _ => return None,
     };
     keys.retain(|(at, _)| *at < args.len());
@@ -78,22 +77,6 @@ fn geo_radius(args: &[&[u8]]) -> KeyNeeds {
     let option = (5..args.len().saturating_sub(1)).rev().find(is_option);
     keys.extend(option.map(|at| (at + 1, Need::Write)));
     keys
-}
-
-/// One key, or those behind KEYS if that is empty.
-fn migrate(args: &[&[u8]]) -> KeyNeeds {
-    if args.get(3).is_none_or(|key| !key.is_empty()) {
-        return smallvec![(3, Need::Both)];
-    }
-    let mut at = 6;
-    while at < args.len() && !is(args[at], "KEYS") {
-        at += match () {
-            () if is(args[at], "AUTH") => 2,
-            () if is(args[at], "AUTH2") => 3,
-            () => 1,
-        };
-    }
-    (at + 1..args.len()).map(|at| (at, Need::Both)).collect()
 }
 
 #[cfg(test)]
@@ -128,12 +111,6 @@ mod tests {
             ("GEORADIUS a 1 2 3 M STORE", "a:r"),
             ("GEORADIUSBYMEMBER a m 3 M STORE b", "a:r b:w"),
             ("GEOSEARCHSTORE a b", "a:w b:r"),
-            ("MIGRATE h p a 0 1", "a:rw"),
-            ("MIGRATE h p  0 1 COPY KEYS a b", "a:rw b:rw"),
-            ("MIGRATE h p  0 1 AUTH KEYS KEYS a", "a:rw"),
-            ("MIGRATE h p  0 1 AUTH2 KEYS 1 KEYS a", "a:rw"),
-            ("MIGRATE h p  0 1", ""),
-            ("MIGRATE", ""),
             ("EVAL x 2 a b c", "a:rw b:rw"),
             ("EVAL_RO x 1 a", "a:r"),
             ("EVAL x -1 a", ""),

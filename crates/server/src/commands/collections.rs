@@ -193,11 +193,41 @@ pub fn replace<'a>(
     space.put(key, &entry, Head::new(kind, form), &body)
 }
 
-/// Most elements that a negative count may ask for.
+/// A negative count that asks for more elements has them drawn as they are replied.
 const MOST_DRAWN: u64 = 1 << 20;
 
-/// Places in a collection.
-pub struct Chosen(pub Vec<usize>);
+/// Elements that are drawn before it is looked at how many there may be.
+const DRAWN_AT_ONCE: usize = 4_096;
+
+/// Elements of a collection that were drawn.
+pub enum Chosen {
+    /// Those at these places.
+    Places(Vec<usize>),
+    /// This number of any elements, for [`write_many`]. There is an element.
+    Many(usize),
+}
+
+/// Writes elements that are drawn from all, each as often as it comes: as many as are wanted, or
+/// until the reply becomes too long, or the transaction too much.
+pub fn write_many<T: Copy>(
+    space: &Keyspace<'_>,
+    (all, wanted): (&[T], usize),
+    reply: &mut Reply<'_>,
+    mut write: impl FnMut(&mut Reply<'_>, T),
+) -> Done {
+    if all.is_empty() {
+        // There was one.
+        return Err(Abort::Conflict.into());
+    }
+    let mut left = wanted;
+    while left > 0 && !reply.is_too_long() {
+        let now = left.min(DRAWN_AT_ONCE);
+        space.charge(now)?;
+        (0..now).for_each(|_| write(reply, all[fastrand::usize(..all.len())]));
+        left -= now;
+    }
+    Ok(())
+}
 
 /// Draws from `length` elements: `count` different ones, or, if that is negative, its amount with
 /// repetitions. `is_pairs`: each comes with a second one.
@@ -207,9 +237,9 @@ pub fn draw(length: usize, count: i64, is_pairs: bool) -> Result<Chosen, Stop> {
         return Err("ERR value is out of range".into());
     }
     if count < 0 && wanted > MOST_DRAWN && length > 0 {
-        return Err("ERR value is out of range".into());
+        return Ok(Chosen::Many(usize::try_from(wanted).unwrap_or(usize::MAX)));
     }
-    Ok(Chosen(match (length, count) {
+    Ok(Chosen::Places(match (length, count) {
         (0, _) | (_, 0) => Vec::new(),
         (_, count) if count < 0 => (0..wanted).map(|_| fastrand::usize(..length)).collect(),
         _ => {

@@ -1,8 +1,8 @@
 //! The keys in a command line, and what is done with them: COMMAND GETKEYS and GETKEYSANDFLAGS.
 
 use super::command_docs::find;
-use super::integer;
 use super::table::Command;
+use super::{integer, is};
 use crate::access::{Need, Needs};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
@@ -17,11 +17,16 @@ const COUNTED: [&str; 7] =
 /// keys: Redis's flag `movablekeys`.
 pub fn has_movable_keys(command: &Command) -> bool {
     let name = command.name;
-    LATER.contains(&name) || COUNTED.contains(&name) || matches!(name, "sort" | "sort_ro")
+    LATER.contains(&name)
+        || COUNTED.contains(&name)
+        || matches!(name, "migrate" | "sort" | "sort_ro")
 }
 
 /// Places of the keys of a command line, those included that the table cannot know.
 pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
+    if command.name == "migrate" {
+        return migrate_keys(args);
+    }
     let mut keys: Vec<usize> = command.key_places(args.len()).collect();
     if command.name == "sort" {
         keys.extend(sort_store(args));
@@ -53,6 +58,20 @@ fn sort_store(args: &[&[u8]]) -> Option<usize> {
         };
     }
     stores
+}
+
+/// The key of MIGRATE, or those behind KEYS if that is empty. Passwords are no options.
+fn migrate_keys(args: &[&[u8]]) -> Vec<usize> {
+    let mut at = if args[3].is_empty() { 6 } else { args.len() };
+    while at < args.len() {
+        at += match () {
+            () if is(args[at], "KEYS") => return (at + 1..args.len()).collect(),
+            () if is(args[at], "AUTH") => 2,
+            () if is(args[at], "AUTH2") => 3,
+            () => 1,
+        };
+    }
+    vec![3]
 }
 
 /// Scripts are not built, and say all the same where their keys are: behind their number.
@@ -121,7 +140,7 @@ fn flags(name: &str, nth: usize, need: Need) -> KeyFlags {
         (
             Need::Both,
             "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
-            | "lpop" | "move" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin",
+            | "lpop" | "migrate" | "move" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin",
         ) => &["RW", "access", "delete"],
         (
             Need::Both,
@@ -213,6 +232,9 @@ mod tests {
             ("XGROUP CREATE a g $", "a:RW+update"),
             ("XREAD STREAMS a b 0 0", "a:RO+access b:RO+access"),
             ("XLEN a", "a:RO"),
+            ("MIGRATE h 1 a 0 1 COPY", "a:RW+access+delete"),
+            ("MIGRATE h 1  0 1 KEYS a b", "a:RW+access+delete b:RW+access+delete"),
+            ("MIGRATE h 1 a 0", INVALID_NUMBER),
             ("XADD", INVALID_NUMBER),
             ("CLUSTER INFO", "ERR Invalid command specified"),
             ("EVAL text 1", INVALID),

@@ -1,7 +1,7 @@
 //! CONFIG.
 
 use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
-use crate::config::Settings;
+use crate::config::{ConfigError, Settings};
 use crate::data::keyspace::Stop;
 use crate::open_files;
 use crate::resp::reply::Reply;
@@ -103,10 +103,8 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
         }
     }
     check_clients(&changes)?;
-    shared
-        .settings
-        .set(&changes)
-        .map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
+    let set = shared.settings.set_and_apply(&changes, || listen(shared));
+    set.map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
     take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
     Ok(())
 }
@@ -126,6 +124,22 @@ fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
         )
         .into()),
     }
+}
+
+/// Listens at the port of the settings, if that is another one now.
+fn listen(shared: &Shared) -> Result<(), ConfigError> {
+    let port = shared.settings.port();
+    let error = match shared.listening.listen_at(port) {
+        Ok(false) => return Ok(()),
+        Ok(true) => {
+            shared.port.store(u64::from(port), Relaxed);
+            shared.wake_all();
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    let text = format!("Unable to listen on this port: {error}");
+    Err(ConfigError(text).related_to("port"))
 }
 
 /// What settings change beside their own values, if they were set.

@@ -79,7 +79,7 @@ fn log_in(local: &mut Local<'_>, command: &[u8], name: &[u8], password: &[u8]) -
     let entry = DeniedEntry {
         count: 1,
         reason: Reason::Login,
-        in_multi: client.multi.is_some(),
+        in_multi: local.is_in_exec,
         object: command.to_vec(),
         user: String::from_utf8_lossy(&name[..name.len().min(LONGEST_NAME)]).into_owned(),
         at_ms: local.now_ms,

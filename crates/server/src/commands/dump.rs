@@ -19,7 +19,7 @@ pub fn dump(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 }
 
 /// The payload of a value.
-fn payload(entry: &Entry<'_>, head: Head) -> Result<Vec<u8>, Stop> {
+pub fn payload(entry: &Entry<'_>, head: Head) -> Result<Vec<u8>, Stop> {
     Ok(match head.kind() {
         Kind::String => match entry.string()? {
             Some(text) => rdb::string(&text.whole()?),

@@ -138,6 +138,7 @@ pub fn flushdb(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 pub fn flushall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     check_flush(args)?;
     space.flush(0..space.context().databases)?;
+    space.context().effects.borrow_mut().flush_all();
     reply.ok();
     Ok(())
 }

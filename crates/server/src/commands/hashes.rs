@@ -1,11 +1,11 @@
 //! Hashes.
 
-use super::collections::{Chosen, draw};
+use super::collections::{Chosen, draw, write_many};
 use super::members::Members;
 use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
-use crate::data::member_run::MemberEdit;
+use crate::data::member_run::{Member, MemberEdit};
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
@@ -155,15 +155,9 @@ pub fn hrandfield(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
     };
     let hash = read(space, args[1])?;
     let total = hash.count()?;
-    let Chosen(ranks) = draw(total, count.unwrap_or(1), with_values)?;
-    let chosen = hash.of_ranks(&ranks, total)?;
-    if count.is_none() {
-        reply.bulk_or_null(chosen.first().map(|(field, _)| *field));
-        return Ok(());
-    }
     let is_nested = with_values && reply.is_resp3();
-    reply.array(chosen.len() * if with_values && !is_nested { 2 } else { 1 });
-    for (field, value) in chosen {
+    let parts = if with_values && !is_nested { 2 } else { 1 };
+    let write = |reply: &mut Reply<'_>, (field, value): Member<'_>| {
         if is_nested {
             reply.array(2);
         }
@@ -171,6 +165,20 @@ pub fn hrandfield(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
         if with_values {
             reply.bulk(value);
         }
+    };
+    let ranks = match draw(total, count.unwrap_or(1), with_values)? {
+        Chosen::Places(ranks) => ranks,
+        Chosen::Many(wanted) => {
+            reply.array(wanted * parts);
+            return write_many(space, (&hash.all()?[..], wanted), reply, write);
+        }
+    };
+    let chosen = hash.of_ranks(&ranks, total)?;
+    if count.is_none() {
+        reply.bulk_or_null(chosen.first().map(|(field, _)| *field));
+        return Ok(());
     }
+    reply.array(chosen.len() * parts);
+    chosen.into_iter().for_each(|member| write(reply, member));
     Ok(())
 }

@@ -248,6 +248,9 @@ fn stats(shared: &Shared, out: &mut String) {
     line(out, "pubsub_channels", shared.channels.count_channels());
     line(out, "pubsub_patterns", shared.channels.count_patterns());
     counter(out, "total_error_replies", &of.errors);
+    // Checkpoints in the background: Redis has a process of its own for each.
+    line(out, "total_forks", shared.saves.begun_in_background());
+    line(out, "migrate_cached_sockets", shared.targets.count());
 }
 
 fn replication(shared: &Shared, out: &mut String) {

@@ -24,6 +24,7 @@ mod lcs;
 mod list_edits;
 mod lists;
 mod members;
+mod migrate;
 mod numbers;
 mod pubsub;
 mod ranking;
@@ -48,7 +49,7 @@ use crate::conversation::Client;
 use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
 use crate::monitors::MonitorLine;
 use crate::resp::number;
-use crate::resp::reply::Reply;
+use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::shared::Shared;
 use hyades::{Session, Ticket};
 use std::sync::Arc;
@@ -89,6 +90,8 @@ pub enum Lane {
     Long,
     /// [`Job::sleeping`].
     Sleep,
+    /// [`Job::on_network`].
+    Network,
 }
 
 /// Work that would hold up an event loop. It appends the reply.
@@ -96,6 +99,8 @@ pub struct Job {
     body: JobBody,
     /// The thread that runs it.
     pub lane: Lane,
+    /// Most bytes that may wait for its client; 0: any number.
+    pub most: u64,
 }
 
 /// What a job has replied.
@@ -107,6 +112,8 @@ pub struct JobReply {
     pub end: JobEnd,
     /// How long it ran.
     pub time: Duration,
+    /// The reply would have been longer than what may wait for the client.
+    pub is_over_limit: bool,
 }
 
 impl Job {
@@ -122,7 +129,7 @@ impl Job {
     pub fn transaction(
         body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
     ) -> Job {
-        Job { body: Box::new(body), lane: Lane::Data }
+        Job { body: Box::new(body), lane: Lane::Data, most: 0 }
     }
 
     /// Work that takes as long as all data is: a checkpoint or a copy, which exclude each other.
@@ -140,23 +147,29 @@ impl Job {
         Job { lane: Lane::Sleep, ..Job::new(body) }
     }
 
+    /// Work that waits for another server, with the transaction that its reply tells of.
+    pub fn on_network(
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
+    ) -> Job {
+        Job { lane: Lane::Network, ..Job::transaction(body) }
+    }
+
     /// Runs it.
     pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
         let mut bytes = Vec::new();
-        let mut reply = Reply::new(&mut bytes, resp3);
+        let mut reply = Reply::limited(&mut bytes, resp3, self.most);
         let started = Instant::now();
         let mut end = (self.body)(shared, &mut reply);
-        if reply.is_too_long() {
+        let too_long = reply.too_long();
+        if let Some(text) = too_long {
             reply.truncate(0);
-            reply.error(TOO_LONG);
+            reply.error(text);
             end.exec_ends.clear();
         }
-        JobReply { bytes, end, time: started.elapsed() }
+        let is_over_limit = too_long == Some(TOO_LONG_FOR_CLIENT);
+        JobReply { bytes, end, time: started.elapsed(), is_over_limit }
     }
 }
-
-/// The error of a command whose reply is longer than any client should be sent.
-pub const TOO_LONG: &str = "ERR the reply is longer than 512 MiB";
 
 /// What a command outside of transactions works on.
 pub struct Local<'a> {
@@ -168,8 +181,10 @@ pub struct Local<'a> {
     pub now_ms: i64,
     /// Set by a command whose reply a job appends.
     pub job: &'a mut Option<Job>,
-    /// `None` while the database is being opened.
+    /// `None` while the database is being opened, and in EXEC.
     pub session: Option<&'a mut Session>,
+    /// It is one of the commands of EXEC.
+    pub is_in_exec: bool,
 }
 
 /// The end of a command, without its reply if it has failed.

@@ -22,9 +22,11 @@ pub fn bgsave(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         [word] if is(word, "SCHEDULE") => true,
         _ => return Err(SYNTAX.into()),
     };
-    match local.shared.saves.begin_in_background(SaveKind::Save, may_follow) {
-        Some(Begun::Started) => reply.simple("Background saving started"),
-        Some(Begun::Scheduled) => reply.simple("Background saving scheduled"),
+    // In EXEC it is said to follow, as in Redis: it begins when the transaction has committed.
+    let follows = may_follow || local.is_in_exec;
+    match local.shared.saves.begin_in_background(SaveKind::Save, follows) {
+        Some(Begun::Started) if !local.is_in_exec => reply.simple("Background saving started"),
+        Some(_) => reply.simple("Background saving scheduled"),
         None if local.shared.saves.stats(SaveKind::Save).since.is_some() => {
             return Err(UNDER_WAY.into());
         }
@@ -39,10 +41,10 @@ pub fn bgsave(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 
 pub fn bgrewriteaof(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     match local.shared.saves.begin_in_background(SaveKind::Rewrite, true) {
-        Some(Begun::Started) => reply.simple("Background append only file rewriting started"),
-        Some(Begun::Scheduled) => {
-            reply.simple("Background append only file rewriting scheduled");
+        Some(Begun::Started) if !local.is_in_exec => {
+            reply.simple("Background append only file rewriting started");
         }
+        Some(_) => reply.simple("Background append only file rewriting scheduled"),
         None => {
             return Err("ERR Background append only file rewriting already in progress".into());
         }

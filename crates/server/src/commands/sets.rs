@@ -1,11 +1,11 @@
 //! Sets.
 
-use super::collections::{Chosen, distinct, draw, elements, numbered_keys, replace};
+use super::collections::{Chosen, distinct, draw, elements, numbered_keys, replace, write_many};
 use super::members::Members;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
-use crate::data::member_run::MemberEdit;
+use crate::data::member_run::{Member, MemberEdit};
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -94,7 +94,14 @@ pub fn srandmember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
     };
     let set = read(space, args[1])?;
     let total = set.count()?;
-    let Chosen(ranks) = draw(total, count.unwrap_or(1), false)?;
+    let ranks = match draw(total, count.unwrap_or(1), false)? {
+        Chosen::Places(ranks) => ranks,
+        Chosen::Many(wanted) => {
+            reply.array(wanted);
+            let write = |reply: &mut Reply<'_>, (member, _): Member<'_>| reply.bulk(member);
+            return write_many(space, (&set.all()?[..], wanted), reply, write);
+        }
+    };
     let chosen = set.of_ranks(&ranks, total)?;
     if count.is_none() {
         reply.bulk_or_null(chosen.first().map(|(member, _)| *member));
@@ -118,7 +125,9 @@ pub fn spop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     };
     let set = find(space, args[1])?;
     let total = set.count()?;
-    let Chosen(ranks) = draw(total, count.unwrap_or(1), false)?;
+    let Chosen::Places(ranks) = draw(total, count.unwrap_or(1), false)? else {
+        unreachable!("the count is not negative");
+    };
     let popped: Vec<&[u8]> =
         set.of_ranks(&ranks, total)?.into_iter().map(|(member, _)| member).collect();
     remove(space, args[1], &set, &popped)?;

@@ -1,6 +1,6 @@
 //! Sorted sets.
 
-use super::collections::{Chosen, draw, numbered_keys};
+use super::collections::{Chosen, draw, numbered_keys, write_many};
 use super::ranking::{Interval, Ranking, ScoreEdit};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
@@ -182,16 +182,29 @@ pub fn zrevrank(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
 
 /// Shows members, perhaps with scores: pairs in version 3, one after the other in version 2.
 pub fn show(reply: &mut Reply<'_>, members: &[(f64, &[u8])], with_scores: bool) {
+    let is_nested = show_head(reply, members.len(), with_scores);
+    members.iter().for_each(|member| show_member(reply, *member, with_scores, is_nested));
+}
+
+/// Writes the head of such an array; whether its elements are pairs.
+fn show_head(reply: &mut Reply<'_>, members: usize, with_scores: bool) -> bool {
     let is_nested = with_scores && reply.is_resp3();
-    reply.array(members.len() * if with_scores && !is_nested { 2 } else { 1 });
-    for (score, member) in members {
-        if is_nested {
-            reply.array(2);
-        }
-        reply.bulk(member);
-        if with_scores {
-            reply.double(*score);
-        }
+    reply.array(members * if with_scores && !is_nested { 2 } else { 1 });
+    is_nested
+}
+
+fn show_member(
+    reply: &mut Reply<'_>,
+    (score, member): (f64, &[u8]),
+    with_scores: bool,
+    is_nested: bool,
+) {
+    if is_nested {
+        reply.array(2);
+    }
+    reply.bulk(member);
+    if with_scores {
+        reply.double(score);
     }
 }
 
@@ -291,7 +304,16 @@ pub fn zrandmember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
     };
     let all = Ranking::of(space.read(args[1])?)?;
     let total = all.count()?;
-    let Chosen(ranks) = draw(total, count.unwrap_or(1), with_scores)?;
+    let ranks = match draw(total, count.unwrap_or(1), with_scores)? {
+        Chosen::Places(ranks) => ranks,
+        Chosen::Many(wanted) => {
+            let is_nested = show_head(reply, wanted, with_scores);
+            let write = |reply: &mut Reply<'_>, member| {
+                show_member(reply, member, with_scores, is_nested);
+            };
+            return write_many(space, (&all.all()?[..], wanted), reply, write);
+        }
+    };
     let chosen = all.of_ranks(&ranks, total)?;
     if count.is_none() {
         reply.bulk_or_null(chosen.first().map(|(_, member)| *member));

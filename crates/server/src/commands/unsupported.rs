@@ -42,13 +42,8 @@ const MISSING: &[Missing] = &[
     },
     Missing {
         reason: "replication is not built",
-        instead: "make backups with HYADES.BACKUP, or copy the keys with DUMP and RESTORE",
+        instead: "make backups with HYADES.BACKUP, or copy the keys with MIGRATE",
         names: "failover psync replconf replicaof slaveof sync",
-    },
-    Missing {
-        reason: "MIGRATE is not built",
-        instead: "copy the keys with a client, with DUMP and RESTORE",
-        names: "migrate",
     },
     Missing {
         reason: "modules cannot be loaded",

@@ -3,12 +3,14 @@
 
 mod output_limits;
 mod parse;
+mod renamed;
 mod table;
 mod tls;
 mod value;
 
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use parse::{ConfigError, environment_port, memory, replace};
+pub use renamed::RenamedCommands;
 pub(crate) use table::MOST_DATABASES;
 #[cfg(feature = "tls")]
 pub use tls::ClientCertificates;
@@ -20,7 +22,7 @@ use crate::data::keyspace::EventClasses;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
-use table::{AT_START, Rule, SETTINGS, Value, first_name};
+use table::{AT_START, HIDDEN, Rule, SETTINGS, Value, first_name};
 
 /// The settings of a server.
 ///
@@ -40,6 +42,8 @@ pub struct Settings {
     file: Option<PathBuf>,
     /// Lines that define users.
     user_lines: Vec<Vec<Vec<u8>>>,
+    /// Commands that have other names.
+    pub(crate) renamed: RenamedCommands,
     /// What was given and is ignored, in words.
     notices: Vec<String>,
     /// The users of those lines, or of the file that `aclfile` names.
@@ -71,6 +75,7 @@ impl Default for Settings {
             given: RwLock::default(),
             file: None,
             user_lines: Vec::new(),
+            renamed: RenamedCommands::default(),
             notices: Vec::new(),
             users: Users::default(),
             changing: Mutex::default(),
@@ -166,14 +171,18 @@ impl Settings {
         let lower = name.to_ascii_lowercase();
         let at = place(first_name(&lower)).ok_or_else(|| ConfigError::unknown(name))?;
         let setting = &SETTINGS[at];
+        let is_running = moment == Moment::Running;
+        let was_given = self.given.read().expect("no holder panics").contains(&at);
+        let before = || format!("{} {text}", self.text(&lower));
         let value = match setting.value {
             // What it does not name stays.
-            Value::OutputLimits => {
-                setting.value.read(&lower, &format!("{} {text}", self.text(&lower)))?
+            Value::OutputLimits => setting.value.read(&lower, &before())?,
+            // Several lines are all meant, up to one that names none.
+            Value::SaveTimes if !is_running && was_given && !text.trim().is_empty() => {
+                setting.value.read(&lower, &before())?
             }
             other => other.read(&lower, text)?,
         };
-        let is_running = moment == Moment::Running;
         match setting.rule {
             // The value that it has may be set again.
             Rule::Fixed if is_running && value != self.text(setting.name) => {
@@ -234,22 +243,33 @@ impl Settings {
     /// # Errors
     /// Says which one is not possible.
     pub fn set(&self, changes: &[(String, String)]) -> Result<(), ConfigError> {
+        self.set_and_apply(changes, || Ok(()))
+    }
+
+    /// As [`Settings::set`]. If they cannot be applied, nothing has changed either.
+    pub(crate) fn set_and_apply(
+        &self,
+        changes: &[(String, String)],
+        apply: impl FnOnce() -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
         // Two clients that change settings at once: neither takes back what the other has set.
         let _changing = self.changing.lock().expect("no holder panics");
         let before = self.values.read().expect("no holder panics").clone();
         let given = self.given.read().expect("no holder panics").clone();
-        for (name, value) in changes {
-            if let Err(error) = self.change(name, value, Moment::Running) {
-                *self.values.write().expect("no holder panics") = before;
-                *self.given.write().expect("no holder panics") = given;
-                self.refresh();
-                return Err(match Settings::knows(name) {
-                    true => error.related_to(name),
-                    false => error,
-                });
-            }
+        let change = |(name, value): &(String, String)| {
+            let changed = self.change(name, value, Moment::Running);
+            changed.map_err(|error| match Settings::knows(name) {
+                true => error.related_to(name),
+                false => error,
+            })
+        };
+        let result = changes.iter().try_for_each(change).and_then(|()| apply());
+        if result.is_err() {
+            *self.values.write().expect("no holder panics") = before;
+            *self.given.write().expect("no holder panics") = given;
+            self.refresh();
         }
-        Ok(())
+        result
     }
 
     /// Whether there is a setting of this name.
@@ -261,7 +281,11 @@ impl Settings {
     pub(crate) fn matching(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
         let values = self.values.read().expect("no holder panics");
         let matches = |name: &str| {
-            let fits = |pattern: &&[u8]| crate::glob::matches(pattern, name.as_bytes(), true);
+            let is_hidden = HIDDEN.contains(&name);
+            let fits = |pattern: &&[u8]| match is_hidden {
+                true => pattern.eq_ignore_ascii_case(name.as_bytes()),
+                false => crate::glob::matches(pattern, name.as_bytes(), true),
+            };
             patterns.iter().any(fits)
         };
         let all = SETTINGS.iter().filter(|of| matches(of.name));
@@ -420,6 +444,11 @@ impl Settings {
     /// Entries that the slow log keeps.
     pub(crate) fn slow_log_length(&self) -> usize {
         self.number("slowlog-max-len") as usize
+    }
+
+    /// Whether `save` names times at which Redis would save.
+    pub(crate) fn has_times_of_saving(&self) -> bool {
+        !self.text("save").is_empty()
     }
 
     pub(crate) fn debug_is_enabled(&self) -> bool {

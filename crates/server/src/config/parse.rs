@@ -19,7 +19,7 @@ impl ConfigError {
 
 impl ConfigError {
     /// Says which of several settings it is about.
-    pub(super) fn related_to(self, name: &str) -> ConfigError {
+    pub(crate) fn related_to(self, name: &str) -> ConfigError {
         ConfigError(format!("(possibly related to argument '{name}') - {}", self.0))
     }
 }
@@ -66,6 +66,21 @@ fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
     Ok((name, values.join(" ")))
 }
 
+/// Whether a line is about the name of a command.
+fn is_rename(name: impl AsRef<[u8]>) -> bool {
+    name.as_ref().eq_ignore_ascii_case(b"rename-command")
+}
+
+/// Gives a command another name.
+fn rename(settings: &mut Settings, names: &[impl AsRef<str>]) -> Result<(), ConfigError> {
+    let [old, new] = names else {
+        let text = "rename-command needs the name of a command, and its new name or \"\"";
+        return Err(ConfigError(text.to_string()));
+    };
+    let renamed = settings.renamed.rename(old.as_ref(), new.as_ref());
+    renamed.map_err(|error| ConfigError(format!("rename-command: {error}")))
+}
+
 fn read_file(settings: &mut Settings, file: &Path) -> Result<(), ConfigError> {
     let at = file.display();
     let text = std::fs::read(file).map_err(|e| ConfigError(format!("cannot read {at}: {e}")))?;
@@ -81,6 +96,10 @@ fn read_file(settings: &mut Settings, file: &Path) -> Result<(), ConfigError> {
             Some(words) if words.len() > 1 && words[0].eq_ignore_ascii_case(b"user") => {
                 settings.user_lines.push(words[1..].to_vec());
                 Ok(())
+            }
+            Some(words) if is_rename(&words[0]) => {
+                let names = words[1..].iter().map(|name| String::from_utf8_lossy(name));
+                rename(settings, &names.collect::<Vec<_>>())
             }
             Some(words) => {
                 pair(words).and_then(|(name, value)| settings.change(&name, &value, Moment::Start))
@@ -151,6 +170,17 @@ pub(super) fn port(environment: &dyn Fn(&str) -> Option<String>) -> Result<u16, 
     Ok(settings.port())
 }
 
+/// The name in a flag, and its values if they stand in the same argument, as in a file.
+fn flag_words(flag: &str) -> Result<(String, Vec<String>), ConfigError> {
+    let no_setting = || ConfigError(format!("{flag:?} is no setting: write --name value"));
+    let line = flag.strip_prefix("--").ok_or_else(no_setting)?;
+    let quotes = || ConfigError(format!("{flag:?}: the quotes do not match"));
+    let words = inline::split(line.as_bytes()).ok_or_else(quotes)?;
+    let mut words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
+    let name = words.next().ok_or_else(no_setting)?;
+    Ok((name, words.collect()))
+}
+
 /// See [`Settings::from_arguments`].
 pub(super) fn from_arguments<A: AsRef<str>>(
     arguments: &[A],
@@ -167,22 +197,26 @@ pub(super) fn from_arguments<A: AsRef<str>>(
     }
     read_environment(&mut settings, environment)?;
     while let Some(flag) = arguments.next() {
-        let Some(name) = flag.strip_prefix("--").filter(|name| !name.is_empty()) else {
-            return Err(ConfigError(format!("{flag:?} is no setting: write --name value")));
-        };
-        let mut values = Vec::new();
-        while let Some(value) = arguments.next_if(|value| !value.starts_with("--")) {
-            values.push(value);
+        let (name, mut values) = flag_words(flag)?;
+        // What follows a name is its value, whatever it looks like, but for a name that may stand
+        // alone.
+        let is_value = |value: &&str| !value.starts_with("--");
+        if values.is_empty() && !may_be_empty(&name) {
+            values.extend(arguments.next().map(str::to_string));
         }
-        if values.is_empty() && !may_be_empty(name) {
+        while let Some(value) = arguments.next_if(is_value) {
+            values.push(value.to_string());
+        }
+        if values.is_empty() && !may_be_empty(&name) {
             return Err(ConfigError(format!("--{name} needs a value")));
         }
-        match name.eq_ignore_ascii_case("user") {
-            true => {
-                let words = values.iter().flat_map(|value| value.split_whitespace());
-                settings.user_lines.push(words.map(|word| word.as_bytes().to_vec()).collect());
-            }
-            false => settings.change(name, &values.join(" "), Moment::Start)?,
+        if name.eq_ignore_ascii_case("user") {
+            let words = values.iter().flat_map(|value| value.split_whitespace());
+            settings.user_lines.push(words.map(|word| word.as_bytes().to_vec()).collect());
+        } else if is_rename(&name) {
+            rename(&mut settings, &values)?;
+        } else {
+            settings.change(&name, &values.join(" "), Moment::Start)?;
         }
     }
     settings.make_users()?;

@@ -25,6 +25,10 @@ pub enum Value {
     Permissions,
     /// Versions of TLS.
     TlsProtocols,
+    /// Pairs of seconds and changes, after which Redis saves.
+    SaveTimes,
+    /// How Redis shuts down at a signal.
+    ShutdownWords,
     /// Any text.
     Text,
 }
@@ -109,6 +113,9 @@ pub fn first_name(name: &str) -> &str {
 /// Those that Redis takes at the start alone.
 pub const AT_START: [&str; 5] = ["cluster-enabled", "daemonize", "logfile", "replicaof", "slaveof"];
 
+/// Settings of Redis for its own tests: CONFIG GET shows one if it is named in full.
+pub const HIDDEN: [&str; 2] = ["key-load-delay", "rdb-key-save-delay"];
+
 /// All settings: those that work, then those of Redis that are known.
 pub const SETTINGS: &[Setting] = &[
     setting("backup-dir", "", Text, Fixed),
@@ -120,7 +127,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("max-recovery", "10", Number(1, 86_400), Fixed),
     setting("maxclients", "10000", Number(1, 1_000_000), Live),
     setting("metrics-port", "0", Number(0, 65_535), Fixed),
-    setting("port", "6379", Number(0, 65_535), Fixed),
+    setting("port", "6379", Number(0, 65_535), Live),
     setting("protected-mode", "yes", YesNo, Live),
     setting("proto-max-bulk-len", "536870912", MemoryIn(1 << 20, 1 << 30), Live),
     setting("streams", "0", Number(0, 64), Fixed),
@@ -198,6 +205,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("io-threads", "1", ANY, Stored),
     setting("io-threads-do-reads", "no", YesNo, Stored),
     setting("jemalloc-bg-thread", "yes", YesNo, Stored),
+    setting("key-load-delay", "0", ANY, Stored),
     setting("latency-monitor-threshold", "0", Number(0, i64::MAX), Live),
     setting("latency-tracking", "yes", YesNo, Live),
     setting("latency-tracking-info-percentiles", "50 99 99.9", Value::Percentiles, Live),
@@ -238,6 +246,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("proc-title-template", "{title} {listen-addr} {server-mode}", Text, Stored),
     setting("propagation-error-behavior", "ignore", Text, Stored),
     setting("rdb-del-sync-files", "no", YesNo, Stored),
+    setting("rdb-key-save-delay", "0", ANY, Stored),
     setting("rdb-save-incremental-fsync", "yes", YesNo, Stored),
     setting("rdbchecksum", "yes", YesNo, Stored),
     setting("rdbcompression", "yes", YesNo, Stored),
@@ -263,12 +272,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("replicaof", "", Text, Refused("replication is not built")),
     setting("requirepass", "", Text, Live),
     setting("sanitize-dump-payload", "no", Text, Stored),
-    setting("save", "", Text, Stored),
+    setting("save", "3600 1 300 100 60 10000", Value::SaveTimes, Stored),
     setting("server_cpulist", "", Text, Stored),
     setting("set-max-intset-entries", "512", ANY, Live),
     setting("set-proc-title", "yes", YesNo, Stored),
-    setting("shutdown-on-sigint", "default", Text, Stored),
-    setting("shutdown-on-sigterm", "default", Text, Stored),
+    setting("shutdown-on-sigint", "default", Value::ShutdownWords, Stored),
+    setting("shutdown-on-sigterm", "default", Value::ShutdownWords, Stored),
     setting("shutdown-timeout", "10", ANY, Stored),
     setting("slave-announce-ip", "", Text, Stored),
     setting("slave-announce-port", "0", ANY, Stored),

@@ -91,9 +91,9 @@ fn addresses_of_services_in_the_environment_are_no_settings() {
 #[test]
 fn a_change_is_whole_or_not_at_all() {
     let settings = read(&[]).unwrap();
-    let changes = [("maxclients", "5"), ("port", "7")].map(|(n, v)| (n.into(), v.into()));
+    let changes = [("maxclients", "5"), ("streams", "7")].map(|(n, v)| (n.into(), v.into()));
     let error = settings.set(&changes).unwrap_err();
-    let text = "(possibly related to argument 'port') - can't set immutable config";
+    let text = "(possibly related to argument 'streams') - can't set immutable config";
     assert_eq!(error.to_string(), text);
     assert_eq!(settings.max_clients(), 10_000);
     settings.set(&changes[..1]).unwrap();
@@ -228,7 +228,7 @@ fn a_rewritten_file_keeps_its_place_and_its_permissions() {
 fn a_refused_change_leaves_nothing_behind() {
     let settings = Settings::default();
     let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
-    assert!(settings.set(&[pair("maxclients", "5"), pair("port", "1")]).is_err());
+    assert!(settings.set(&[pair("maxclients", "5"), pair("streams", "1")]).is_err());
     assert_eq!(settings.max_clients(), 10_000);
     assert!(settings.given.read().unwrap().is_empty());
 }
@@ -287,4 +287,140 @@ fn the_example_file_is_right() {
         }
     }
     assert!(names.contains(&"port") && names.contains(&"requirepass"), "{names:?}");
+}
+
+/// Several lines of `save` are all meant, up to one that names none; CONFIG SET names all at once.
+#[test]
+fn times_of_saving_add_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    let usual = "3600 1 300 100 60 10000";
+    let shown = |text: &str, flags: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        read(&[&[file.to_str().unwrap()], flags].concat()).map(|of| of.text("save"))
+    };
+    let cases: &[(&str, &[&str], &str)] = &[
+        ("", &[], usual),
+        ("save 900 1\nsave 300 10\n", &[], "900 1 300 10"),
+        ("save 900 1 300 10\n", &[], "900 1 300 10"),
+        ("save \"900  1\"\n", &["--save", "100", "100"], "900 1 100 100"),
+        ("save 900 1\nsave \"\"\nsave 60 7\n", &[], "60 7"),
+        ("save 900 1\n", &["--save", ""], ""),
+        ("save 900 1\n", &["--save"], ""),
+        ("save 900 1\n", &["--save", "--port", "7"], ""),
+        ("save 1 0\n", &[], "1 0"),
+    ];
+    for (text, flags, expected) in cases {
+        assert_eq!(shown(text, flags).as_deref(), Ok(*expected), "{text} {flags:?}");
+    }
+    for wrong in ["900", "0 1", "900 x", "-1 1", "900 1 60", "900 -1", "4294967296 1"] {
+        let error = shown(&format!("save {wrong}\n"), &[]).unwrap_err().to_string();
+        assert!(error.contains("save must be pairs of seconds"), "{wrong}: {error}");
+    }
+    let settings = read(&[file.to_str().unwrap(), "--save", "900 1"]).unwrap_err();
+    assert!(settings.to_string().contains("line 1"));
+    std::fs::write(&file, "save 900 1\nport 1\nsave 300 10\n").unwrap();
+    let settings = read(&[file.to_str().unwrap()]).unwrap();
+    let set = |value: &str| settings.set(&[("save".to_string(), value.to_string())]);
+    assert!(set("60").is_err() && settings.text("save") == "900 1 300 10");
+    set("60 7").unwrap();
+    assert_eq!(settings.text("save"), "60 7");
+    settings.rewrite(&Users::default(), false).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text, "save \"60 7\"\nport \"1\"\n");
+    set("").unwrap();
+    settings.rewrite(&Users::default(), false).unwrap();
+    assert_eq!(read(&[file.to_str().unwrap()]).unwrap().text("save"), "");
+}
+
+#[test]
+fn words_of_shutting_down_are_shown_in_one_order() {
+    let shown = |words: &str| {
+        let settings = read(&["--shutdown-on-sigterm", words])?;
+        Ok::<_, ConfigError>(settings.text("shutdown-on-sigterm"))
+    };
+    for (words, expected) in [
+        ("default", "default"),
+        ("save", "save"),
+        ("nosave force now", "nosave now force"),
+        ("NOW now Save", "save now"),
+    ] {
+        assert_eq!(shown(words).as_deref(), Ok(expected));
+    }
+    for wrong in ["", "never", "save nosave", "default now"] {
+        assert!(shown(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// As on the command line of Redis.
+#[test]
+fn a_flag_may_hold_its_value_and_a_value_may_look_like_a_flag() {
+    let title = "proc-title-template";
+    let read = |flags: &[&str]| {
+        let settings = read(flags)?;
+        Ok::<_, ConfigError>((settings.text(title), settings.text("loglevel"), settings.port()))
+    };
+    let shown = |title: &str, level: &str, port: u16| {
+        Ok::<_, ConfigError>((title.to_string(), level.to_string(), port))
+    };
+    for flags in [
+        &["--proc-title-template", "--my--title", "--loglevel", "verbose", "--port", "7"][..],
+        &["--proc-title-template --my--title", "--loglevel verbose", "--port 7"],
+        &["--proc-title-template '--my--title'", "--port \"7\"", "--loglevel", "verbose"],
+        &["--port", "7", "--proc-title-template", "--my--title", "--loglevel verbose"],
+    ] {
+        assert_eq!(read(flags), shown("--my--title", "verbose", 7), "{flags:?}");
+    }
+    let default = Settings::default().text(title);
+    assert_eq!(read(&["--save", "--port", "7"]), shown(&default, "notice", 7));
+    let error = |flags: &[&str]| read(flags).unwrap_err().to_string();
+    assert!(error(&["--port", "--loglevel", "verbose"]).starts_with("port must be a number"));
+    assert_eq!(error(&["--port 7", "--port"]), "--port needs a value");
+    assert_eq!(error(&["--"]), "\"--\" is no setting: write --name value");
+    assert_eq!(error(&["--port '7"]), "\"--port '7\": the quotes do not match");
+}
+
+/// Redis has settings for its own tests, which are shown to those that know them.
+#[test]
+fn hidden_settings_are_shown_by_their_names_alone() {
+    let settings = Settings::default();
+    let names = |patterns: &[&[u8]]| -> Vec<&str> {
+        settings.matching(patterns).iter().map(|(name, _)| *name).collect()
+    };
+    assert_eq!(names(&[b"KEY-load-delay"]), ["key-load-delay"]);
+    assert!(names(&[b"key-load-*"]).is_empty() && names(&[b"*delay?"]).is_empty());
+    assert!(!names(&[b"*"]).contains(&"rdb-key-save-delay"));
+    assert!(table::HIDDEN.iter().all(|name| place(name).is_some()));
+}
+
+/// In a file, and as a flag.
+#[test]
+fn commands_are_renamed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    let file_name = file.to_str().unwrap();
+    let text = "rename-command FLUSHALL \"\"\nRename-Command flushdb 'bad ger'\nport 1\n";
+    std::fs::write(&file, text).unwrap();
+    let settings = read(&[file_name, "--rename-command", "KEYS", "", "--port", "2"]).unwrap();
+    assert_eq!(settings.port(), 2);
+    for name in ["flushall", "FLUSHDB", "keys"] {
+        assert_eq!(settings.renamed.find(name.as_bytes()), Some(None), "{name}");
+    }
+    assert!(settings.renamed.find(b"bad ger").flatten().is_some());
+    // The lines stay when the file is written.
+    settings.set(&[("maxclients".to_string(), "7".to_string())]).unwrap();
+    settings.rewrite(&Users::default(), false).unwrap();
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.starts_with(text.strip_suffix("port 1\n").unwrap()), "{written}");
+    for (line, expected) in [
+        ("rename-command", "rename-command needs the name of a command"),
+        ("rename-command keys", "rename-command needs the name of a command"),
+        ("rename-command keys a b", "rename-command needs the name of a command"),
+        ("rename-command none a", "rename-command: there is no command \"none\""),
+        ("rename-command keys get", "rename-command: there is a command \"get\" already"),
+    ] {
+        std::fs::write(&file, format!("{line}\n")).unwrap();
+        let error = refused(&[file_name]);
+        assert!(error.contains("line 1 of") && error.contains(expected), "{error}");
+    }
 }

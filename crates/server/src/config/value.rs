@@ -4,6 +4,9 @@ use super::table::Value;
 use super::{ConfigError, memory, output_limits, tls};
 use crate::data::keyspace::EventClasses;
 
+/// What Redis says of a share of the memory that is more than all of it.
+const TOO_MUCH_PERCENT: &str = "percentage argument must be less or equal to 100";
+
 impl Value {
     /// Checks a value and brings it into its usual form.
     pub fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
@@ -25,9 +28,7 @@ impl Value {
             Value::MemoryOrPercent => match (text.strip_suffix('%'), memory(text)) {
                 (Some(percent), _) => match percent.parse::<u64>() {
                     Ok(0..=100) => Ok(text.to_string()),
-                    Ok(_) => Err(ConfigError(
-                        "percentage argument must be less or equal to 100".to_string(),
-                    )),
+                    Ok(_) => Err(ConfigError(TOO_MUCH_PERCENT.to_string())),
                     Err(_) => wrong("a size, or a number of percent such as 5%"),
                 },
                 (None, Some(bytes)) => Ok(bytes.to_string()),
@@ -43,18 +44,10 @@ impl Value {
                     None => wrong(&format!("one of {}", words.join(", "))),
                 }
             }
-            Value::Percentiles => {
-                let numbers = text.split_whitespace().map(|of| of.parse::<f64>().ok());
-                let numbers: Option<Vec<f64>> = numbers
-                    .map(|number| number.filter(|number| (0.0..=100.0).contains(number)))
-                    .collect();
-                match numbers {
-                    Some(numbers) => {
-                        Ok(numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" "))
-                    }
-                    None => wrong("numbers from 0 to 100"),
-                }
-            }
+            Value::Percentiles => match percentiles(text) {
+                Some(numbers) => Ok(numbers),
+                None => wrong("numbers from 0 to 100"),
+            },
             Value::Events => match EventClasses::read(text) {
                 Some(classes) => Ok(classes.to_string()),
                 None => wrong("letters of Ag$lshzxeKEtmdn"),
@@ -73,7 +66,45 @@ impl Value {
                 Some(versions) => Ok(versions),
                 None => wrong("TLSv1.2, TLSv1.3 or both (older versions are not secure)"),
             },
+            Value::SaveTimes => match save_times(text) {
+                Some(times) => Ok(times),
+                None => wrong("pairs of seconds, from 1, and numbers of changes, or \"\""),
+            },
+            Value::ShutdownWords => match shutdown_words(text) {
+                Some(words) => Ok(words),
+                None => wrong("default, or words of save, nosave, now and force"),
+            },
             Value::Text => Ok(text.to_string()),
         }
     }
+}
+
+/// Numbers from 0 to 100.
+fn percentiles(text: &str) -> Option<String> {
+    let numbers = text.split_whitespace().map(|of| of.parse::<f64>().ok());
+    let in_range = |number: Option<f64>| number.filter(|number| (0.0..=100.0).contains(number));
+    let numbers: Option<Vec<f64>> = numbers.map(in_range).collect();
+    Some(numbers?.iter().map(f64::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// Pairs of seconds and changes. None at all is possible, too.
+fn save_times(text: &str) -> Option<String> {
+    let numbers: Option<Vec<u32>> = text.split_whitespace().map(|of| of.parse().ok()).collect();
+    let numbers = numbers
+        .filter(|all| all.len().is_multiple_of(2) && all.chunks(2).all(|pair| pair[0] > 0))?;
+    Some(numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// In the order in which Redis shows them.
+fn shutdown_words(text: &str) -> Option<String> {
+    const WORDS: [&str; 4] = ["save", "nosave", "now", "force"];
+    let given: Vec<String> = text.split_whitespace().map(str::to_ascii_lowercase).collect();
+    if given == ["default"] {
+        return Some("default".to_string());
+    }
+    let has = |word: &&str| given.iter().any(|of| of == word);
+    let is_known = given.iter().all(|of| WORDS.contains(&of.as_str()));
+    let contradicts = has(&"save") && has(&"nosave");
+    (is_known && !given.is_empty() && !contradicts)
+        .then(|| WORDS.into_iter().filter(has).collect::<Vec<_>>().join(" "))
 }

@@ -1,6 +1,7 @@
 //! Whether a client may run what it asks for.
 
 use super::Conversation;
+use super::transactions::tries_to_log_in;
 use crate::access::{self, Access, Denied, DeniedEntry, Reason, catalogue};
 use crate::commands::table::{self, Command};
 use crate::runs::Request;
@@ -97,10 +98,14 @@ impl Conversation {
         }
     }
 
-    /// Whether an attempt to log in has to wait: too many from its address have failed.
+    /// Whether an attempt to log in, or an EXEC with one, has to wait: too many from its address
+    /// have failed.
     pub(super) fn holds(&mut self, access: &Access, request: &Request) -> bool {
-        let name = request.place().map(|at| table::all()[at].name);
-        let tries = name == Some("auth") || name == Some("hello") && request.len() > 2;
+        let Some(name) = request.place().map(|at| table::all()[at].name) else { return false };
+        let tries = match &self.client.multi {
+            Some(multi) => name == "exec" && multi.logs_in && !multi.is_refused,
+            None => tries_to_log_in(name, request.len()),
+        };
         if !tries {
             return false;
         }

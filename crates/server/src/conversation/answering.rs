@@ -3,10 +3,10 @@
 
 use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
 use crate::commands::table::{self, Command, Run};
-use crate::commands::{Local, LocalCommand, TOO_LONG, no_such_subcommand, unsupported_error};
+use crate::commands::{Local, LocalCommand, no_such_subcommand, unsupported_error};
 use crate::data::keyspace::Stop;
 use crate::memory::OUT_OF_MEMORY;
-use crate::resp::reply::Reply;
+use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::runs::Request;
 use crate::shared::Shared;
 use hyades::Session;
@@ -79,7 +79,7 @@ impl Conversation {
                 return false;
             }
         };
-        self.run_local(turn.shared, turn.session.as_deref_mut(), run, &request);
+        self.run_local((turn.shared, turn.session.as_deref_mut()), run, &request, false);
         true
     }
 
@@ -105,26 +105,28 @@ impl Conversation {
         Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
     }
 
-    /// Appends the reply of a command that runs outside of transactions.
+    /// Appends the reply of a command that runs outside of transactions, perhaps one of EXEC.
     pub(super) fn run_local(
         &mut self,
-        shared: &Arc<Shared>,
-        session: Option<&mut Session>,
+        (shared, session): (&Arc<Shared>, Option<&mut Session>),
         run: LocalCommand,
         request: &Request,
+        is_in_exec: bool,
     ) {
         // CLIENT LIST tells of the buffer as it is while the command runs.
         self.client.entry.input.store(self.input.len() as u64, Relaxed);
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());
+        let most = client.most_output(shared);
         let started = Instant::now();
-        let mut local = Local { client, shared, now_ms, job, session };
-        let mut reply = Reply::new(self.replies.buffer(), resp3);
+        let mut local = Local { client, shared, now_ms, job, session, is_in_exec };
+        let mut reply = Reply::limited(self.replies.buffer(), resp3, most);
         let from = reply.position();
         let mut result = run(&mut local, &args, &mut reply);
-        if reply.is_too_long() {
-            result = Err(TOO_LONG.into());
+        if let Some(text) = reply.too_long() {
+            local.client.entry.is_over_limit.fetch_or(text == TOO_LONG_FOR_CLIENT, Relaxed);
+            result = Err(text.into());
         }
         let time = started.elapsed();
         let is_error = result.is_err();

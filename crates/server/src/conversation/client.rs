@@ -7,6 +7,7 @@ use crate::clients::ClientEntry;
 use crate::data::keyspace::WatchedKey;
 use crate::monitors::Monitoring;
 use crate::runs::Request;
+use crate::shared::Shared;
 use hyades::{Ticket, TransactionId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,6 +70,8 @@ pub struct Multi {
     pub database: Option<u32>,
     /// One was refused: EXEC runs none.
     pub is_refused: bool,
+    /// One tries to log in.
+    pub logs_in: bool,
 }
 
 impl Multi {
@@ -103,6 +106,11 @@ impl Client {
     /// messages from replies.
     pub fn only_listens(&self) -> bool {
         !self.is_resp3 && !self.subscriptions.is_empty()
+    }
+
+    /// Most bytes that may wait for it; 0: any number.
+    pub fn most_output(&self, shared: &Shared) -> u64 {
+        shared.settings.output_limits.get(self.entry.listens()).hard
     }
 
     /// A transaction of it has committed.

@@ -79,7 +79,9 @@ impl Conversation {
                 }
                 Ok(Parsed::Nothing(length)) => self.taken += length,
                 Ok(Parsed::Request(length)) => {
-                    let request = Request::new(self.parser.arguments(input), self.taken);
+                    let (arguments, renamed) =
+                        (self.parser.arguments(input), &shared.settings.renamed);
+                    let request = Request::new(arguments, self.taken, renamed);
                     self.taken += length;
                     return Some(request);
                 }

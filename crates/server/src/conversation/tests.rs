@@ -12,6 +12,8 @@ mod large_strings;
 mod limits;
 mod log_bytes;
 mod memory;
+mod migrating;
+mod migrating_safely;
 mod monitoring;
 mod multi;
 mod observing;
@@ -389,8 +391,8 @@ fn the_connection() {
         ("CONFIG SET maxclients 5", "+OK"),
         ("CONFIG GET maxcl*", "*2 $10 maxclients $1 5"),
         (
-            "CONFIG SET port 1",
-            "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable \
+            "CONFIG SET streams 1",
+            "-ERR CONFIG SET failed (possibly related to argument 'streams') - can't set immutable \
             config",
         ),
         ("CONFIG REWRITE x", "-ERR wrong number of arguments for 'config|rewrite' command"),

@@ -15,6 +15,16 @@ use std::time::Instant;
 /// Most bytes of memory that the commands take which MULTI queues. (Tests do with less.)
 const MOST_QUEUED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
+/// Whether a command with this number of arguments may log in.
+pub(super) fn tries_to_log_in(name: &str, arguments: usize) -> bool {
+    name == "auth" || name == "hello" && arguments > 2
+}
+
+/// Whether a command begins something that takes a while, and replies before that is done.
+fn is_begun_at_once(name: &str) -> bool {
+    matches!(name, "bgrewriteaof" | "bgsave")
+}
+
 impl Conversation {
     /// MULTI, and what follows it up to EXEC. False if EXEC has become a run.
     pub(super) fn multi(
@@ -67,15 +77,15 @@ impl Conversation {
         let name = command.name;
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let silences = name == "client" && args[1].eq_ignore_ascii_case(b"reply");
-        let is_out_of_place = matches!(command.run, Run::Open(_))
+        let logs_in = tries_to_log_in(name, args.len());
+        let is_out_of_place = matches!(command.run, Run::Open(_)) && !is_begun_at_once(name)
             || name == "shutdown"
             || name == "monitor"
             // EXEC has not run yet.
             || name == "hyades.last"
             || name.ends_with("subscribe")
-            // There an attempt would not wait.
-            || name == "auth"
-            || name == "hello" && args.len() > 2
+            // Each attempt has to wait by itself, if it has to; EXEC waits for one.
+            || logs_in && multi.logs_in
             || silences;
         if is_out_of_place {
             multi.is_refused = true;
@@ -83,6 +93,7 @@ impl Conversation {
             let text = "ERR Command not allowed inside a transaction";
             return Err(format!("{text}: send {name} outside of MULTI").into());
         }
+        multi.logs_in |= logs_in;
         if name == "select" {
             let number = database(args[1], turn.shared.settings.databases());
             multi.database = number.ok().or(multi.database);
@@ -185,7 +196,9 @@ impl Conversation {
 
     fn run_in_exec(&mut self, shared: &Arc<Shared>, request: &Request) {
         let command = &table::all()[request.place().expect("it is a command")];
-        let Run::Local(run) = command.run else { unreachable!("MULTI has queued no other") };
+        let (Run::Local(run) | Run::Open(run)) = command.run else {
+            unreachable!("the transaction runs all others");
+        };
         let from = self.replies.buffer().len();
         if let Some(text) = request.refusal() {
             shared.count_error(text);
@@ -197,7 +210,7 @@ impl Conversation {
         self.client.durability = self.exec_durability.unwrap_or(own);
         // That of EXEC itself.
         let exec = self.unfinished.take();
-        self.run_local(shared, None, run, request);
+        self.run_local((shared, None), run, request, true);
         let of_exec = std::mem::replace(&mut self.client.durability, own);
         self.exec_durability = Some(of_exec);
         self.client.waits_for_disk = false;

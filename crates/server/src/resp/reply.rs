@@ -8,8 +8,17 @@ pub struct Reply<'a> {
     resp3: bool,
     /// Up to where strings are written.
     limit: usize,
+    /// That is less than for other clients.
+    is_limited: bool,
     is_too_long: bool,
 }
+
+/// The error of a command whose reply is longer than any client should be sent.
+const TOO_LONG: &str = "ERR the reply is longer than 512 MiB";
+
+/// The error of one whose reply is longer than what may wait for its client, which is disconnected.
+pub const TOO_LONG_FOR_CLIENT: &str =
+    "ERR the reply is longer than client-output-buffer-limit allows";
 
 /// Most bytes of strings in what is replied to one command, or to the commands of one EXEC.
 /// The longest string that a client may send by default fits, with what is around it.
@@ -19,12 +28,23 @@ impl<'a> Reply<'a> {
     /// Appends to `out`, in version 3 of the protocol or 2.
     pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
         let limit = out.len() + MOST_BYTES;
-        Reply { out, resp3, limit, is_too_long: false }
+        Reply { out, resp3, limit, is_limited: false, is_too_long: false }
+    }
+
+    /// The same, for a client for which this many bytes may wait at most; 0: any number. What is
+    /// longer is not made in vain.
+    pub fn limited(out: &'a mut Vec<u8>, resp3: bool, most: u64) -> Self {
+        let reply = Reply::new(out, resp3);
+        let most = usize::try_from(most).ok().filter(|most| (1..MOST_BYTES).contains(most));
+        match most {
+            Some(most) => Reply { limit: reply.out.len() + most, is_limited: true, ..reply },
+            None => reply,
+        }
     }
 
     /// The same, for what is not the reply of a command, and was bounded before.
     pub fn of_any_length(out: &'a mut Vec<u8>, resp3: bool) -> Self {
-        Reply { out, resp3, limit: usize::MAX, is_too_long: false }
+        Reply { out, resp3, limit: usize::MAX, is_limited: false, is_too_long: false }
     }
 
     /// Sets the version of what follows.
@@ -52,6 +72,12 @@ impl<'a> Reply<'a> {
     /// is no reply then: it has to be taken back.
     pub fn is_too_long(&self) -> bool {
         self.is_too_long
+    }
+
+    /// The error that stands for it then.
+    pub fn too_long(&self) -> Option<&'static str> {
+        let text = if self.is_limited { TOO_LONG_FOR_CLIENT } else { TOO_LONG };
+        self.is_too_long.then_some(text)
     }
 
     fn head(&mut self, kind: u8, number: i64) {
@@ -243,6 +269,23 @@ mod tests {
         };
         assert_eq!(written(false, all), "+OK $-1 *-1 *2 *2 $3 0.5 :1 $1 a ");
         assert_eq!(written(true, all), "+OK _ _ %1 ~2 ,0.5 #t =5 txt:a ");
+    }
+
+    /// At the limit it is whole; what was written before does not count.
+    #[test]
+    fn strings_are_written_up_to_the_limit() {
+        for (most, text) in [(4, None), (3, Some(TOO_LONG_FOR_CLIENT)), (0, None)] {
+            let mut out = b"before".to_vec();
+            let mut reply = Reply::limited(&mut out, false, most);
+            reply.bulk(b"1234");
+            assert_eq!((reply.too_long(), reply.is_too_long()), (text, text.is_some()), "{most}");
+            reply.truncate(6);
+            assert!(!reply.is_too_long());
+        }
+        let mut out = Vec::new();
+        let mut reply = Reply::limited(&mut out, false, u64::MAX);
+        reply.bulk(&vec![0; MOST_BYTES + 1]);
+        assert_eq!(reply.too_long(), Some(TOO_LONG));
     }
 
     #[test]

@@ -5,10 +5,10 @@ use super::wrote::{Origin, Wrote};
 use super::{Commands, Ended, Exec, Request, context, failure, run_all};
 use crate::clients::ClientEntry;
 use crate::commands::JobEnd;
-use crate::data::keyspace::{Context, Wait};
+use crate::data::keyspace::{Context, Effects, Stop, Wait};
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
-use hyades::Ticket;
+use hyades::{Ticket, Transaction};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,6 +34,13 @@ pub struct PatientRun {
 /// Counts the patient runs that are under way.
 struct Underway<'a>(&'a Shared);
 
+impl Underway<'_> {
+    fn begin(shared: &Shared) -> Underway<'_> {
+        shared.patient.fetch_add(1, Relaxed);
+        Underway(shared)
+    }
+}
+
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
         self.0.patient.fetch_sub(1, Relaxed);
@@ -49,8 +56,7 @@ impl PatientRun {
         let counters = &shared.counters;
         let counter = if self.has_starved { &counters.alone } else { &counters.large };
         counter.fetch_add(1, Relaxed);
-        shared.patient.fetch_add(1, Relaxed);
-        let underway = Underway(shared);
+        let underway = Underway::begin(shared);
         let mut wrote = Wrote::default();
         let (error, ticket, wait) = match self.submit(shared, reply, &mut wrote) {
             Ok((Ok(wait), ticket)) => (None, Some(ticket), wait),
@@ -102,5 +108,44 @@ impl PatientRun {
         }
         let wait = effects.wait.map(|wait| Wait { is_silent: self.is_silent, ..wait });
         Ok((result.map(|_| wait), ticket))
+    }
+}
+
+/// Runs a transaction of a command that is no run, with retries and waiting, and applies what it
+/// does beside its rows. Returns what has come of it, its effects, and its ticket: the result
+/// counts once that is acknowledged.
+///
+/// # Errors
+/// What the client is told: an error of the body, once all that it was based on is on disk, or one
+/// of the engine.
+pub fn patiently<T>(
+    shared: &Shared,
+    body: impl Fn(&Transaction<'_>, Context<'_>) -> Result<T, Stop>,
+) -> Result<(T, Effects, Ticket), String> {
+    let _underway = Underway::begin(shared);
+    let effects = RefCell::default();
+    let context = Context { is_patient: true, ..context(shared, &effects) };
+    let Opened { database, .. } = shared.opened.get().expect("there was a session");
+    let failed = |error| failure(shared, error);
+    let mut session = database.session().map_err(failed)?;
+    let submitted = session.try_submit(|tx| {
+        effects.borrow_mut().clear();
+        // It may have waited for long.
+        body(tx, Context { now_ms: shared.clock.now_ms(), ..context })
+    });
+    let (result, ticket) = submitted.map_err(failed)?;
+    let effects = effects.into_inner();
+    match result {
+        Ok(value) => {
+            shared.apply(&effects);
+            Ok((value, effects, ticket))
+        }
+        Err(stop) => {
+            ticket.wait().map_err(failed)?;
+            Err(match stop {
+                Stop::Error(text) => text.into_owned(),
+                Stop::Abort(abort) => Ended::Abort(abort).text(),
+            })
+        }
     }
 }

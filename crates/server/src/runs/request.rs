@@ -1,6 +1,7 @@
 //! A request that was parsed, until it has run.
 
 use crate::commands::table;
+use crate::config::RenamedCommands;
 use crate::data::keyspace::Stop;
 use crate::resp::request::Arguments;
 use smallvec::SmallVec;
@@ -34,14 +35,22 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request that begins at `begin` in the input.
-    pub fn new(arguments: Arguments<'_>, begin: usize) -> Request {
-        let place = table::find(arguments.get(0));
-        let source = match arguments.ranges() {
-            Some(ranges) => {
+    /// A request that begins at `begin` in the input. The command is the one that its name stands
+    /// for; all else knows it by its own name.
+    pub fn new(arguments: Arguments<'_>, begin: usize, renamed: &RenamedCommands) -> Request {
+        let name = arguments.get(0);
+        let given = renamed.find(name);
+        let place = given.unwrap_or_else(|| table::find(name));
+        let source = match (arguments.ranges(), given.flatten()) {
+            (_, Some(place)) => {
+                let own = table::all()[place].name.as_bytes();
+                let rest = arguments.iter().skip(1);
+                Source::Owned(std::iter::once(own).chain(rest).map(<[u8]>::to_vec).collect())
+            }
+            (Some(ranges), None) => {
                 Source::Ranges(ranges.map(|(from, to)| (begin + from, begin + to)).collect())
             }
-            None => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
+            (None, None) => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
         };
         Request { source, place, database: None, has_waited: false, refusal: None }
     }

@@ -6,6 +6,7 @@ use crate::command_stats::Ran;
 use crate::commands::table;
 use crate::data::keyspace::{self, Context, Effects, Events};
 use crate::monitors::MonitorLine;
+use crate::resp::reply::TOO_LONG_FOR_CLIENT;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -86,6 +87,9 @@ impl Wrote {
             let error = failed.next_if(|(place, _)| *place == at);
             if let Some((_, text)) = &error {
                 shared.count_error(text);
+                if text == TOO_LONG_FOR_CLIENT {
+                    origin.client.is_over_limit.store(true, Relaxed);
+                }
             }
             if request.refusal().is_some() {
                 shared.command_stats.reject(request, origin.input);

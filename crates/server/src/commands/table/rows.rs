@@ -4,7 +4,8 @@ use super::super::{
     acl, bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
 };
 use super::super::{
-    debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, numbers,
+    debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, migrate,
+    numbers,
 };
 use super::super::{
     pubsub, saving, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
@@ -124,6 +125,7 @@ pub fn generic_rows() -> Vec<Row> {
         ("expireat", -3, WRITE | FAST, ONE, Data(expire::expireat)),
         ("expiretime", 2, READ | FAST, ONE, Data(expire::expiretime)),
         ("keys", 2, READ, NONE, Open(keys::keys)),
+        ("migrate", -6, WRITE, (3, 3, 1), Open(migrate::migrate)),
         ("move", 3, WRITE | FAST, ONE, Data(generic::move_to)),
         ("object", -2, READ, (2, 2, 1), Data(generic::object)),
         ("persist", 2, WRITE | FAST, ONE, Data(expire::persist)),

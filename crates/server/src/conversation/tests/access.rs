@@ -132,9 +132,6 @@ fn rules_hold_in_runs_in_multi_and_in_exec() {
             ("DEL k1", del),
             ("EXEC", "-EXECABORT"),
             ("MULTI", "+OK"),
-            ("AUTH a p", "-ERR Command not allowed inside a transaction"),
-            ("DISCARD", "+OK"),
-            ("MULTI", "+OK"),
             ("SET k1 2", "+QUEUED"),
             ("PUBLISH c m", "+QUEUED"),
             ("STRLEN k1", "+QUEUED"),
@@ -260,6 +257,65 @@ fn who_guesses_passwords_waits() {
     assert_eq!(house.say(&mut other, b""), WRONG);
     assert_eq!(house.say(&mut other, b"AUTH a wrong\r\n"), "");
     assert!(other.deadline().unwrap() > Instant::now() + Duration::from_millis(110));
+}
+
+/// It holds from the end of EXEC on. One attempt may stand in a transaction: EXEC waits for it, as
+/// AUTH does.
+#[test]
+fn a_transaction_may_log_in_once() {
+    let mut house = House::new(false);
+    let (mut admin, mut client) = (house.client(), house.client());
+    says(&mut house, &mut admin, &[("ACL SETUSER a on >p ~k* +@all -acl|whoami", "+OK")]);
+    says(
+        &mut house,
+        &mut client,
+        &[
+            ("MULTI", "+OK"),
+            ("SET x 1", "+QUEUED"),
+            ("AUTH a p", "+QUEUED"),
+            ("SET x 2", "+QUEUED"),
+            ("ACL WHOAMI", "+QUEUED"),
+            ("EXEC", "*4 +OK +OK +OK $1 a"),
+            ("SET x 3", "-NOPERM"),
+            ("SET k 3", "+OK"),
+            ("MULTI", "+OK"),
+            ("SET k 4", "+QUEUED"),
+            ("HELLO 3 AUTH a wrong", "+QUEUED"),
+            ("EXEC", &format!("*2 +OK {WRONG}")),
+            ("GET k", "$1 4"),
+            ("MULTI", "+OK"),
+            ("AUTH a p", "+QUEUED"),
+            ("AUTH a p", "-ERR Command not allowed inside a transaction: send AUTH outside"),
+            ("EXEC", "-EXECABORT"),
+            ("MULTI", "+OK"),
+            ("HELLO 2 AUTH a p", "+QUEUED"),
+            ("AUTH a p", "-ERR Command not allowed inside a transaction: send AUTH outside"),
+            ("DISCARD", "+OK"),
+        ],
+    );
+    let log = house.say(&mut admin, b"ACL LOG\r\n");
+    assert!(log.contains("$6 reason $4 auth $7 context $5 multi $6 object $5 HELLO "), "{log}");
+}
+
+#[test]
+fn who_guesses_passwords_in_transactions_waits_too() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    for _ in 0..10 {
+        says(&mut house, &mut client, &[("MULTI", "+OK"), ("AUTH a wrong", "+QUEUED")]);
+        says(&mut house, &mut client, &[("EXEC", &format!("*1 {WRONG}"))]);
+    }
+    let said = house.say(&mut client, b"MULTI\r\nSET k 1\r\nAUTH a wrong\r\nEXEC\r\nPING\r\n");
+    assert_eq!(said, "+OK +QUEUED +QUEUED ", "EXEC waits, and what is behind it");
+    assert!(client.deadline().is_some() && !client.has_work());
+    std::thread::sleep(Duration::from_millis(110));
+    assert_eq!(house.say(&mut client, b""), format!("*2 +OK {WRONG}+PONG "));
+    // What queues an attempt does not wait, nor what drops it.
+    let said = house.say(&mut client, b"MULTI\r\nAUTH a wrong\r\nDISCARD\r\n");
+    assert_eq!(said, "+OK +QUEUED +OK ");
+    let said = house.say(&mut client, b"MULTI\r\nPING\r\nEXEC\r\n");
+    assert_eq!(said, "+OK +QUEUED *1 +PONG ");
+    assert_eq!(house.say(&mut client, b"AUTH a wrong\r\n"), "");
 }
 
 #[test]

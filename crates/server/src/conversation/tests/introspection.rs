@@ -71,8 +71,6 @@ fn keys_of_commands_that_are_not_built_are_known() {
         ("PFCOUNT r1 w", "w"),
         ("XLEN w", ""),
         ("XLEN no", "no"),
-        ("MIGRATE h p b 0 500", ""),
-        ("MIGRATE h p \"\" 0 500 KEYS b r", "r"),
         ("GEORADIUS r 1 2 3 M STORE w", ""),
         ("GEORADIUS r 1 2 3 M STORE r2", "r2"),
         ("EVAL text 1 b", ""),

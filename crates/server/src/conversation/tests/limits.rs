@@ -89,6 +89,43 @@ fn a_reply_that_is_too_long_is_an_error() {
     assert_eq!(said, "-ERR the reply is longer than 512 MiB +PONG ");
 }
 
+/// A count of random elements is bounded by what may be replied, and by what a transaction may do.
+#[test]
+fn any_number_of_random_elements_is_drawn() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, b"SADD s a b\r\nHSET h f v g w\r\nZADD z 1 m 2 n\r\nHELLO 3\r\n");
+    // With the bytes of an element.
+    for (line, element) in [
+        ("SRANDMEMBER s -COUNT", 7),
+        ("HRANDFIELD h -COUNT", 7),
+        ("HRANDFIELD h -COUNT WITHVALUES", 4 + 7 + 7),
+        ("ZRANDMEMBER z -COUNT", 7),
+        ("ZRANDMEMBER z -COUNT WITHSCORES", 4 + 7 + 4),
+    ] {
+        for count in [1_048_576, 1_048_577] {
+            let line = line.replace("COUNT", &count.to_string()) + "\r\n";
+            let said = house.replies(&mut client, line.as_bytes());
+            let head = format!("*{count}\r\n");
+            assert!(said.starts_with(head.as_bytes()), "{line}");
+            assert_eq!(said.len(), head.len() + count * element, "{line}");
+        }
+        let line = line.replace("COUNT", "4611686018427387904");
+        let said = house.say(&mut client, format!("{line}\r\nPING\r\n").as_bytes());
+        let is_pairs = line.contains("WITH");
+        let expected = match is_pairs {
+            true => "-ERR value is out of range +PONG ",
+            false => "-ERR the transaction reads and writes more than 64 MiB +PONG ",
+        };
+        assert_eq!(said, expected, "{line}");
+    }
+    for line in ["SRANDMEMBER none -9223372036854775807", "HRANDFIELD none -9223372036854775807"] {
+        assert_eq!(house.say(&mut client, format!("{line}\r\n").as_bytes()), "*0 ", "{line}");
+    }
+    let said = house.say(&mut client, b"SRANDMEMBER s -9223372036854775808\r\n");
+    assert_eq!(said, "-ERR value is out of range ");
+}
+
 #[test]
 fn multi_does_not_queue_without_end() {
     let mut house = House::new(false);

@@ -64,6 +64,40 @@ fn a_rewrite_is_not_a_save() {
     assert_eq!(told(&mut house, &mut client, "aof_rewrite_in_progress"), "1");
 }
 
+/// It begins when the transaction has committed, so it is not said to have started.
+#[test]
+fn in_a_transaction_it_is_said_to_follow() {
+    let mut house = House::new(false);
+    let (mut client, mut other) = (house.client(), house.client());
+    // What EXEC does not run is not begun.
+    house.say(&mut client, b"WATCH w\r\nMULTI\r\nBGREWRITEAOF\r\n");
+    house.say(&mut other, b"SET w 1\r\n");
+    assert_eq!(house.say(&mut client, b"EXEC\r\n"), "*-1 ");
+    house.say(&mut client, b"MULTI\r\nSET a 1\r\nBGREWRITEAOF\r\nBGREWRITEAOF\r\n");
+    house.say(&mut client, b"BGSAVE\r\nGET a\r\n");
+    assert_eq!(told(&mut house, &mut other, "aof_rewrite_in_progress"), "0");
+    let expected = "*5 +OK +Background append only file rewriting scheduled -ERR Background append \
+                    only file rewriting already in progress +Background saving scheduled $1 1 ";
+    assert_eq!(house.say(&mut client, b"EXEC\r\n"), expected);
+    assert_eq!(told(&mut house, &mut other, "aof_rewrite_in_progress"), "1");
+}
+
+/// Where times of saving are set, Redis saves at FLUSHALL; here it leaves nothing to save.
+#[test]
+fn flushall_leaves_no_changes_to_save() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let changes = |house: &mut House, client: &mut Conversation, lines: &str| {
+        house.say(client, lines.replace(';', "\r\n").as_bytes());
+        told(house, client, "rdb_changes_since_last_save")
+    };
+    assert_eq!(changes(&mut house, &mut client, "MSET a 1 b 1;FLUSHDB;"), "2");
+    assert_eq!(changes(&mut house, &mut client, "FLUSHALL;"), "0");
+    assert_eq!(changes(&mut house, &mut client, "MULTI;SET a 1;FLUSHALL;SET b 1;EXEC;"), "1");
+    assert_eq!(changes(&mut house, &mut client, "MULTI;SET a 1;FLUSHALL x;EXEC;"), "2");
+    assert_eq!(changes(&mut house, &mut client, "CONFIG SET save \"\";SET a 2;FLUSHALL;"), "3");
+}
+
 #[test]
 fn save_replies_once_it_is_done() {
     let mut house = House::new(false);

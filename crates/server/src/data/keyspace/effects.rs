@@ -14,6 +14,8 @@ pub struct Effects {
     pub expiry: Option<i64>,
     /// A database was flushed: there are keys to remove.
     pub flushed: bool,
+    /// All databases were flushed, after this many changes.
+    pub flushed_all_after: Option<u64>,
     /// A value that lay in blocks or chunks is none any more: they are to be removed.
     pub discarded: bool,
     /// Keys found and missed by reading commands.
@@ -46,6 +48,11 @@ impl Effects {
     /// Forgets everything: the transaction runs again.
     pub fn clear(&mut self) {
         *self = Effects::default();
+    }
+
+    /// All databases are flushed.
+    pub fn flush_all(&mut self) {
+        self.flushed_all_after = Some(self.changes);
     }
 
     /// A key of this head was removed.

@@ -41,7 +41,7 @@ impl Keyspace<'_> {
     ///
     /// # Errors
     /// As [`Keyspace::find`].
-    fn write_of(&self, key: &[u8]) -> Result<Option<(u64, u64)>, Abort> {
+    pub fn write_of(&self, key: &[u8]) -> Result<Option<(u64, u64)>, Abort> {
         if !self.find_head(key)?.exists() {
             return Ok(None);
         }

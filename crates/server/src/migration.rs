@@ -1,0 +1,121 @@
+//! Connections to the servers that MIGRATE sends keys to. They are kept for a while, since one key
+//! is often followed by others.
+
+mod target;
+
+pub use target::{MigrationTarget, TargetFailure, TargetPatience, push_words};
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A connection that is not used for this time is closed.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// Most connections that are kept: beyond them the one is closed that was used first.
+const MOST_KEPT: usize = 64;
+
+/// A server, and as which of its users it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetName {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The hash of what a client has logged in with there, if it has. A connection is for those
+    /// with the same name and password: no client has the rights of another one there.
+    pub credentials: Option<[u8; 32]>,
+}
+
+/// A connection that nothing is sent over.
+struct KeptTarget {
+    name: TargetName,
+    target: MigrationTarget,
+    until: Instant,
+}
+
+/// The connections that are kept, in the order in which they were used last.
+#[derive(Default)]
+pub struct KeptTargets {
+    all: Mutex<Vec<KeptTarget>>,
+}
+
+impl KeptTargets {
+    fn lock(&self) -> MutexGuard<'_, Vec<KeptTarget>> {
+        self.all.lock().expect("no holder panics")
+    }
+
+    /// Takes a connection out. The target may have closed it meanwhile.
+    pub fn take(&self, name: &TargetName) -> Option<MigrationTarget> {
+        let mut all = self.lock();
+        let at = all.iter().rposition(|of| of.name == *name)?;
+        Some(all.remove(at).target)
+    }
+
+    /// Keeps a connection, over which nothing is under way.
+    pub fn keep(&self, name: TargetName, target: MigrationTarget, now: Instant) {
+        let mut all = self.lock();
+        if all.len() >= MOST_KEPT {
+            all.remove(0);
+        }
+        all.push(KeptTarget { name, target, until: now + KEPT });
+    }
+
+    /// Their number.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// When the first of them is to be closed.
+    pub fn first_end(&self) -> Option<Instant> {
+        self.lock().first().map(|of| of.until)
+    }
+
+    /// Closes those whose time has ended.
+    pub fn release(&self, now: Instant) {
+        self.lock().retain(|of| of.until > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::shared::Shared;
+    use std::net::TcpListener;
+
+    fn name(port: u16, credentials: Option<u8>) -> TargetName {
+        let credentials = credentials.map(|byte| [byte; 32]);
+        TargetName { host: "127.0.0.1".to_string(), port, credentials }
+    }
+
+    /// Each is for its own host, port and credentials, and for ten seconds.
+    #[test]
+    fn connections_are_kept_for_a_while_and_for_the_same_user() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Shared::new(Settings::default());
+        let patience = TargetPatience { shared: &shared, idle: Duration::from_secs(10) };
+        let connect = || MigrationTarget::connect(&name(port, None), &patience).unwrap();
+        let (kept, now) = (KeptTargets::default(), Instant::now());
+        assert_eq!((kept.count(), kept.first_end()), (0, None));
+        kept.keep(name(port, Some(1)), connect(), now);
+        assert!(kept.take(&name(port, None)).is_none() && kept.count() == 1);
+        assert!(kept.take(&name(port, Some(2))).is_none());
+        assert!(kept.take(&name(port + 1, Some(1))).is_none());
+        let taken = kept.take(&name(port, Some(1))).unwrap();
+        assert!(kept.take(&name(port, Some(1))).is_none(), "it has one user at a time");
+        kept.keep(name(port, None), taken, now);
+        let end = kept.first_end().unwrap();
+        assert_eq!(end, now + KEPT);
+        kept.release(end - Duration::from_millis(1));
+        assert_eq!(kept.count(), 1);
+        kept.release(end);
+        assert_eq!(kept.count(), 0);
+        for number in 0..=MOST_KEPT {
+            kept.keep(name(port, Some(number as u8)), connect(), now);
+        }
+        assert_eq!(kept.count(), MOST_KEPT);
+        assert!(kept.take(&name(port, Some(0))).is_none(), "the first one was closed");
+        assert!(kept.take(&name(port, Some(1))).is_some());
+    }
+}
