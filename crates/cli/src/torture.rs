@@ -176,7 +176,18 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
     for (why, times) in &ran.met.aborted {
         eprintln!("{times:>10}  {why}");
     }
-    eprintln!("{:>10}  scans", ran.met.scans);
+    let met = &ran.met;
+    for (times, what) in [
+        (met.scans as u64, "scans"),
+        (met.snapshots as u64, "snapshots"),
+        (met.checkpoints as u64, "checkpoints"),
+        (met.truncated, "bytes of the log truncated"),
+        (met.failed_openings as u64, "openings that failed as they had to"),
+        (met.redone, "keys applied again at openings"),
+        (met.dead, "transactions found dead at openings"),
+    ] {
+        eprintln!("{times:>10}  {what}");
+    }
     let hung = ran.failed.as_ref().is_some_and(|failed| failed.hung);
     let report = Report {
         seed: settings.seed,
