@@ -65,18 +65,21 @@ fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// Reads a size in bytes: a number, with KB, MB, GB, KiB, MiB, GiB or nothing behind it.
+/// Reads a size in bytes: a number, with KB, MB, GB, TB, KiB, MiB, GiB, TiB or nothing behind
+/// it.
 ///
 /// # Errors
 /// One sentence that says what would be right.
 pub fn size(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 7] = [
+    const UNITS: [(&str, u64); 9] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
         ("KB", 1000),
         ("MB", 1_000_000),
         ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
         ("", 1),
     ];
     UNITS

@@ -193,7 +193,8 @@ fn the_log_of_a_transaction_component_is_verified_and_printed() {
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let output = hyades("verify", &[dir]);
         assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
-        assert!(stdout(&output).contains("whole: "), "{}", stdout(&output));
+        assert!(stdout(&output).contains("data of the log is missing"), "{}", stdout(&output));
+        assert!(stdout(&output).contains("were not read"), "{}", stdout(&output));
         let output = hyades("log dump --limit 200", &[dir]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let text = stdout(&output);
@@ -209,6 +210,34 @@ fn the_log_of_a_transaction_component_is_verified_and_printed() {
         let of = |name: &str| tables.iter().find(|table| table["name"] == name);
         assert!(number(&of("(put)").unwrap()["changes"]) > 0, "{run}");
         assert_accounted(run);
+    }
+}
+
+#[test]
+fn the_engine_refuses_the_directory_of_a_transaction_component() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("component");
+    let dir = dir.to_str().unwrap();
+    let words = "bench ycsb --engine deuteronomy --dc redb --rows 50 --seconds 0.1 --warmup 0 \
+                 --reserve-memory 0 --workers 2 --log-dir";
+    assert_eq!(code(&hyades(words, &[dir])), 0);
+    let manifest = std::fs::read(format!("{dir}/MANIFEST")).unwrap();
+    let out = root.path().join("out");
+    let out = out.to_str().unwrap();
+    for (words, places) in [
+        ("serve --port 0 --dir", vec![dir]),
+        ("backup", vec![dir, "--out", out]),
+        ("recover", vec![dir, "--out", out]),
+        ("recover --salvage", vec![dir, "--out", out]),
+        ("checkpoint", vec![dir]),
+    ] {
+        let output = hyades(words, &places);
+        assert_ne!(code(&output), 0, "{words}: {}", stdout(&output));
+        let text = stderr(&output);
+        assert!(text.contains("protocol \"deuteronomy\""), "{words}: {text}");
+        assert!(text.contains("the crate"), "{words}: {text}");
+        let now = std::fs::read(format!("{dir}/MANIFEST")).unwrap();
+        assert_eq!(now, manifest, "{words} has changed something");
     }
 }
 

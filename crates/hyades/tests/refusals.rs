@@ -434,3 +434,25 @@ fn a_bank_opened_twice_in_a_row_is_the_same() {
     opened.db.close().unwrap();
     assert_eq!(open(dir.path(), c, None, 2, Replay::Pools).db.digest(), digest);
 }
+
+/// Promise: a log that another crate wrote in the same format is refused, however little is in it.
+#[test]
+fn a_log_of_another_crate_is_refused() {
+    let dir = directory();
+    let options = hyades_wal::LogOptions::new(vec![dir.path().to_owned()], 2);
+    let recovering = hyades_wal::open(options).unwrap();
+    let verdict = recovering.verdict(&[]).unwrap();
+    let settings =
+        hyades_wal::IncarnationSettings { protocol: "theirs".into(), ..Default::default() };
+    recovering.start(settings, &verdict, 0).unwrap().close().unwrap();
+    let before = fingerprint(dir.path());
+    let to = directory();
+    let error = refused(Database::builder().open(dir.path()), "another crate's log");
+    let backup = hyades::backup(&[dir.path().to_owned()], to.path()).unwrap_err();
+    for error in [error, backup] {
+        assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("\"theirs\"") && text.contains("the crate"), "{text}");
+    }
+    assert_eq!(fingerprint(dir.path()), before, "a refusal changed something on disk");
+}

@@ -1,6 +1,7 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
 mod host;
+pub(crate) mod origin;
 mod pairs;
 
 use crate::checkpoint::{self, keeper::Keeper};
@@ -238,6 +239,7 @@ impl Opening<'_> {
             Some(source) => (source.from, Some(source.to)),
             None => (self.open_log()?, None),
         };
+        origin::check(recovering.manifest())?;
         let builder = &self.builder;
         let catalogue = Arc::new(self.catalogue(&recovering.manifest().catalogue)?);
         let mut tables = self.tables::<P::RowStamp>(&catalogue);

@@ -1,0 +1,19 @@
+//! Whether this engine wrote a log. Other crates keep data of their own in logs of the same format,
+//! and the engine would find no row in them.
+
+use crate::config::Protocol;
+use crate::error::Error;
+use hyades_wal::Manifest;
+
+/// Checks that each incarnation of a log has a protocol of this engine.
+pub(crate) fn check(manifest: &Manifest) -> Result<(), Error> {
+    let incarnations = &mut manifest.incarnations.iter();
+    let Some(other) = incarnations.find(|i| Protocol::named(&i.protocol).is_none()) else {
+        return Ok(());
+    };
+    Err(Error::Mismatch(format!(
+        "incarnation {} of the log is of protocol {:?}, which is none of this engine's: open the \
+         directory with the crate or the version that wrote it, or give another directory",
+        other.number, other.protocol
+    )))
+}
