@@ -1,5 +1,6 @@
 //! Runs: consecutive commands of a client as one transaction.
 
+mod commands;
 mod patient;
 mod request;
 mod wrote;
@@ -8,20 +9,21 @@ pub use patient::patiently;
 pub use request::Request;
 
 use crate::commands::Job;
-use crate::commands::table::{self, Command, Run};
+use crate::commands::table::{self, Command};
 use crate::conversation::Client;
-use crate::data::keyspace::{self, Context, Effects, Events, Keyspace, Stop, Wait, WatchedKey};
+use crate::data::keyspace::{self, Context, Effects, Events, Wait, WatchedKey};
 use crate::monitors::MonitorLine;
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
+use commands::{Commands, run_all};
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
 use patient::PatientRun;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use wrote::{Laps, Origin, Wrote};
+use wrote::{Origin, Wrote};
 
 /// What EXEC has beside the commands of its transaction.
 pub struct Exec {
@@ -29,6 +31,8 @@ pub struct Exec {
     pub watched: Vec<WatchedKey>,
     /// The replies in its array that the transaction does not write.
     pub others: usize,
+    /// An error of a command undoes all.
+    pub rolls_back: bool,
 }
 
 /// How an execution has ended.
@@ -341,6 +345,15 @@ enum Ended {
     Abort(Abort),
     /// It reads or writes more than a loop should wait for.
     TooMuch,
+    /// A command of EXEC had an error, and its client wants all or nothing.
+    RolledBack {
+        /// The place of the command in the table.
+        place: usize,
+        /// Its number in the transaction, from 1 on.
+        number: usize,
+        /// Its error.
+        text: String,
+    },
 }
 
 impl Ended {
@@ -352,6 +365,10 @@ impl Ended {
                 format!("ERR the transaction reads and writes more than {most} MiB")
             }
             Ended::Abort(abort) => format!("ERR {abort}"),
+            Ended::RolledBack { place, number, text } => {
+                let name = table::all()[*place].name.to_uppercase();
+                format!("EXECABORT nothing was done, since {name}, number {number}, failed: {text}")
+            }
             Ended::TooMuch => unreachable!("no loop waits for a patient run"),
         }
     }
@@ -398,114 +415,5 @@ pub fn failure(shared: &Shared, error: Error) -> String {
             format!("MISCONF {cause}")
         }
         other => format!("ERR {other}"),
-    }
-}
-
-/// The commands of a transaction.
-struct Commands<'a> {
-    database: u32,
-    requests: &'a [Request],
-    input: &'a [u8],
-    exec: Option<&'a Exec>,
-}
-
-/// Runs requests one after the other, and returns how many. Requests that do not belong together
-/// end where there is no room for replies, or where the loop would be held up; if that is at the
-/// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
-/// command alone.
-fn run_all(
-    tx: &Transaction<'_>,
-    context: Context<'_>,
-    commands: &Commands<'_>,
-    reply: &mut Reply<'_>,
-    wrote: &mut Wrote,
-) -> Result<usize, Ended> {
-    let Commands { database, requests, input, exec } = *commands;
-    let is_exec = exec.is_some();
-    let has_waited = requests.first().is_some_and(Request::has_waited);
-    let mut space = Keyspace::open(*tx, Context { is_exec, has_waited, ..context }, database)?;
-    let begin = reply.position();
-    if let Some(Exec { watched, others }) = exec {
-        if !space.are_as_watched(watched)? {
-            // That another was first is a reply as well: it waits for what was read.
-            reply.null_array();
-            return Ok(0);
-        }
-        reply.array(requests.len() + others);
-        wrote.end_at(exec, reply.position() - begin);
-    }
-    prefetch(&space, requests, input);
-    let (effects, mut laps) = (context.effects, Laps::start());
-    for (done, request) in requests.iter().enumerate() {
-        let may_end = done > 0 && !is_exec;
-        if may_end && reply.position() - begin > MOST_REPLIED {
-            return Ok(done);
-        }
-        let place = request.place().expect("it is a command");
-        let Run::Data(run) = table::all()[place].run else { continue };
-        if let Some(own) = request.database().filter(|own| *own != space.database()) {
-            space = space.of_database(own)?;
-        }
-        let args = request.arguments(input);
-        let (position, savepoint) = (reply.position(), tx.savepoint());
-        let before = effects.borrow().clone();
-        let result = request.refused().unwrap_or_else(|| run(&space, &args, reply));
-        wrote.times.push(laps.next());
-        let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
-        let Some((text, goes_on)) = failure_of(result, is_large, reply.too_long())? else {
-            wrote.end_at(exec, reply.position() - begin);
-            wrote.note_events(&context, place, &args);
-            continue;
-        };
-        tx.rollback_to(savepoint)?;
-        // What it has copied is kept until the transaction ends.
-        let copied = effects.borrow().copied;
-        *effects.borrow_mut() = Effects { copied, ..before };
-        reply.truncate(position);
-        match goes_on {
-            true => {
-                reply.error(&text);
-                wrote.end_at(exec, reply.position() - begin);
-                wrote.failed.push((done, text));
-            }
-            false if may_end => return Ok(done),
-            false => return Err(Ended::TooMuch),
-        }
-    }
-    Ok(requests.len())
-}
-
-/// Why a command is taken back, if it is: the error that it replies, and whether the commands
-/// behind it go on. Those of a loop do not if it is too much for one.
-fn failure_of(
-    result: Result<(), Stop>,
-    is_large: bool,
-    too_long: Option<&str>,
-) -> Result<Option<(String, bool)>, Ended> {
-    Ok(Some(match result {
-        Ok(()) if is_large => (String::new(), false),
-        Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
-        Ok(()) => match too_long {
-            Some(text) => (text.to_string(), true),
-            None => return Ok(None),
-        },
-        Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
-            return Err(abort.into());
-        }
-        Err(Stop::Abort(abort)) => (format!("ERR {abort}"), true),
-        Err(Stop::Error(text)) => (text.into_owned(), true),
-    }))
-}
-
-/// Announces the first key of each request.
-fn prefetch(space: &Keyspace<'_>, requests: &[Request], input: &[u8]) {
-    if requests.len() < 2 {
-        return;
-    }
-    for request in requests {
-        let command = &table::all()[request.place().expect("it is a command")];
-        if let Some(at) = command.key_places(request.len()).next() {
-            space.prefetch(request.arguments(input)[at]);
-        }
     }
 }

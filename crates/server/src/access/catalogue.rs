@@ -124,8 +124,8 @@ const ROWS: &[(&str, &str)] = &[
     ("fast", "time"),
     (
         "fast connection",
-        "asking auth echo hello hyades.durability hyades.last ping quit readonly readwrite reset \
-         select",
+        "asking auth echo hello hyades.durability hyades.last hyades.rollback ping quit readonly \
+         readwrite reset select",
     ),
     ("fast transaction", "discard multi unwatch watch"),
     (

@@ -105,7 +105,9 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
             pause(local, time, PauseMode::Write, reply)?;
         }
         ("pause", [_, _]) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
-        ("tracking" | "caching" | "trackinginfo", _) => {
+        ("tracking", [how]) if is(how, "OFF") => reply.ok(),
+        ("trackinginfo", []) => tracking_info(reply),
+        ("tracking" | "caching", _) => {
             let text = "ERR client-side caching is not built: read the keys again, or keep \
                         them with a time of expiry";
             return Err(text.into());
@@ -114,6 +116,18 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         _ => return Err(unknown_subcommand("client", args[1])),
     }
     Ok(())
+}
+
+/// That there is none.
+fn tracking_info(reply: &mut Reply<'_>) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(1);
+    reply.bulk(b"off");
+    reply.bulk(b"redirect");
+    reply.integer(-1);
+    reply.bulk(b"prefixes");
+    reply.array(0);
 }
 
 fn pause(local: &Local<'_>, time: &[u8], mode: PauseMode, reply: &mut Reply<'_>) -> Done {

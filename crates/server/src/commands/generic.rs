@@ -221,6 +221,12 @@ const MEMORY_HELP: &[&str] = &[
 
 pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     if args.len() >= 3 && is(args[1], "USAGE") {
+        // All are counted, however many samples are asked for.
+        match &args[3..] {
+            [] => {}
+            [word, count] if is(word, "SAMPLES") && super::integer(count)? >= 0 => {}
+            _ => return Err(SYNTAX.into()),
+        }
         let entry = space.read(args[2])?;
         // The record of a row has 48 bytes beside its columns, and its place in the index 16.
         let bytes = entry.value().map(|(_, body)| args[2].len() + body.len() + 48 + 16 + 16);

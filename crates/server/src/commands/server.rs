@@ -21,9 +21,11 @@ pub fn time(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 /// There is nothing to save: each reply that was sent is on disk.
 pub fn shutdown(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let is_known = |arg: &&[u8]| ["NOSAVE", "SAVE", "NOW", "FORCE"].iter().any(|w| is(arg, w));
+    let is_both =
+        |args: &[&[u8]]| ["NOSAVE", "SAVE"].iter().all(|word| args.iter().any(|arg| is(arg, word)));
     match &args[1..] {
         [abort] if is(abort, "ABORT") => Err("ERR No shutdown in progress.".into()),
-        flags if flags.iter().all(is_known) => {
+        flags if flags.iter().all(is_known) && !is_both(flags) => {
             local.client.is_closing = true;
             local.shared.stop(Stopping::Asked);
             // A client takes the closed connection for the reply.
@@ -45,7 +47,9 @@ pub fn role(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 /// There are no replicas to wait for.
 pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     super::integer(args[1])?;
-    super::integer(args[2])?;
+    if super::integer(args[2]).map_err(|_| "ERR timeout is not an integer or out of range")? < 0 {
+        return Err("ERR timeout is negative".into());
+    }
     reply.integer(0);
     Ok(())
 }
@@ -83,6 +87,20 @@ pub fn durability(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
             reply.ok();
         }
         _ => return Err(SYNTAX.into()),
+    }
+    Ok(())
+}
+
+/// Whether an error of a command undoes all of its EXEC.
+pub fn rollback(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let client = &mut local.client;
+    match &args[1..] {
+        [] => reply.bulk(if client.rolls_back { b"on" } else { b"off" }),
+        [how] if is(how, "ON") || is(how, "OFF") => {
+            client.rolls_back = is(how, "ON");
+            reply.ok();
+        }
+        _ => return Err("ERR choose on (an error undoes all of EXEC) or off".into()),
     }
     Ok(())
 }

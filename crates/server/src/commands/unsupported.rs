@@ -31,8 +31,7 @@ const MISSING: &[Missing] = &[
     },
     Missing {
         reason: "scripts are not built yet",
-        instead: "send several commands at once, they are one transaction, or use WATCH, MULTI and \
-                  EXEC",
+        instead: "use WATCH, MULTI and EXEC, whose commands are one transaction",
         names: "eval evalsha evalsha_ro eval_ro fcall fcall_ro script",
     },
     Missing {

@@ -39,6 +39,8 @@ pub struct Client {
     pub silence: Silence,
     /// When it is told of its transactions.
     pub durability: Durability,
+    /// Whether an error of a command undoes all of its EXEC.
+    pub rolls_back: bool,
     /// Its last transaction that has written.
     pub last: Option<TransactionId>,
     /// The reply of the command that runs is sent when all before it is on disk.
@@ -94,6 +96,7 @@ impl Client {
             is_resp3: false,
             silence: Silence::None,
             durability: Durability::default(),
+            rolls_back: false,
             last: None,
             waits_for_disk: false,
             is_closing: false,

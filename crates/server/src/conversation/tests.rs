@@ -19,6 +19,7 @@ mod multi;
 mod observing;
 mod pausing;
 mod publishing;
+mod rolling_back;
 mod saving;
 mod scanning;
 mod strings_in_chunks;

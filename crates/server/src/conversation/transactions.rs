@@ -82,7 +82,7 @@ impl Conversation {
             || name == "shutdown"
             || name == "monitor"
             // EXEC has not run yet.
-            || name == "hyades.last"
+            || matches!(name, "hyades.last" | "hyades.rollback")
             || name.ends_with("subscribe")
             // Each attempt has to wait by itself, if it has to; EXEC waits for one.
             || logs_in && multi.logs_in
@@ -149,7 +149,8 @@ impl Conversation {
                 self.refuse_queued(turn.shared, all);
                 self.locals = locals;
                 if !queued.is_empty() || !watched.is_empty() {
-                    self.run.set_exec(queued, Exec { watched, others });
+                    let rolls_back = self.client.rolls_back;
+                    self.run.set_exec(queued, Exec { watched, others, rolls_back });
                     self.take_silence();
                     return Ok(false);
                 }

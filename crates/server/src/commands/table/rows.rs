@@ -157,6 +157,7 @@ pub fn connection_rows() -> Vec<Row> {
         ("hello", -1, FAST, NONE, Local(connection::hello)),
         ("hyades.durability", -1, FAST, NONE, Local(server::durability)),
         ("hyades.last", 1, FAST, NONE, Local(server::last)),
+        ("hyades.rollback", -1, FAST, NONE, Local(server::rollback)),
         ("ping", -1, FAST, NONE, Local(connection::ping)),
         ("quit", -1, FAST, NONE, Local(connection::quit)),
         ("reset", 1, FAST, NONE, Local(connection::reset)),

@@ -106,3 +106,25 @@ fn large_values_that_are_to_be_removed_are_counted() {
     while crate::data::collections::remove_garbage(&mut house.session, tables).unwrap() {}
     assert_eq!(pending(&mut house, &mut client).as_deref(), Some("0"));
 }
+
+#[test]
+fn what_is_not_built_may_be_turned_off_and_wrong_arguments_are_errors() {
+    transcript(&[
+        ("CLIENT TRACKING OFF", "+OK"),
+        ("CLIENT TRACKINGINFO", "*6 $5 flags *1 $3 off $8 redirect :-1 $8 prefixes *0"),
+        (
+            "CLIENT TRACKING ON",
+            "-ERR client-side caching is not built: read the keys again, or keep them with a time \
+             of expiry",
+        ),
+        ("WAIT 0 0", ":0"),
+        ("WAIT 0 -1", "-ERR timeout is negative"),
+        ("WAIT 0 x", "-ERR timeout is not an integer or out of range"),
+        ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
+        ("MEMORY USAGE a SAMPLES 5", "$-1"),
+        ("MEMORY USAGE a SAMPLES -1", "-ERR syntax error"),
+        ("MEMORY USAGE a SAMPLES x", "-ERR value is not an integer or out of range"),
+        ("MEMORY USAGE a x", "-ERR syntax error"),
+        ("PING", "+PONG"),
+    ]);
+}
