@@ -171,7 +171,7 @@ fn flags(name: &str, nth: usize, need: Need) -> KeyFlags {
         (
             Need::Write,
             "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
-            | "setrange" | "zadd",
+            | "setrange" | "sinterstore" | "zadd",
         ) => &["RW", "update"],
         (Need::Write, _) => &["OW", "update"],
     }
@@ -232,6 +232,8 @@ mod tests {
             ("RENAMENX a b", "a:RW+access+delete b:OW+insert"),
             ("COPY a b", "a:RO+access b:OW+update"),
             ("HSET a b c", "a:RW+update"),
+            ("SDIFFSTORE a b", "a:OW+update b:RO+access"),
+            ("SINTERSTORE a b", "a:RW+update b:RO+access"),
             ("SREM a b", "a:RW+delete"),
             ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),
             ("ZUNIONSTORE a 2 b c", "a:OW+update b:RO+access c:RO+access"),

@@ -181,3 +181,6 @@ pub fn write_named(name: &[u8], reply: &mut Reply<'_>) {
         (None, None) => reply.null_array(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -212,4 +212,20 @@ impl KeySpec {
             }
         }
     }
+
+    /// Its flags, where the search begins, and which keys there are from there on.
+    #[cfg(test)]
+    pub fn shown(&self) -> String {
+        let begin = match self.begin {
+            KeysBegin::At(place) => format!("@{place}"),
+            KeysBegin::Behind(word, from) => format!("{word}@{from}"),
+            KeysBegin::Unknown => "?".to_string(),
+        };
+        let found = match self.found {
+            KeysFound::Range { last, step } => format!("..{last}/{step}"),
+            KeysFound::Counted => "#".to_string(),
+            KeysFound::Unknown => "?".to_string(),
+        };
+        format!("{} {begin} {found}", self.flags.join("+"))
+    }
 }

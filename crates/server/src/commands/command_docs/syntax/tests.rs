@@ -50,7 +50,7 @@ fn lines_are_arguments() {
         ("where:(LEFT|RIGHT)", "where:oneof('LEFT' left:pure-token, 'RIGHT' right:pure-token)"),
         ("how:[BY (MIN|seconds)]", "'BY' how:oneof('MIN' min:pure-token, seconds:integer)?"),
         ("[A a|B b c]", "a_b_c:oneof('A' a:string, 'B' b_c:block(b:string, c:string))?"),
-        ("(key|\"\")", "X"),
+        ("(key|\"\")", "key_empty_string:oneof(key:key, '' empty_string:pure-token)"),
         ("key [(a|B) ..]", "key:key, a_b:oneof(a:string, 'B' b:pure-token)?*"),
         ("(a|(b|c) ..)", "a_b_c:oneof(a:string, b_c:oneof(b:string, c:string)*)"),
         ("i:[start [stop]]", "i:block(start:integer, stop:integer?)?"),
