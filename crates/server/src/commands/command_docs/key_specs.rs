@@ -1,7 +1,7 @@
 //! Key specifications: where the keys of a command are, and what is done with them, as COMMAND INFO
 //! tells it. They follow from the table, and from what COMMAND GETKEYSANDFLAGS says of a request.
 
-use super::super::command_keys::{count_place, flagged_keys};
+use super::super::command_keys::{KeyFlags, count_place, flagged_keys};
 use super::super::table::Command;
 use super::find;
 use crate::access::catalogue;
@@ -21,8 +21,8 @@ enum KeysBegin {
 /// Which keys there are from there on.
 #[derive(Clone, Copy)]
 enum KeysFound {
-    /// Each of so many words, up to one that is counted from the first, or from the end if that is
-    /// negative.
+    /// Those with this distance, up to a last one, which is counted from the first, or from the end
+    /// if it is negative.
     Range { last: i64, step: i64 },
     /// A number, and as many keys.
     Counted,
@@ -56,6 +56,7 @@ pub fn first_places(command: &Command) -> Vec<usize> {
 /// Those of a command.
 pub fn of(command: &Command) -> Vec<KeySpec> {
     let keys = flagged_keys(command, &shortest(command));
+    let flags: Vec<KeyFlags> = keys.into_iter().map(|(_, flags)| flags).collect();
     let (first, last, step) = command.keys;
     let range = |flags: &[&'static str], first: i32, last: i32| KeySpec {
         notes: None,
@@ -67,21 +68,21 @@ pub fn of(command: &Command) -> Vec<KeySpec> {
         },
     };
     let mut specs = Vec::new();
-    match &keys[..] {
+    match flags[..] {
         // The table does not know the keys.
         _ if first == 0 => {}
         // What is done with the first key differs from what is done with those behind it.
-        [(_, own), (_, others), ..] if last != first && own != others => {
-            specs.push(range(*own, first, first));
-            specs.push(range(*others, first + 1, last));
+        [own, others, ..] if last != first && own != others => {
+            specs.push(range(own, first, first));
+            specs.push(range(others, first + 1, last));
         }
-        [(_, own), ..] => specs.push(range(*own, first, last)),
+        [own, ..] => specs.push(range(own, first, last)),
         [] => {}
     }
-    if let (Some(at), Some((_, flags))) = (count_place(command), keys.last()) {
+    if let (Some(at), Some(own)) = (count_place(command), flags.last()) {
         specs.push(KeySpec {
             notes: None,
-            flags: flags.to_vec(),
+            flags: own.to_vec(),
             begin: KeysBegin::At(at as i64),
             found: KeysFound::Counted,
         });
