@@ -1,11 +1,18 @@
 //! COMMAND: what clients ask of the table.
 
-use super::table::{self, ADMIN, BLOCKS, Command, DENY_OOM, FAST, READ, Run, WRITE};
+mod information;
+mod key_specs;
+mod pages;
+mod syntax;
+
+use super::table::{self, Command};
 use super::{Local, SYNTAX, command_keys, help, is, lower, unknown_subcommand};
 use crate::access::catalogue;
 use crate::data::keyspace::Stop;
 use crate::glob;
 use crate::resp::reply::Reply;
+use pages::DocPage;
+use syntax::{Argument, ArgumentKind};
 
 const HELP: &[&str] = &[
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -14,13 +21,13 @@ const HELP: &[&str] = &[
     "COUNT",
     "    Their number.",
     "DOCS [<name> ...]",
-    "    Their groups.",
+    "    What they do, and their arguments.",
     "GETKEYS <command line>",
     "    The keys in a command.",
     "GETKEYSANDFLAGS <command line>",
     "    The keys in a command, and what it does with each.",
     "INFO [<name> ...]",
-    "    Some of them.",
+    "    Their number of arguments, their flags, and where their keys are.",
     "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <category>|MODULE <name>)]",
     "    Their names.",
     "HELP",
@@ -35,31 +42,27 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let Some(what) = args.get(1) else {
         reply.array(table::all().len());
-        table::all().iter().for_each(|command| write_info(command, reply));
+        table::all().iter().for_each(|command| information::write_command(command, reply));
         return Ok(());
     };
     match (lower(what).as_str(), &args[2..]) {
         ("count", []) => reply.count(table::all().len()),
         ("info", []) => {
             reply.array(table::all().len());
-            table::all().iter().for_each(|command| write_info(command, reply));
+            table::all().iter().for_each(|command| information::write_command(command, reply));
         }
         ("info", names) => {
             reply.array(names.len());
-            for name in names {
-                match find(name) {
-                    Some(command) => write_info(command, reply),
-                    None => reply.null_array(),
-                }
-            }
+            names.iter().for_each(|name| information::write_named(name, reply));
         }
         ("docs", names) => {
-            let wanted: Vec<&Command> = match names {
-                [] => table::all().iter().collect(),
-                names => names.iter().filter_map(|name| find(name)).collect(),
+            let is_command = |page: &&DocPage| !page.name.contains('|');
+            let wanted: Vec<&DocPage> = match names {
+                [] => pages::all().iter().filter(is_command).collect(),
+                names => names.iter().filter_map(|name| pages::find(name)).collect(),
             };
             reply.map(wanted.len());
-            wanted.iter().for_each(|command| write_docs(command, reply));
+            wanted.iter().for_each(|page| write_docs(page, reply));
         }
         ("getkeys", [_, ..]) => command_keys::getkeys(&args[2..], reply)?,
         ("getkeysandflags", [_, ..]) => command_keys::getkeysandflags(&args[2..], reply)?,
@@ -95,44 +98,72 @@ fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn categories(command: &Command) -> Vec<&'static str> {
-    let Some(at) = catalogue::find(command.name.as_bytes()) else { return Vec::new() };
-    let bits = catalogue::all()[at].categories;
-    let all = catalogue::CATEGORIES.iter().enumerate();
-    all.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect()
+/// The command of a page, which may be that of a subcommand.
+fn command_of(page: &DocPage) -> &'static Command {
+    let (name, _) = page.name.split_once('|').unwrap_or((page.name, ""));
+    find(name.as_bytes()).expect("each page is of a command that is built")
 }
 
-fn write_info(command: &Command, reply: &mut Reply<'_>) {
-    let has = |flag: u32| command.flags & flag != 0;
-    let mut flags = Vec::new();
-    flags.extend(has(WRITE).then_some("write"));
-    flags.extend(has(READ).then_some("readonly"));
-    flags.extend(has(DENY_OOM).then_some("denyoom"));
-    flags.extend(has(ADMIN).then_some("admin"));
-    flags.extend((command.group == "pubsub").then_some("pubsub"));
-    flags.extend(has(BLOCKS).then_some("blocking"));
-    flags.extend(matches!(command.run, Run::Local(_)).then_some("loading"));
-    flags.extend(has(FAST).then_some("fast"));
-    flags.extend(command_keys::has_movable_keys(command).then_some("movablekeys"));
-    reply.array(10);
-    reply.bulk(command.name.as_bytes());
-    reply.integer(i64::from(command.arity));
-    reply.set(flags.len());
-    flags.iter().for_each(|flag| reply.simple(flag));
-    let (first, last, step) = command.keys;
-    [first, last, step].iter().for_each(|n| reply.integer(i64::from(*n)));
-    let categories = categories(command);
-    reply.set(categories.len());
-    categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
-    // Tips, key specifications, subcommands.
-    (0..3).for_each(|_| reply.array(0));
+fn write_docs(page: &DocPage, reply: &mut Reply<'_>) {
+    let subcommands = pages::subcommands(page.name);
+    let texts = [
+        ("summary", Some(page.summary)),
+        ("since", Some(page.since)),
+        ("group", Some(command_of(page).group)),
+        ("complexity", page.complexity),
+    ];
+    let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
+    let has_arguments = !page.arguments.is_empty();
+    let lists = usize::from(has_arguments) + usize::from(!subcommands.is_empty());
+    reply.bulk(page.name.as_bytes());
+    reply.map(texts.clone().count() + lists);
+    texts.for_each(|(name, text)| write_text(name, text, reply));
+    if has_arguments {
+        reply.bulk(b"arguments");
+        write_arguments(&page.arguments, reply);
+    }
+    if !subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(subcommands.len());
+        subcommands.iter().for_each(|page| write_docs(page, reply));
+    }
 }
 
-fn write_docs(command: &Command, reply: &mut Reply<'_>) {
-    reply.bulk(command.name.as_bytes());
-    reply.map(2);
-    for (name, value) in [("summary", command.name), ("group", command.group)] {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
+fn write_text(name: &str, text: &str, reply: &mut Reply<'_>) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(text.as_bytes());
+}
+
+fn write_arguments(arguments: &[Argument], reply: &mut Reply<'_>) {
+    reply.array(arguments.len());
+    for argument in arguments {
+        let flags = [
+            ("optional", argument.is_optional),
+            ("multiple", argument.is_multiple),
+            ("multiple_token", argument.repeats_token),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_so)| *is_so);
+        let is_group = matches!(argument.kind, ArgumentKind::OneOf | ArgumentKind::Block);
+        let count = flags.clone().count();
+        let more = [argument.key_spec.is_some(), argument.token.is_some(), count > 0, is_group];
+        reply.map(2 + more.into_iter().filter(|is_there| *is_there).count());
+        write_text("name", &argument.name, reply);
+        write_text("type", argument.kind.name(), reply);
+        if let Some(place) = argument.key_spec {
+            reply.bulk(b"key_spec_index");
+            reply.count(place);
+        }
+        if let Some(token) = argument.token {
+            write_text("token", token, reply);
+        }
+        if count > 0 {
+            reply.bulk(b"flags");
+            reply.set(count);
+            flags.for_each(|(name, _)| reply.simple(name));
+        }
+        if is_group {
+            reply.bulk(b"arguments");
+            write_arguments(&argument.parts, reply);
+        }
     }
 }

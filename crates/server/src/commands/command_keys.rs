@@ -16,10 +16,16 @@ const COUNTED: [&str; 7] =
 /// Whether the table cannot know all keys of a command, or patterns among its arguments stand for
 /// keys: Redis's flag `movablekeys`.
 pub fn has_movable_keys(command: &Command) -> bool {
-    let name = command.name;
-    LATER.contains(&name)
-        || COUNTED.contains(&name)
-        || matches!(name, "migrate" | "sort" | "sort_ro")
+    count_place(command).is_some() || matches!(command.name, "migrate" | "sort" | "sort_ro")
+}
+
+/// Where a command has the number of its keys, if they follow one.
+pub fn count_place(command: &Command) -> Option<usize> {
+    match command.name {
+        name if LATER.contains(&name) => Some(2),
+        name if COUNTED.contains(&name) => Some(1),
+        _ => None,
+    }
 }
 
 /// Places of the keys of a command line, those included that the table cannot know.
@@ -31,9 +37,7 @@ pub fn key_places(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     if command.name == "sort" {
         keys.extend(sort_store(args));
     }
-    let is_in = |names: &[&str]| names.contains(&command.name);
-    let count_at = if is_in(&LATER) { 2 } else { 1 };
-    if is_in(&LATER) || is_in(&COUNTED) {
+    if let Some(count_at) = count_place(command) {
         let count = integer(args[count_at]).ok().and_then(|count| usize::try_from(count).ok());
         let end = count_at.saturating_add(count.unwrap_or(0)).min(args.len() - 1);
         keys.extend(count_at + 1..=end);
@@ -82,7 +86,7 @@ const INVALID: &str = "ERR Invalid arguments specified for command";
 const NO_KEYS: &str = "ERR The command has no key arguments";
 
 /// Which flags Redis shows of a key.
-type KeyFlags = &'static [&'static str];
+pub type KeyFlags = &'static [&'static str];
 
 /// The keys of a script.
 fn script_keys(name: &str, args: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Stop> {
@@ -112,12 +116,17 @@ fn keys(args: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Stop> {
     if !command.takes(args.len()) {
         return Err(INVALID_NUMBER.into());
     }
-    let keys = Needs::of(command, args).keys.into_iter().enumerate();
-    let keys: Vec<_> = keys.map(|(nth, (at, need))| (at, flags(command.name, nth, need))).collect();
+    let keys = flagged_keys(command, args);
     match keys.is_empty() {
         true => Err(NO_KEYS.into()),
         false => Ok(keys),
     }
+}
+
+/// The keys of a command line whose command takes its number of arguments.
+pub fn flagged_keys(command: &Command, args: &[&[u8]]) -> Vec<(usize, KeyFlags)> {
+    let keys = Needs::of(command, args).keys.into_iter().enumerate();
+    keys.map(|(nth, (at, need))| (at, flags(command.name, nth, need))).collect()
 }
 
 /// The flags of a key of a command that is not built: those that its rights need.
@@ -140,7 +149,7 @@ fn flags(name: &str, nth: usize, need: Need) -> KeyFlags {
         (
             Need::Both,
             "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
-            | "lpop" | "migrate" | "move" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin",
+            | "lpop" | "migrate" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin",
         ) => &["RW", "access", "delete"],
         (
             Need::Both,
@@ -162,7 +171,7 @@ fn flags(name: &str, nth: usize, need: Need) -> KeyFlags {
         (
             Need::Write,
             "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
-            | "setrange" | "zadd",
+            | "setrange" | "sinterstore" | "zadd",
         ) => &["RW", "update"],
         (Need::Write, _) => &["OW", "update"],
     }
@@ -218,10 +227,13 @@ mod tests {
             ("GETDEL a", "a:RW+access+delete"),
             ("DEL a b", "a:RM+delete b:RM+delete"),
             ("LMOVE a b left left", "a:RW+access+delete b:RW+insert"),
+            ("MOVE a 1", "a:RW+access+update"),
             ("RENAME a b", "a:RW+access+delete b:OW+update"),
             ("RENAMENX a b", "a:RW+access+delete b:OW+insert"),
             ("COPY a b", "a:RO+access b:OW+update"),
             ("HSET a b c", "a:RW+update"),
+            ("SDIFFSTORE a b", "a:OW+update b:RO+access"),
+            ("SINTERSTORE a b", "a:RW+update b:RO+access"),
             ("SREM a b", "a:RW+delete"),
             ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),
             ("ZUNIONSTORE a 2 b c", "a:OW+update b:RO+access c:RO+access"),

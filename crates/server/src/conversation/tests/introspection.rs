@@ -51,13 +51,47 @@ fn flags_tell_what_a_command_does() {
         ("sort", "*3 +write +denyoom +movablekeys "),
         ("sort_ro", "*2 +readonly +movablekeys "),
         ("blmpop", "*3 +write +blocking +movablekeys "),
-        ("bzpopmin", "*3 +write +blocking +fast "),
-        ("subscribe", "*2 +pubsub +loading "),
+        ("bzpopmin", "*4 +write +noscript +blocking +fast "),
+        ("subscribe", "*4 +pubsub +noscript +loading +stale "),
     ] {
         let info = house.say(&mut client, format!("COMMAND INFO {name}\r\n").as_bytes());
         assert!(info.contains(flags), "{name}: {info}");
     }
     assert_eq!(house.say(&mut client, b"COMMAND INFO get|key\r\n"), "*1 *-1 ");
+}
+
+/// What redis-cli takes its help and hints from.
+#[test]
+fn the_arguments_of_commands_are_told() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let lpop = house.say(&mut client, b"COMMAND DOCS lpop none\r\n");
+    assert!(lpop.starts_with("*2 $4 lpop *10 $7 summary $39 "), "{lpop}");
+    let (_, behind) = lpop.split_once(" $5 since ").unwrap();
+    assert_eq!(
+        behind,
+        "$5 1.0.0 $5 group $4 list $10 complexity $24 O(N) with N the elements $9 arguments *2 \
+         *6 $4 name $3 key $4 type $3 key $14 key_spec_index :0 \
+         *6 $4 name $5 count $4 type $7 integer $5 flags *1 +optional "
+    );
+    let get = house.say(&mut client, b"COMMAND DOCS config|resetstat\r\n");
+    assert!(get.starts_with("*2 $16 config|resetstat *8 $7 summary "), "{get}");
+    house.say(&mut client, b"HELLO 3\r\n");
+    let sort = house.say(&mut client, b"COMMAND DOCS sort_ro\r\n");
+    assert!(sort.starts_with("%1 $7 sort_ro %5 $7 summary "), "{sort}");
+    let of_get = "%5 $4 name $7 pattern $4 type $7 pattern $14 key_spec_index :1 $5 token $3 GET \
+                  $5 flags ~3 +optional +multiple +multiple_token ";
+    assert!(sort.contains(of_get), "{sort}");
+    let of_order = "%4 $4 name $5 order $4 type $5 oneof $5 flags ~1 +optional $9 arguments *2 \
+                    %3 $4 name $3 asc $4 type $10 pure-token $5 token $3 ASC \
+                    %3 $4 name $4 desc $4 type $10 pure-token $5 token $4 DESC ";
+    assert!(sort.contains(of_order), "{sort}");
+    let config = house.say(&mut client, b"COMMAND DOCS config\r\n");
+    assert!(config.contains(" $11 subcommands %5 $10 config|get %5 $7 summary "), "{config}");
+    assert_eq!(house.say(&mut client, b"COMMAND DOCS none config|none\r\n"), "%0 ");
+    let count = house.say(&mut client, b"COMMAND COUNT\r\n");
+    let all = house.say(&mut client, b"COMMAND DOCS\r\n");
+    assert!(all.starts_with(&count.replace(':', "%")), "{count}");
 }
 
 /// Rules can be tried on commands of Redis that are not built.

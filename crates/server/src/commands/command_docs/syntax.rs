@@ -1,0 +1,373 @@
+//! Lines of syntax, and the arguments that they describe.
+//!
+//! Words in lower case are arguments; words in upper case are tokens, which clients send as they
+//! are, as is `""`. `[a]` may be missing, `a|b` is one of the two, and `(..)` holds together.
+//! `a [a ..]` is one or more, `[a ..]` any number, and `(a ..)` one or more as well. A token at the
+//! beginning of what brackets hold belongs to the rest of it. `name:[a|b]` and `name:(a b)` name
+//! what brackets hold, `name:TOKEN` a token.
+//!
+//! What an argument is follows from its name, or is given, as in `timeout:double`. `pattern@1` is
+//! found by the second of the command's key specifications.
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentKind {
+    Text,
+    Integer,
+    Double,
+    Key,
+    Pattern,
+    UnixTime,
+    /// A word that is sent as it is.
+    Token,
+    /// One of its parts.
+    OneOf,
+    /// All of its parts.
+    Block,
+}
+
+/// Arguments that are keys.
+const KEYS: [&str; 9] =
+    ["destination", "destkey", "dst", "key", "key1", "key2", "newkey", "source", "src"];
+
+/// Arguments that are integers.
+const INTEGERS: [&str; 32] = [
+    "bit",
+    "bits",
+    "client-id",
+    "count",
+    "cursor",
+    "db",
+    "decrement",
+    "destination-db",
+    "end",
+    "frequency",
+    "increment",
+    "index",
+    "index1",
+    "index2",
+    "len",
+    "limit",
+    "milliseconds",
+    "num-matches",
+    "numkeys",
+    "numlocal",
+    "numreplicas",
+    "offset",
+    "port",
+    "protover",
+    "rank",
+    "seconds",
+    "start",
+    "stop",
+    "timeout",
+    "ttl",
+    "version",
+    "weight",
+];
+
+impl ArgumentKind {
+    /// Its name in COMMAND DOCS.
+    pub fn name(self) -> &'static str {
+        match self {
+            ArgumentKind::Text => "string",
+            ArgumentKind::Integer => "integer",
+            ArgumentKind::Double => "double",
+            ArgumentKind::Key => "key",
+            ArgumentKind::Pattern => "pattern",
+            ArgumentKind::UnixTime => "unix-time",
+            ArgumentKind::Token => "pure-token",
+            ArgumentKind::OneOf => "oneof",
+            ArgumentKind::Block => "block",
+        }
+    }
+
+    /// Of an argument of this name.
+    fn of(name: &str) -> ArgumentKind {
+        match name {
+            "pattern" => ArgumentKind::Pattern,
+            "score" => ArgumentKind::Double,
+            _ if KEYS.contains(&name) => ArgumentKind::Key,
+            _ if INTEGERS.contains(&name) => ArgumentKind::Integer,
+            _ if name.starts_with("unix-time") => ArgumentKind::UnixTime,
+            _ => ArgumentKind::Text,
+        }
+    }
+
+    /// The one that is given behind a name.
+    fn given(kind: &str) -> Option<ArgumentKind> {
+        match kind {
+            "double" => Some(ArgumentKind::Double),
+            "integer" => Some(ArgumentKind::Integer),
+            "string" => Some(ArgumentKind::Text),
+            _ => None,
+        }
+    }
+}
+
+/// An argument, or several that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    pub name: String,
+    pub kind: ArgumentKind,
+    /// The word in front of it, or that it is.
+    pub token: Option<&'static str>,
+    /// The place of the key specification that finds it.
+    pub key_spec: Option<usize>,
+    /// It may be missing.
+    pub is_optional: bool,
+    /// There may be several.
+    pub is_multiple: bool,
+    /// Each of them has the token in front of it.
+    pub repeats_token: bool,
+    /// Of [`ArgumentKind::OneOf`] and [`ArgumentKind::Block`].
+    pub parts: Vec<Argument>,
+}
+
+impl Argument {
+    fn new(name: &str, kind: ArgumentKind) -> Argument {
+        Argument {
+            name: name.to_string(),
+            kind,
+            token: None,
+            key_spec: None,
+            is_optional: false,
+            is_multiple: false,
+            repeats_token: false,
+            parts: Vec::new(),
+        }
+    }
+
+    fn token(name: &str, token: &'static str) -> Argument {
+        Argument { token: Some(token), ..Argument::new(name, ArgumentKind::Token) }
+    }
+
+    /// Several, named after them all.
+    fn group(kind: ArgumentKind, parts: Vec<Argument>) -> Argument {
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let name = names.join("_");
+        Argument { parts, ..Argument::new(&name, kind) }
+    }
+
+    /// Of a word.
+    fn word(word: &'static str) -> Result<Argument, String> {
+        if word == "\"\"" {
+            return Ok(Argument::token("empty_string", ""));
+        }
+        if is_token(word) {
+            return Ok(Argument::token(&word.to_ascii_lowercase(), word));
+        }
+        if let Some((name, behind)) = word.split_once(':') {
+            if is_token(behind) {
+                return Ok(Argument::token(name, behind));
+            }
+            if let Some(kind) = ArgumentKind::given(behind) {
+                return Ok(Argument::new(name, kind));
+            }
+        }
+        let (name, spec) = word.split_once('@').map_or((word, None), |(n, at)| (n, Some(at)));
+        let of_name =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_:".contains(&byte);
+        if name.is_empty() || name.ends_with(':') || !name.bytes().all(of_name) {
+            return Err(format!("`{word}` is no name"));
+        }
+        let key_spec = match spec.map(str::parse::<usize>) {
+            None => None,
+            Some(Ok(at)) => Some(at),
+            Some(Err(_)) => return Err(format!("`{word}` has no number behind @")),
+        };
+        Ok(Argument { key_spec, ..Argument::new(name, ArgumentKind::of(name)) })
+    }
+
+    /// The fewest words of a request that it takes.
+    pub fn least_words(&self) -> usize {
+        let own = match self.kind {
+            _ if self.is_optional => return 0,
+            ArgumentKind::Token => 0,
+            ArgumentKind::OneOf => self.parts.iter().map(Argument::least_words).min().unwrap_or(0),
+            ArgumentKind::Block => least_words(&self.parts),
+            _ => 1,
+        };
+        own + usize::from(self.token.is_some())
+    }
+
+    /// Whether it always takes as many.
+    pub fn is_fixed(&self) -> bool {
+        let least = |part: &Argument| part.least_words();
+        let are_equal = self.parts.windows(2).all(|pair| least(&pair[0]) == least(&pair[1]));
+        !self.is_optional
+            && !self.is_multiple
+            && (self.kind != ArgumentKind::OneOf || are_equal)
+            && self.parts.iter().all(Argument::is_fixed)
+    }
+}
+
+/// The fewest words of a request that these arguments take.
+pub fn least_words(arguments: &[Argument]) -> usize {
+    arguments.iter().map(Argument::least_words).sum()
+}
+
+/// Says of each key which of the command's key specifications finds it: the nth one, or the last.
+pub fn number_keys(arguments: &mut [Argument], specs: usize) {
+    fn number(arguments: &mut [Argument], last: usize, next: &mut usize) {
+        for argument in arguments {
+            if argument.kind == ArgumentKind::Key {
+                argument.key_spec = argument.key_spec.or(Some((*next).min(last)));
+                *next += 1;
+            }
+            number(&mut argument.parts, last, next);
+        }
+    }
+    if let Some(last) = specs.checked_sub(1) {
+        number(arguments, last, &mut 0);
+    }
+}
+
+fn is_token(word: &str) -> bool {
+    let has_lower = word.bytes().any(|byte| byte.is_ascii_lowercase());
+    !has_lower && word.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// The arguments of a line.
+pub fn parse(line: &'static str) -> Result<Vec<Argument>, String> {
+    let mut reader = SyntaxReader { words: words(line), at: 0 };
+    let (arguments, _) = reader.row()?;
+    match reader.take() {
+        None => Ok(arguments),
+        Some(word) => Err(format!("`{word}` ends nothing")),
+    }
+}
+
+/// Names, tokens and signs.
+fn words(line: &'static str) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    for mut text in line.split_whitespace() {
+        while let Some(at) = text.find(['[', ']', '(', ')', '|']) {
+            words.extend((at > 0).then_some(&text[..at]));
+            words.push(&text[at..=at]);
+            text = &text[at + 1..];
+        }
+        words.extend((!text.is_empty()).then_some(text));
+    }
+    words
+}
+
+struct SyntaxReader {
+    words: Vec<&'static str>,
+    at: usize,
+}
+
+impl SyntaxReader {
+    fn peek(&self) -> Option<&'static str> {
+        self.words.get(self.at).copied()
+    }
+
+    fn take(&mut self) -> Option<&'static str> {
+        let word = self.peek();
+        self.at += usize::from(word.is_some());
+        word
+    }
+
+    /// What stands up to the end of brackets or of an alternative, and whether it is repeated.
+    fn row(&mut self) -> Result<(Vec<Argument>, bool), String> {
+        let mut row = Vec::new();
+        loop {
+            let word = match self.peek() {
+                None | Some("|" | "]" | ")") => return Ok((row, false)),
+                Some(word) => word,
+            };
+            self.at += 1;
+            if word == ".." {
+                return match self.peek() {
+                    Some("|" | "]" | ")") => Ok((row, true)),
+                    _ => Err("`..` is not at the end of brackets".to_string()),
+                };
+            }
+            let is_open = |word: &&str| matches!(*word, "[" | "(");
+            let named = word.strip_suffix(':').zip(self.peek().filter(is_open));
+            match named {
+                Some((name, open)) => {
+                    self.at += 1;
+                    self.brackets(open, Some(name), &mut row)?;
+                }
+                None if is_open(&word) => self.brackets(word, None, &mut row)?,
+                None => row.push(Argument::word(word)?),
+            }
+        }
+    }
+
+    /// What brackets hold, behind what stands in front of them.
+    fn brackets(
+        &mut self,
+        open: &str,
+        name: Option<&str>,
+        row: &mut Vec<Argument>,
+    ) -> Result<(), String> {
+        let mut alternatives = Vec::new();
+        let close = loop {
+            alternatives.push(self.row()?);
+            match self.take() {
+                Some("|") => {}
+                Some(close) => break close,
+                None => return Err(format!("`{open}` has no end")),
+            }
+        };
+        let is_optional = open == "[";
+        if is_optional != (close == "]") {
+            return Err(format!("`{close}` ends `{open}`"));
+        }
+        if let [(again, true)] = &alternatives[..]
+            && is_optional
+            && name.is_none()
+            && !again.is_empty()
+            && row.ends_with(again)
+        {
+            let once = row.split_off(row.len() - again.len());
+            row.push(repeated(once)?);
+            return Ok(());
+        }
+        let join = |(row, repeats)| if repeats { repeated(row) } else { joined(row) };
+        let mut parts = alternatives.into_iter().map(join).collect::<Result<Vec<_>, _>>()?;
+        let mut argument = match parts.len() {
+            1 => parts.remove(0),
+            _ => Argument::group(ArgumentKind::OneOf, parts),
+        };
+        if let Some(name) = name {
+            if argument.parts.is_empty() {
+                return Err(format!("`{name}` names a single argument"));
+            }
+            argument.name = name.to_string();
+        }
+        argument.is_optional |= is_optional;
+        row.push(argument);
+        Ok(())
+    }
+}
+
+/// One argument of those that stand in a row. A token in front of the others belongs to them.
+fn joined(mut row: Vec<Argument>) -> Result<Argument, String> {
+    match &row[..] {
+        [] => Err("brackets hold nothing".to_string()),
+        [_] => Ok(row.remove(0)),
+        [first, ..] if first.kind == ArgumentKind::Token && !first.is_optional => {
+            let token = first.token;
+            row.remove(0);
+            let rest = joined(row)?;
+            match rest.token {
+                None if !rest.is_optional => Ok(Argument { token, ..rest }),
+                _ => Err(format!("what stands behind {} is no argument", token.unwrap_or(""))),
+            }
+        }
+        _ => Ok(Argument::group(ArgumentKind::Block, row)),
+    }
+}
+
+/// The same, one or more times.
+fn repeated(row: Vec<Argument>) -> Result<Argument, String> {
+    let once = joined(row)?;
+    let repeats_token = once.kind != ArgumentKind::Token && once.token.is_some();
+    Ok(Argument { is_multiple: true, repeats_token, ..once })
+}
+
+#[cfg(test)]
+mod tests;
