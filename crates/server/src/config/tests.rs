@@ -456,7 +456,7 @@ fn what_would_have_no_effect_is_refused_with_a_reason() {
         ("socket-mark-id", "1", "sockets are not marked"),
         ("server_cpulist", "0-1", "CPUAffinity"),
     ] {
-        let error = refused(&[&format!("--{name}"), value]);
+        let error = refused(&[format!("--{name}").as_str(), value]);
         assert!(error.starts_with(&format!("{name} cannot be \"{value}\"")), "{error}");
         assert!(error.contains(why), "{error}");
         let set = Settings::default().set(&[(name.to_string(), value.to_string())]);
@@ -493,7 +493,7 @@ fn a_backlog_and_a_title_have_their_bounds() {
     for (value, is_right) in [("0", true), ("2147483647", true), ("2147483648", false)] {
         assert_eq!(read(&["--tcp-backlog", value]).is_ok(), is_right, "{value}");
     }
-    assert!(read(&["--tcp-backlog=-1"]).is_err());
+    assert!(read(&["--tcp-backlog", "-1"]).is_err());
     let title = |text: &str| read(&["--proc-title-template", text]).is_ok();
     assert!(title("{title} {port}") && title("a {{b") && title("}"));
     assert!(!title("") && !title("{x}") && !title("{title") && !title("{"));
