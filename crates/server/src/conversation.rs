@@ -215,12 +215,12 @@ impl Conversation {
         self.replies.consume(bytes);
     }
 
-    /// The log has failed: replies that wait for an acknowledgement become errors.
-    pub fn fail(&mut self) {
+    /// The log has failed: replies that wait for an acknowledgement become errors. What is run from
+    /// here on is refused.
+    pub fn fail(&mut self, shared: &Shared) {
         self.replies.fail(OUTCOME_UNKNOWN);
-        self.unblock();
+        self.fail_blocked(shared);
         self.forget_published();
-        self.client.is_closing = true;
     }
 
     /// Work for another thread. [`Conversation::job_done`] takes its reply.

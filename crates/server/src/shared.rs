@@ -140,6 +140,9 @@ pub struct Shared {
     pub port: AtomicU64,
     /// Where is listened at.
     pub listening: ListeningPlaces,
+    /// Clients that were disconnected at the end of the time of a stop: they had not read their
+    /// replies, or had not got them.
+    pub cut_off: AtomicU64,
     stopping: Mutex<Option<Stopping>>,
     stopped: Condvar,
     /// Wakers of the event loops and of the listener.
@@ -208,6 +211,7 @@ impl Shared {
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             port: AtomicU64::new(0),
             listening: ListeningPlaces::default(),
+            cut_off: AtomicU64::new(0),
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),
