@@ -184,6 +184,11 @@ impl Conversation {
         (!self.has_work() || only_waits) && self.job.is_none() && !self.is_waiting_for_job
     }
 
+    /// Whether an attempt to log in waits: it will be replied to.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Whether another thread makes the next reply.
     pub fn is_waiting_for_job(&self) -> bool {
         self.is_waiting_for_job

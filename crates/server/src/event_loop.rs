@@ -43,7 +43,7 @@ const ROUNDING: Duration = Duration::from_millis(1);
 const MOST_SHAKEN: usize = 4;
 
 /// When it is asked to stop, a loop sends what is left for so long.
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
 /// A transaction that is not acknowledged yet.
 struct Awaited {

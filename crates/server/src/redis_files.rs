@@ -1,5 +1,5 @@
 //! Files that Redis has written into the directory of the data: they are not read, and left alone.
-//! Someone that starts this server in the place of Redis is told so, and how the data is moved.
+//! Whoever starts this server in the place of Redis is told so, and how the data is moved.
 
 use crate::config::Settings;
 use std::path::Path;
@@ -15,8 +15,8 @@ pub fn notice(settings: &Settings) -> Option<String> {
         false => format!("{} and {last}", names.join(", ")),
     };
     Some(format!(
-        "{} has {names} of Redis, which is not read and stays as it is: this database is empty. To \
-         move the data, start Redis on another port, and have it send its keys by MIGRATE \
+        "{} has files of Redis ({names}), which are not read and stay as they are: this database is \
+         empty. To move the data, start Redis on another port, and have it send its keys by MIGRATE \
          (docs/server.md, \"Moving from Redis\")",
         dir.display()
     ))
@@ -43,10 +43,10 @@ mod tests {
         assert_eq!(read(&[]), None);
         std::fs::write(dir.path().join("dump.rdb"), "REDIS0010").unwrap();
         let one = read(&[]).unwrap();
-        assert!(one.starts_with(&format!("{name} has dump.rdb of Redis, which is not")), "{one}");
+        assert!(one.starts_with(&format!("{name} has files of Redis (dump.rdb), ")), "{one}");
         assert!(one.contains("MIGRATE"), "{one}");
         std::fs::create_dir(dir.path().join("appendonlydir")).unwrap();
-        assert!(read(&[]).unwrap().contains(" has dump.rdb and appendonlydir of Redis"));
+        assert!(read(&[]).unwrap().contains(" (dump.rdb and appendonlydir), "));
         // By the names that the settings give them.
         let other = read(&["--dbfilename", "x.rdb", "--appenddirname", "", "--appendfilename", "/"]);
         assert_eq!(other, None);

@@ -9,6 +9,9 @@ use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
 use crate::unix_socket::SocketFile;
 use crate::{open_files, opening, reaper, redis_files, saves, signals};
+#[cfg(test)]
+mod ending_tests;
+
 use hyades::Progress;
 use std::fmt;
 use std::net::SocketAddr;
