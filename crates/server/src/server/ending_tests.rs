@@ -5,20 +5,20 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use tempfile::TempDir;
 
-struct House {
+struct RunningServer {
     server: Server,
     _dir: TempDir,
 }
 
-impl House {
-    fn new(settings: &[&str]) -> House {
+impl RunningServer {
+    fn new(settings: &[&str]) -> RunningServer {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let name = dir.path().to_str().unwrap();
         let own = ["--port", "0", "--bind", "127.0.0.1", "--dir", name, "--streams", "1"];
         let all = [&own[..], settings].concat();
         let server = Server::start(Settings::from_arguments(&all).unwrap()).unwrap();
         server.wait_until_open().unwrap();
-        House { server, _dir: dir }
+        RunningServer { server, _dir: dir }
     }
 
     fn client(&self) -> BufReader<TcpStream> {
@@ -53,11 +53,11 @@ fn ask(client: &mut BufReader<TcpStream>, text: &str) -> String {
 
 #[test]
 fn a_stop_tells_of_clients_that_have_not_read() {
-    let house = House::new(&[]);
+    let house = RunningServer::new(&[]);
     let mut reads = house.client();
     assert_eq!(ask(&mut reads, "SETRANGE long 50000000 x"), ":50000001");
     assert_eq!(house.stop(), (Ok(()), 0));
-    let house = House::new(&[]);
+    let house = RunningServer::new(&[]);
     let (mut reads, mut sleeps) = (house.client(), house.client());
     assert_eq!(ask(&mut reads, "SETRANGE long 50000000 x"), ":50000001");
     send(&mut sleeps, "GET long");
@@ -69,7 +69,7 @@ fn a_stop_tells_of_clients_that_have_not_read() {
 /// The wait of a client that has tried many passwords is longer than `timeout` here.
 #[test]
 fn a_client_that_waits_to_log_in_is_not_idle() {
-    let house = House::new(&["--requirepass", "secret", "--timeout", "1"]);
+    let house = RunningServer::new(&["--requirepass", "secret", "--timeout", "1"]);
     let throttle = &house.server.shared.access.throttle;
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     (0..14).for_each(|_| throttle.failed(address, Instant::now()));
@@ -87,7 +87,7 @@ fn a_client_that_waits_to_log_in_is_not_idle() {
 /// Whatever a client waits for: a command of it that was sent is replied to.
 #[test]
 fn each_client_that_has_sent_a_write_is_told_of_a_log_that_fails() {
-    let house = House::new(&["--loops", "3"]);
+    let house = RunningServer::new(&["--loops", "3"]);
     let mut clients: Vec<_> = (0..30).map(|_| house.client()).collect();
     let mut waiting: Vec<_> = (0..6).map(|_| house.client()).collect();
     for client in clients.iter_mut().chain(&mut waiting) {
