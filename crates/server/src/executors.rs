@@ -76,7 +76,8 @@ fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
                 job.run(shared, resp3)
             }
             (Some(_), Some(cause)) => {
-                JobReply { bytes: format!("-MISCONF {cause}\r\n").into_bytes(), ..Default::default() }
+                let bytes = format!("-MISCONF {cause}\r\n").into_bytes();
+                JobReply { bytes, ..JobReply::default() }
             }
             // A job that was not begun when the server stops has no effect and no reply. Its loop
             // is told, since it waits for those that were.

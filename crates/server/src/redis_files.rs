@@ -15,9 +15,9 @@ pub fn notice(settings: &Settings) -> Option<String> {
         false => format!("{} and {last}", names.join(", ")),
     };
     Some(format!(
-        "{} has files of Redis ({names}), which are not read and stay as they are: this database is \
-         empty. To move the data, start Redis on another port, and have it send its keys by MIGRATE \
-         (docs/server.md, \"Moving from Redis\")",
+        "{} has files of Redis ({names}), which are not read and stay as they are: this database \
+         is empty. To move the data, start Redis on another port, and have it send its keys by \
+         MIGRATE (docs/server.md, \"Moving from Redis\")",
         dir.display()
     ))
 }
@@ -48,7 +48,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("appendonlydir")).unwrap();
         assert!(read(&[]).unwrap().contains(" (dump.rdb and appendonlydir), "));
         // By the names that the settings give them.
-        let other = read(&["--dbfilename", "x.rdb", "--appenddirname", "", "--appendfilename", "/"]);
-        assert_eq!(other, None);
+        let none = ["--dbfilename", "x.rdb", "--appenddirname", "", "--appendfilename", "/"];
+        assert_eq!(read(&none), None);
     }
 }

@@ -165,15 +165,20 @@ fn where_it_listens_is_a_setting() {
     let status = |path: &str, host: &str| {
         code(&pages.say(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))).to_string()
     };
-    assert_eq!([status("/", "10.0.0.7:7379"), status("/status.json", "example.org")], ["200", "403"]);
-    assert_eq!([status("/readyz", "hyades.svc:7379"), status("/metrics", "hyades")], ["200", "200"]);
+    for (path, host, expected) in [
+        ("/", "10.0.0.7:7379", "200"),
+        ("/status.json", "example.org", "403"),
+        ("/readyz", "hyades.svc:7379", "200"),
+        ("/metrics", "hyades", "200"),
+    ] {
+        assert_eq!(status(path, host), expected, "{path} {host}");
+    }
     let refused = |places: &str| {
         let arguments = ["--metrics-bind", places];
         let shared = Shared::new(Settings::from_arguments(&arguments).unwrap());
         HttpServer::listen(&shared, 0).map(drop).unwrap_err().to_string()
     };
     assert!(refused("203.0.113.1").starts_with("cannot listen at 203.0.113.1:0 (metrics-port): "));
-    assert!(refused("no.such.name.invalid").contains("(metrics-bind)"));
     assert!(refused("-203.0.113.1").contains("names no address that can be listened at"));
 }
 
