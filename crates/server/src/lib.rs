@@ -46,6 +46,7 @@ mod open_files;
 mod opening;
 mod pause;
 mod ping;
+mod rates;
 mod rdb;
 mod reaper;
 mod redaction;

@@ -17,6 +17,7 @@ use crate::memory::MemoryUse;
 use crate::migration::KeptTargets;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
+use crate::rates::Rates;
 use crate::saves::Saves;
 use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
@@ -75,6 +76,11 @@ pub struct Counters {
     pub alone: AtomicU64,
     /// Transactions that were run on a thread of their own since they read or write much.
     pub large: AtomicU64,
+    /// Collections and strings whose blocks or chunks were removed.
+    pub freed: AtomicU64,
+    /// Calls of the system that have read from clients' sockets, and that have written to them.
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
     /// Connections closed since their encryption has failed.
@@ -97,6 +103,8 @@ pub struct Shared {
     pub clients: Clients,
     /// Counters.
     pub counters: Counters,
+    /// Rates of some of them.
+    pub rates: Rates,
     /// Calls and times of commands.
     pub command_stats: CommandStats,
     /// Times from the commit of a transaction to its acknowledgement, of those that waited for the
@@ -192,6 +200,7 @@ impl Shared {
             clock: Clock::default(),
             clients: Clients::default(),
             counters: Counters::default(),
+            rates: Rates::default(),
             command_stats: CommandStats::default(),
             acknowledged: TimeHistogram::default(),
             slow_log: SlowLog::default(),

@@ -1,4 +1,4 @@
-//! Where a server listens beside its port, and what Redis would have written.
+//! Where a server listens beside its port, and what is told of Redis's own settings.
 
 use super::Settings;
 
@@ -11,6 +11,16 @@ impl Settings {
     /// Most connections of a socket that wait to be accepted; the system has a bound of its own.
     pub(crate) fn backlog(&self) -> i32 {
         self.number("tcp-backlog") as i32
+    }
+
+    /// How often Redis would look after things in a second. Nothing here does so by a clock.
+    pub(crate) fn hz(&self) -> String {
+        self.text("hz")
+    }
+
+    /// What Redis would keep for its replicas, in bytes.
+    pub(crate) fn replication_backlog(&self) -> String {
+        self.text("repl-backlog-size")
     }
 
     /// The names that Redis would give to its files and directories in `dir`.
