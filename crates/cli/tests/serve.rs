@@ -101,6 +101,23 @@ fn a_wrong_setting_is_one_sentence() {
     }
 }
 
+/// What starts Redis by its name starts this server.
+#[test]
+fn a_link_named_redis_server_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str| {
+        let link = dir.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hyades"), &link).unwrap();
+        std::process::Command::new(link).args(["--port", "x"]).output().unwrap()
+    };
+    for name in ["redis-server", "my-redis-server"] {
+        let output = run(name);
+        assert_eq!(code(&output), 2, "{name}");
+        assert!(stderr(&output).contains("port must be a number"), "{}", stderr(&output));
+    }
+    assert!(stderr(&run("redis-cli")).contains("unexpected argument"));
+}
+
 #[test]
 fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     let dir = tempfile::tempdir().unwrap();
