@@ -77,7 +77,7 @@ fn round(program: Program, plan: &TransferPlan, kill_after: f64) -> Result<Serve
     })?;
     drop(server);
     let server = program.start(dir)?;
-    let answered = journals.iter().map(|journal| journal.answered).sum();
+    let answered: u64 = journals.iter().map(|journal| journal.answered).sum();
     eprintln!(
         "  {} transactions were answered; it answers again after {}; comparing",
         exact(answered),
