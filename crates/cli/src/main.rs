@@ -98,7 +98,7 @@ enum Command {
     /// from flags, of which later ones count; docs/server.md lists them. --tls-port N with
     /// --tls-cert-file, --tls-key-file and --tls-ca-cert-file takes encrypted connections. Prints
     /// "ready on ADDRESS:PORT" when it takes commands. Exit code 0 after SIGTERM, 1 if the log
-    /// failed, 2 for a wrong setting.
+    /// failed or the database cannot be opened, 2 for a wrong setting.
     Serve(serve::ServeOptions),
     /// Ask a server for a sign of life
     Ping(serve::PingOptions),

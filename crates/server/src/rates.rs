@@ -51,9 +51,8 @@ impl Rates {
         let mut last = self.0.lock().expect("no holder panics");
         let time = now.saturating_duration_since(last.at);
         if time >= SHORTEST {
-            let rate = |at: usize| {
-                counts[at].saturating_sub(last.counts[at]) as f64 / time.as_secs_f64()
-            };
+            let rate =
+                |at: usize| counts[at].saturating_sub(last.counts[at]) as f64 / time.as_secs_f64();
             let rates = [rate(0), rate(1), rate(2)];
             *last = RateSample { at: now, counts, rates };
         }

@@ -9,9 +9,6 @@ use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
 use crate::unix_socket::SocketFile;
 use crate::{open_files, opening, reaper, redis_files, saves, signals};
-#[cfg(test)]
-mod ending_tests;
-
 use hyades::Progress;
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod ending_tests;
 
 /// How often the progress of recovery is told.
 const TOLD_EVERY: Duration = Duration::from_millis(200);

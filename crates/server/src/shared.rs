@@ -78,8 +78,9 @@ pub struct Counters {
     pub large: AtomicU64,
     /// Collections and strings whose blocks or chunks were removed.
     pub freed: AtomicU64,
-    /// Calls of the system that have read from clients' sockets, and that have written to them.
+    /// Calls of the system that have read from clients' sockets.
     pub reads: AtomicU64,
+    /// Calls of the system that have written to them.
     pub writes: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,

@@ -28,6 +28,8 @@ fn what_is_wrong_is_one_sentence() {
     assert_eq!(refused(&["--port", "x"]), "port must be a number from 0 to 65535, and not \"x\"");
     assert_eq!(refused(&["--port"]), "--port needs a value");
     assert_eq!(refused(&["--prot", "1"]), "there is no setting \"prot\"");
+    let include = refused(&["--include", "other.conf"]);
+    assert!(include.ends_with("put the lines of that file in its place"), "{include}");
     assert_eq!(
         refused(&["--protected-mode", "1"]),
         "protected-mode must be yes or no, and not \"1\""

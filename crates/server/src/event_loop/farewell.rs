@@ -94,9 +94,9 @@ impl EventLoop {
             self.shared.cut_off.fetch_add(unsaid as u64, Relaxed);
             return true;
         }
-        let is_told = self.tells_until.is_none_or(|until| {
-            now >= until && self.listed.is_empty() && self.pausing.is_empty()
-        });
+        let is_told = self
+            .tells_until
+            .is_none_or(|until| now >= until && self.listed.is_empty() && self.pausing.is_empty());
         is_told
             && self.queue.as_ref().is_none_or(CommitQueue::is_empty)
             && self.connections.values().all(|of| is_said(of))
