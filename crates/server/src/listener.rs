@@ -131,8 +131,8 @@ pub struct Listener {
     socket_file: Option<SocketFile>,
 }
 
-/// Listens at an address. So many connections wait to be accepted at most, or as many as the system
-/// allows.
+/// Listens at an address. At most this number of connections wait to be accepted, or the one that
+/// the system allows.
 fn listen(address: SocketAddr, backlog: i32) -> std::io::Result<TcpListener> {
     let socket = TcpListener::bind(address)?;
     // It listens already, with a number of the library's choice.

@@ -71,7 +71,7 @@ mod tests {
         let after = |millis: u64| began + Duration::from_millis(millis);
         assert_eq!(rates.sample(after(999), [500, 0, 0]), [0.0; 3], "no time has passed");
         assert_eq!(rates.sample(after(2_000), [1_000, 4_096, 6]), [500.0, 2_048.0, 3.0]);
-        // Whoever asks soon after is told the same.
+        // Soon after it is the same.
         assert_eq!(rates.sample(after(2_999), [9_000, 9_000, 9]), [500.0, 2_048.0, 3.0]);
         assert_eq!(rates.sample(after(12_000), [1_000, 4_096, 16]), [0.0, 0.0, 1.0]);
         rates.restart();

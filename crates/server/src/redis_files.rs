@@ -1,5 +1,5 @@
 //! Files that Redis has written into the directory of the data: they are not read, and left alone.
-//! Whoever starts this server in the place of Redis is told so, and how the data is moved.
+//! A line says so, and how the data is moved: this server was started in the place of Redis.
 
 use crate::config::Settings;
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::net::TcpStream as Client;
 /// Longest that a connection is waited for. This machine takes one at once, or drops it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The clients that get a connection, of so many.
+/// The connections that are made, of this number at most.
 fn connected(address: SocketAddr, clients: usize) -> Vec<Client> {
     (0..clients).map_while(|_| Client::connect_timeout(&address, PATIENCE).ok()).collect()
 }
