@@ -397,6 +397,10 @@ pub fn failure(shared: &Shared, error: Error) -> String {
             shared.stop_for_log(&cause);
             format!("MISCONF {cause}")
         }
+        Error::OutcomeUnknown => {
+            shared.log_failure().iter().for_each(|cause| shared.stop_for_log(cause));
+            OUTCOME_UNKNOWN.to_string()
+        }
         other => format!("ERR {other}"),
     }
 }
