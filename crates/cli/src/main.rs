@@ -29,6 +29,8 @@ mod words;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -96,7 +98,7 @@ enum Command {
     /// from flags, of which later ones count; docs/server.md lists them. --tls-port N with
     /// --tls-cert-file, --tls-key-file and --tls-ca-cert-file takes encrypted connections. Prints
     /// "ready on ADDRESS:PORT" when it takes commands. Exit code 0 after SIGTERM, 1 if the log
-    /// failed, 2 for a wrong setting.
+    /// failed or the database cannot be opened, 2 for a wrong setting.
     Serve(serve::ServeOptions),
     /// Ask a server for a sign of life
     Ping(serve::PingOptions),
@@ -135,8 +137,18 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// The arguments. A link whose name ends in `redis-server` serves: what starts Redis starts this.
+fn arguments() -> Vec<OsString> {
+    let mut all: Vec<OsString> = std::env::args_os().collect();
+    let program = all.first().and_then(|program| Path::new(program).file_name());
+    if program.is_some_and(|name| name.as_encoded_bytes().ends_with(b"redis-server")) {
+        all.insert(1, "serve".into());
+    }
+    all
+}
+
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let result = match Arguments::parse_from(arguments()).command {
         Command::Bench(options) => bench::bench(*options),
         Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),

@@ -69,6 +69,7 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     let settings = Settings::from_arguments(&options.arguments);
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
     settings.count_memory(memory::allocated);
+    hyades_server::survive_file_limit().map_err(Failure::doing("cannot take SIGXFSZ"))?;
     let server = Server::start(settings)?;
     server.stop_on_signals().map_err(Failure::doing("cannot wait for signals"))?;
     let tls = server.tls_address();
@@ -97,10 +98,18 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     bar.clear();
     if let Some(opened) = opened? {
         eprintln!("{opened}; every OK is on disk before it is sent");
+        server.left_alone().iter().for_each(|notice| eprintln!("{notice}"));
         println!("ready on {addresses}");
     }
+    let handle = server.handle();
     server.wait()?;
-    eprintln!("stopped in good order");
+    match handle.cut_off() {
+        0 => eprintln!("stopped in good order"),
+        clients => eprintln!(
+            "stopped after ten seconds; {clients} clients were disconnected that had not read \
+             all of their replies. What was answered is on disk"
+        ),
+    }
     Ok(true)
 }
 

@@ -235,6 +235,11 @@ impl Channels {
         self.listening.read().expect("no holder panics").channels.len()
     }
 
+    /// The number of shard channels with subscribers.
+    pub fn count_shard_channels(&self) -> usize {
+        self.listening.read().expect("no holder panics").shards.len()
+    }
+
     /// The number of patterns with subscribers.
     pub fn count_patterns(&self) -> usize {
         self.listening.read().expect("no holder panics").patterns.len()

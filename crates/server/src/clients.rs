@@ -263,6 +263,15 @@ impl Clients {
         entries.values().filter(|client| !client.is_killed.load(Relaxed)).cloned().collect()
     }
 
+    /// The most bytes that have arrived from one and wait to be run, and the most that wait to be
+    /// sent to one.
+    pub fn largest_buffers(&self) -> (u64, u64) {
+        let entries = self.entries.lock().expect("no holder panics");
+        entries.values().fold((0, 0), |(input, output), of| {
+            (input.max(of.input.load(Relaxed)), output.max(of.output.load(Relaxed)))
+        })
+    }
+
     /// Their number.
     pub fn len(&self) -> usize {
         self.entries.lock().expect("no holder panics").len()

@@ -115,6 +115,7 @@ impl Connection {
             Ok(read) => {
                 self.entry.active_ms.store(now_ms, Relaxed);
                 shared.counters.input.fetch_add(read as u64, Relaxed);
+                shared.counters.reads.fetch_add(1, Relaxed);
                 match self.tls.is_some() {
                     false => self.conversation.feed(&buffer[..read]),
                     true => self.decrypt(shared, &buffer[..read]),
@@ -219,6 +220,7 @@ impl Connection {
                     // A client that reads is not idle.
                     self.entry.active_ms.store(shared.clock.now_ms(), Relaxed);
                     shared.counters.output.fetch_add(sent as u64, Relaxed);
+                    shared.counters.writes.fetch_add(1, Relaxed);
                     written += sent;
                     match &mut self.tls {
                         None => self.conversation.sent(sent),

@@ -184,6 +184,11 @@ impl Conversation {
         (!self.has_work() || only_waits) && self.job.is_none() && !self.is_waiting_for_job
     }
 
+    /// Whether an attempt to log in waits: it will be replied to.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Whether another thread makes the next reply.
     pub fn is_waiting_for_job(&self) -> bool {
         self.is_waiting_for_job
@@ -215,12 +220,12 @@ impl Conversation {
         self.replies.consume(bytes);
     }
 
-    /// The log has failed: replies that wait for an acknowledgement become errors.
-    pub fn fail(&mut self) {
+    /// The log has failed: replies that wait for an acknowledgement become errors. What is run from
+    /// here on is refused.
+    pub fn fail(&mut self, shared: &Shared) {
         self.replies.fail(OUTCOME_UNKNOWN);
-        self.unblock();
+        self.fail_blocked(shared);
         self.forget_published();
-        self.client.is_closing = true;
     }
 
     /// Work for another thread. [`Conversation::job_done`] takes its reply.

@@ -5,6 +5,7 @@
 //! transaction is acknowledged, or another thread has something for it.
 
 mod deadlines;
+mod farewell;
 mod mailbox;
 
 pub use mailbox::{Accepted, Mailbox};
@@ -41,9 +42,8 @@ const ROUNDING: Duration = Duration::from_millis(1);
 /// Most handshakes that are served in a turn: each may take a millisecond to compute.
 const MOST_SHAKEN: usize = 4;
 
-/// After a failure of the log, or when it is asked to stop, a loop sends what is left for so long.
-const FAREWELL: Duration = Duration::from_secs(2);
-const STOP: Duration = Duration::from_secs(10);
+/// When it is asked to stop, a loop sends what is left for so long.
+const STOP: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
 /// A transaction that is not acknowledged yet.
 struct Awaited {
@@ -73,6 +73,8 @@ pub struct EventLoop {
     buffer: Vec<u8>,
     /// Until when it sends what is left.
     ends: Option<Instant>,
+    /// The log has failed: clients are read, and told so, at least until then.
+    tells_until: Option<Instant>,
     /// Connections whose run goes on after a pause.
     pausing: Vec<u64>,
     /// Connections whose next command waits for the end of CLIENT PAUSE.
@@ -105,6 +107,7 @@ impl EventLoop {
             parked: Vec::new(),
             buffer: vec![0; READ_BYTES],
             ends: None,
+            tells_until: None,
             pausing: Vec::new(),
             set_aside: HashSet::new(),
             deadlines: BTreeSet::new(),
@@ -123,21 +126,7 @@ impl EventLoop {
         let mut events = Events::with_capacity(1_024);
         loop {
             let sleeps = self.listed.is_empty();
-            let until = |then: &Instant| then.saturating_duration_since(Instant::now());
-            let timeout = match (sleeps, self.ends) {
-                (false, _) => Some(Duration::ZERO),
-                (true, Some(ends)) => Some(until(&ends)),
-                // A poll counts whole milliseconds: not one that ends just before.
-                (true, None) => {
-                    let first = self.deadlines.first().map(|(first, _)| *first);
-                    let first =
-                        first.into_iter().chain(self.idlers.looks_at).chain(self.pause_end());
-                    let first = first.min().map(|first| until(&first) + ROUNDING);
-                    let retry = (!self.pausing.is_empty()).then_some(PAUSE);
-                    first.into_iter().chain(retry).min()
-                }
-            };
-            match self.poll.poll(&mut events, timeout) {
+            match self.poll.poll(&mut events, self.timeout(sleeps)) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
                     return self.shared.stop(Stopping::Failed(format!("cannot poll: {error}")));
                 }
@@ -193,7 +182,7 @@ impl EventLoop {
                 queue.push(ticket, Awaited { id, mark, since: Instant::now() });
             }
             // The log has failed meanwhile.
-            (None, Some(_)) => connection.conversation.fail(),
+            (None, Some(_)) => connection.conversation.fail(&self.shared),
         }
         self.list(id);
     }
@@ -248,23 +237,13 @@ impl EventLoop {
             self.serve(id, now);
         }
         self.drain();
+        self.end_telling();
         if self.listed.is_empty()
             && let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty())
         {
             queue.arm(&self.waker);
         }
-        match self.ends {
-            Some(ends) => {
-                let is_said = |of: &Connection| {
-                    (of.output_bytes() == 0 || of.is_handshaking())
-                        && !of.conversation.is_waiting_for_job()
-                };
-                let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
-                    && self.connections.values().all(|of| is_said(of));
-                !is_idle && Instant::now() < ends
-            }
-            None => true,
-        }
+        !self.ends.is_some_and(|ends| self.has_ended(ends))
     }
 
     /// Opens a session once the database is open.
@@ -277,18 +256,6 @@ impl EventLoop {
             }
             Err(error) => self.shared.stop(Stopping::Failed(error.to_string())),
         }
-    }
-
-    fn look_for_stop(&mut self) {
-        if self.ends.is_some() {
-            return;
-        }
-        let time = match self.shared.stopping() {
-            None => return,
-            Some(Stopping::Asked) => STOP,
-            Some(Stopping::Failed(_)) => FAREWELL,
-        };
-        self.ends = Some(Instant::now() + time);
     }
 
     /// Reads, runs and writes one connection.
@@ -310,7 +277,7 @@ impl EventLoop {
                 self.close(id)
             };
         }
-        let is_running = self.ends.is_none();
+        let is_running = self.ends.is_none() || self.tells_until.is_some();
         let mut next = Next::Wait;
         if is_running {
             connection.read(&self.shared, &mut self.buffer, now);
@@ -318,11 +285,11 @@ impl EventLoop {
             let mut turn = Turn { shared: &self.shared, session, parked };
             next = connection.conversation.run(&mut turn);
         }
-        if !self.parked.is_empty() {
-            let queue = self.queue.as_mut().expect("a session has its queue");
-            let since = Instant::now();
-            for (ticket, mark) in self.parked.drain(..) {
-                queue.push(ticket, Awaited { id, mark, since });
+        for (ticket, mark) in self.parked.drain(..) {
+            match &mut self.queue {
+                Some(queue) => queue.push(ticket, Awaited { id, mark, since: Instant::now() }),
+                // The log has failed: it will not be acknowledged.
+                None => connection.conversation.fail(&self.shared),
             }
         }
         if let Some(mut job) = connection.conversation.take_job() {
@@ -392,18 +359,6 @@ impl EventLoop {
             } else if connection.goes_on() {
                 self.list(id);
             }
-        }
-    }
-
-    /// The log has failed: nothing that is parked will ever be acknowledged.
-    fn fail(&mut self) {
-        let cause = self.shared.log_failure().unwrap_or_else(|| "unknown".to_string());
-        self.shared.stop_for_log(&cause);
-        self.queue = None;
-        self.ends = Some(Instant::now() + FAREWELL);
-        for connection in self.connections.values_mut() {
-            connection.conversation.fail();
-            connection.write(&self.shared);
         }
     }
 }

@@ -69,12 +69,20 @@ fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Optio
 
 fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
     while let Some((job, resp3, done)) = next(shared, receiver, lane) {
-        // A job that was not begun when the server stops has no effect and no reply. Its loop is
-        // told, since it waits for those that were.
-        match shared.stopping() {
-            None => done(job.run(shared, resp3)),
-            Some(_) => done(JobReply::default()),
-        }
+        done(match (shared.stopping(), shared.log_failure()) {
+            (None, _) => job.run(shared, resp3),
+            // It has no effect any more, and says why.
+            (Some(_), Some(_)) if matches!(lane, Lane::Data | Lane::Network) => {
+                job.run(shared, resp3)
+            }
+            (Some(_), Some(cause)) => {
+                let bytes = format!("-MISCONF {cause}\r\n").into_bytes();
+                JobReply { bytes, ..JobReply::default() }
+            }
+            // A job that was not begun when the server stops has no effect and no reply. Its loop
+            // is told, since it waits for those that were.
+            (Some(_), None) => JobReply::default(),
+        });
     }
 }
 

@@ -15,6 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+#[cfg(test)]
+mod backlog_tests;
+
 const WAKER: Token = Token(usize::MAX);
 
 /// When the process has no file descriptor left, accepting is tried again after this time.
@@ -72,6 +75,8 @@ struct ListeningState {
     port: Option<u16>,
     /// The addresses at which it listens.
     addresses: Vec<SocketAddr>,
+    /// Most connections of a socket that wait to be accepted.
+    backlog: i32,
     /// Sockets that are to take the place of those at the port.
     next: Option<Vec<ListeningSocket>>,
 }
@@ -98,12 +103,13 @@ impl ListeningPlaces {
         if port == 0 {
             return Err(std::io::Error::other("there would be no port any more"));
         }
+        let backlog = state.backlog;
         let bind = |address: &SocketAddr| {
             let address = SocketAddr::new(address.ip(), port);
             let failed = |error: std::io::Error| {
                 std::io::Error::new(error.kind(), format!("{address}: {error}"))
             };
-            let socket = TcpListener::bind(address).map_err(failed)?;
+            let socket = listen(address, backlog).map_err(failed)?;
             Ok(ListeningSocket::Tcp { socket, is_encrypted: false })
         };
         let sockets = state.addresses.iter().map(bind).collect::<std::io::Result<Vec<_>>>()?;
@@ -125,12 +131,21 @@ pub struct Listener {
     socket_file: Option<SocketFile>,
 }
 
+/// Listens at an address. At most this number of connections wait to be accepted, or the one that
+/// the system allows.
+fn listen(address: SocketAddr, backlog: i32) -> std::io::Result<TcpListener> {
+    let socket = TcpListener::bind(address)?;
+    // It listens already, with a number of the library's choice.
+    rustix::net::listen(&socket, backlog)?;
+    Ok(socket)
+}
+
 /// Binds one address.
-fn bind(address: &str, port: u16) -> std::io::Result<TcpListener> {
+fn bind(address: &str, port: u16, backlog: i32) -> std::io::Result<TcpListener> {
     let address = if address == "*" { "0.0.0.0" } else { address };
     let mut last = std::io::Error::new(ErrorKind::NotFound, "no such address");
     for address in (address, port).to_socket_addrs()? {
-        match TcpListener::bind(address) {
+        match listen(address, backlog) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
@@ -151,7 +166,7 @@ fn bind_all(
             Some(name) => (name, true),
             None => (&address[..], false),
         };
-        match bind(name, port) {
+        match bind(name, port, shared.settings.backlog()) {
             Ok(socket) => {
                 // The other addresses get the port that the first one was given.
                 port = socket.local_addr()?.port();
@@ -202,11 +217,12 @@ impl Listener {
         if let Some(path) = unix {
             let permissions = shared.settings.unix_permissions();
             let (listener, file) = SocketFile::listen(&path, permissions)?;
+            rustix::net::listen(&listener, shared.settings.backlog())?;
             sockets.push(ListeningSocket::Unix(listener));
             socket_file = Some(file);
         }
         let mut state = shared.listening.lock();
-        state.port = Some(port);
+        (state.port, state.backlog) = (Some(port), shared.settings.backlog());
         for (at, listening) in sockets.iter_mut().enumerate() {
             listening.register(poll.registry(), Token(at))?;
             if let Some(address) = listening.address()

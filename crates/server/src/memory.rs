@@ -32,6 +32,8 @@ pub struct MemoryUse {
     resident: AtomicU64,
     /// When they were counted, in milliseconds since 1970.
     counted_ms: AtomicI64,
+    /// Bytes that counted before the database was opened.
+    at_start: AtomicU64,
     /// When all loops were woken.
     woken_ms: AtomicI64,
 }
@@ -59,6 +61,16 @@ impl Shared {
             memory.counted_ms.store(now, Relaxed);
         }
         memory.resident.load(Relaxed)
+    }
+
+    /// The memory of a server without data is what is used now.
+    pub fn note_memory_at_start(&self) {
+        self.memory.at_start.store(self.used_memory(), Relaxed);
+    }
+
+    /// That memory, in bytes; 0 before it is known.
+    pub fn memory_at_start(&self) -> u64 {
+        self.memory.at_start.load(Relaxed)
     }
 
     /// Whether more memory is used than `maxmemory` allows.

@@ -16,6 +16,7 @@ const MOST_PROBED: usize = 8;
 
 /// Opens the database of the settings and counts its keys.
 pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
+    shared.note_memory_at_start();
     let settings = &shared.settings;
     let telling = Arc::downgrade(shared);
     let mut builder = Database::builder()

@@ -9,7 +9,7 @@
 //! its end is met. One that comes behind the cursor, or expires there, asks for the next pass.
 
 use crate::config::MOST_DATABASES;
-use crate::data::collections::{discard, remove_garbage};
+use crate::data::collections::{GarbagePart, discard, remove_part};
 use crate::data::databases;
 use crate::data::head::Head;
 use crate::data::keyspace::Effects;
@@ -149,7 +149,12 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     let mut session = opened.database.session()?;
     loop {
         let began = Instant::now();
-        if shared.stopping().is_some() || !remove_garbage(&mut session, opened.tables)? {
+        if shared.stopping().is_some() {
+            return Ok(());
+        }
+        let part = remove_part(&mut session, opened.tables)?;
+        shared.counters.freed.fetch_add(u64::from(part == GarbagePart::Last), Relaxed);
+        if part == GarbagePart::None {
             return Ok(());
         }
         shared.wait_for_stop_at_most(began.elapsed());

@@ -1,10 +1,12 @@
 //! Runs: consecutive commands of a client as one transaction.
 
 mod commands;
+mod failing;
 mod patient;
 mod request;
 mod wrote;
 
+pub use failing::{OUTCOME_UNKNOWN, failure};
 pub use patient::patiently;
 pub use request::Request;
 
@@ -17,7 +19,7 @@ use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use commands::{Commands, run_all};
-use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
+use hyades::{Abort, Attempt, Session, Ticket, Transaction};
 use patient::PatientRun;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -383,10 +385,6 @@ impl From<Abort> for Ended {
     }
 }
 
-/// What is replied for a transaction whose record may be on disk or not.
-pub const OUTCOME_UNKNOWN: &str = "OUTCOMEUNKNOWN the log failed before this was durable: after \
-                                   the restart it is there whole or not at all";
-
 /// What a transaction of commands is given now.
 pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
     let opened = shared.opened.get().expect("there is a session");
@@ -403,17 +401,5 @@ pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context
         events: shared.settings.events(),
         is_exec: false,
         is_patient: false,
-    }
-}
-
-/// What is replied if the engine fails.
-pub fn failure(shared: &Shared, error: Error) -> String {
-    match error {
-        Error::Poisoned(cause) => {
-            let cause = shared.log_failure().unwrap_or(cause);
-            shared.stop_for_log(&cause);
-            format!("MISCONF {cause}")
-        }
-        other => format!("ERR {other}"),
     }
 }

@@ -8,14 +8,18 @@ use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
 use crate::unix_socket::SocketFile;
-use crate::{open_files, opening, reaper, saves, signals};
+use crate::{open_files, opening, reaper, redis_files, saves, signals};
 use hyades::Progress;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod ending_tests;
 
 /// How often the progress of recovery is told.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
@@ -54,7 +58,7 @@ pub struct Server {
     notifier: Arc<Notifier>,
 }
 
-/// Stops a server from another thread.
+/// Stops a server from another thread, and tells how that went.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
@@ -62,6 +66,12 @@ impl Handle {
     /// Stops it in good order: no more commands are read; what was run is acknowledged first.
     pub fn stop(&self) {
         self.0.stop(Stopping::Asked);
+    }
+
+    /// Clients that were disconnected with replies that they had not read, or not got, when the ten
+    /// seconds of a stop were over.
+    pub fn cut_off(&self) -> u64 {
+        self.0.cut_off.load(Relaxed)
     }
 }
 
@@ -174,6 +184,12 @@ impl Server {
     /// What a setting asks for and is not done, and why, in words.
     pub fn notices(&self) -> &[String] {
         &self.notices
+    }
+
+    /// What in the directory of a new database is of Redis, and is not read, in words.
+    pub fn left_alone(&self) -> Option<String> {
+        let is_new = self.shared.opened.get().is_some_and(|of| !of.database.recovery().found);
+        is_new.then(|| redis_files::notice(&self.shared.settings)).flatten()
     }
 
     /// A handle to stop it with.

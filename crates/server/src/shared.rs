@@ -17,6 +17,7 @@ use crate::memory::MemoryUse;
 use crate::migration::KeptTargets;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
+use crate::rates::Rates;
 use crate::saves::Saves;
 use crate::slow_log::SlowLog;
 use crate::waiting::WaitQueues;
@@ -75,6 +76,12 @@ pub struct Counters {
     pub alone: AtomicU64,
     /// Transactions that were run on a thread of their own since they read or write much.
     pub large: AtomicU64,
+    /// Collections and strings whose blocks or chunks were removed.
+    pub freed: AtomicU64,
+    /// Calls of the system that have read from clients' sockets.
+    pub reads: AtomicU64,
+    /// Calls of the system that have written to them.
+    pub writes: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
     /// Connections closed since their encryption has failed.
@@ -97,6 +104,8 @@ pub struct Shared {
     pub clients: Clients,
     /// Counters.
     pub counters: Counters,
+    /// Rates of some of them.
+    pub rates: Rates,
     /// Calls and times of commands.
     pub command_stats: CommandStats,
     /// Times from the commit of a transaction to its acknowledgement, of those that waited for the
@@ -140,6 +149,9 @@ pub struct Shared {
     pub port: AtomicU64,
     /// Where is listened at.
     pub listening: ListeningPlaces,
+    /// Clients that were disconnected at the end of the time of a stop: they had not read their
+    /// replies, or had not got them.
+    pub cut_off: AtomicU64,
     stopping: Mutex<Option<Stopping>>,
     stopped: Condvar,
     /// Wakers of the event loops and of the listener.
@@ -189,6 +201,7 @@ impl Shared {
             clock: Clock::default(),
             clients: Clients::default(),
             counters: Counters::default(),
+            rates: Rates::default(),
             command_stats: CommandStats::default(),
             acknowledged: TimeHistogram::default(),
             slow_log: SlowLog::default(),
@@ -208,6 +221,7 @@ impl Shared {
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             port: AtomicU64::new(0),
             listening: ListeningPlaces::default(),
+            cut_off: AtomicU64::new(0),
             stopping: Mutex::default(),
             stopped: Condvar::new(),
             wakers: Mutex::default(),

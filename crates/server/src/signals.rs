@@ -1,9 +1,21 @@
 //! SIGTERM and SIGINT stop the server in good order; a second one ends the process at once.
+//! SIGXFSZ, of a file that would be larger than the process may write, ends nothing.
 
 use crate::server::Handle;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail with a reason, which names the
+/// file. Without this the system ends the process, and nothing is said.
+///
+/// # Errors
+/// The signal cannot be taken.
+pub fn survive_file_limit() -> std::io::Result<()> {
+    // It fails whether the signal is ignored or, as here, taken and forgotten.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
 
 /// Has the signals stop a server. A thread sleeps until one arrives.
 pub fn stop_on_signals(handle: Handle) -> std::io::Result<()> {

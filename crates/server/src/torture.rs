@@ -181,7 +181,8 @@ impl SteppedServer {
             }
         });
         if let Err(error) = result {
-            self.clients.iter_mut().flatten().for_each(|client| client.conversation.fail());
+            let fail = |client: &mut StageClient| client.conversation.fail(&self.shared);
+            self.clients.iter_mut().flatten().for_each(fail);
             return Err(error);
         }
         Ok(freed)

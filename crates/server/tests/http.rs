@@ -11,11 +11,20 @@ use std::time::{Duration, Instant};
 /// Numbers that differ from one moment to the next, or by what asks for them: the databases are
 /// read in a transaction.
 const MOVING: &[&str] = &[
+    "client_recent_max_input_buffer",
+    "client_recent_max_output_buffer",
+    "instantaneous_input_kbps",
+    "instantaneous_ops_per_sec",
+    "instantaneous_output_kbps",
     "loop_wakeups",
+    "mem_fragmentation_bytes",
+    "mem_fragmentation_ratio",
     "server_time_usec",
     "total_commands_processed",
     "total_net_input_bytes",
     "total_net_output_bytes",
+    "total_reads_processed",
+    "total_writes_processed",
     "transactions",
     "uptime_in_seconds",
     "used_cpu_sys",
@@ -27,6 +36,7 @@ const MOVING: &[&str] = &[
     "used_memory_human",
     "used_memory_peak",
     "used_memory_peak_human",
+    "used_memory_peak_perc",
     "used_memory_rss",
     "used_memory_rss_human",
 ];

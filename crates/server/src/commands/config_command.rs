@@ -55,12 +55,16 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.conflicts,
                 &of.alone,
                 &of.large,
+                &of.freed,
+                &of.reads,
+                &of.writes,
                 &of.errors,
                 &of.turns,
                 &of.acknowledged_nanos,
                 &of.tls_failures,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
+            shared.rates.restart();
             shared.command_stats.clear();
             shared.acknowledged.clear();
             shared.errors.lock().expect("no holder panics").clear();

@@ -8,6 +8,7 @@ use crate::resp::reply::Reply;
 use crate::saves::{SaveKind, SaveStats};
 use crate::shared::Shared;
 use hyades::{Attempt, MetricValue, Progress, Session, TableStats};
+use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -80,7 +81,10 @@ pub fn text(shared: &Shared, is_wanted: impl Fn(&str) -> bool, live: &[u64]) -> 
         if !out.is_empty() {
             out.push_str("\r\n");
         }
-        let (first, rest) = name.split_at(1);
+        let (first, rest) = match *name {
+            "cpu" => ("cpu", ""),
+            name => name.split_at(1),
+        };
         let _ = write!(out, "# {}{rest}\r\n", first.to_uppercase());
         write(shared, &mut out);
         if *name == "keyspace" {
@@ -104,25 +108,44 @@ fn counter(out: &mut String, name: &str, value: &AtomicU64) {
 fn server(shared: &Shared, out: &mut String) {
     let uptime = shared.started.elapsed().as_secs();
     line(out, "redis_version", REDIS_VERSION);
+    // There is no commit of Redis, and this one says which build it is.
+    line(out, "redis_git_sha1", "00000000");
+    line(out, "redis_git_dirty", 0);
+    line(out, "redis_build_id", build_id());
     line(out, "hyades_version", env!("CARGO_PKG_VERSION"));
     line(out, "redis_mode", "standalone");
     line(out, "os", std::env::consts::OS);
     line(out, "arch_bits", usize::BITS);
     line(out, "multiplexing_api", "epoll");
     line(out, "process_id", std::process::id());
+    let is_supervised = std::env::var_os("NOTIFY_SOCKET").is_some_and(|name| !name.is_empty());
+    line(out, "process_supervised", if is_supervised { "systemd" } else { "no" });
     line(out, "run_id", &shared.run_id);
     counter(out, "tcp_port", &shared.port);
     line(out, "server_time_usec", wall_us());
     line(out, "uptime_in_seconds", uptime);
     line(out, "uptime_in_days", uptime / 86_400);
     line(out, "hz", 10);
+    line(out, "configured_hz", shared.settings.hz());
+    let program = std::env::current_exe().map(|path| path.display().to_string());
+    line(out, "executable", program.unwrap_or_default());
     let file = shared.settings.config_file().map(|file| file.display().to_string());
     line(out, "config_file", file.unwrap_or_default());
+}
+
+/// A number of this build: of its version, system and processor.
+fn build_id() -> String {
+    let of = [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH];
+    let digest = Sha256::digest(of.join(" ").as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn clients(shared: &Shared, out: &mut String) {
     line(out, "connected_clients", shared.clients.len());
     line(out, "maxclients", shared.settings.max_clients());
+    let (input, output) = shared.clients.largest_buffers();
+    line(out, "client_recent_max_input_buffer", input);
+    line(out, "client_recent_max_output_buffer", output);
     let blocked = shared.waiting.clients() as u64 + shared.pause.clients();
     line(out, "blocked_clients", blocked);
     line(out, "tracking_clients", 0);
@@ -158,9 +181,20 @@ fn size(out: &mut String, name: &str, bytes: u64) {
 
 fn memory(shared: &Shared, out: &mut String) {
     let used = shared.used_memory();
+    let (resident, most) = (resident_bytes(), most_resident_bytes());
     size(out, "used_memory", used);
-    size(out, "used_memory_rss", resident_bytes());
-    size(out, "used_memory_peak", most_resident_bytes());
+    size(out, "used_memory_rss", resident);
+    size(out, "used_memory_peak", most);
+    let percent = 100.0 * used as f64 / most.max(1) as f64;
+    line(out, "used_memory_peak_perc", format!("{percent:.2}%"));
+    line(out, "used_memory_startup", shared.memory_at_start());
+    let ratio = resident as f64 / used.max(1) as f64;
+    line(out, "mem_fragmentation_ratio", format!("{ratio:.2}"));
+    line(out, "mem_fragmentation_bytes", resident as i64 - used as i64);
+    let system = rustix::system::sysinfo();
+    size(out, "total_system_memory", system.totalram * u64::from(system.mem_unit));
+    line(out, "number_of_cached_scripts", 0);
+    counter(out, "lazyfreed_objects", &shared.counters.freed);
     if let Some(opened) = shared.opened.get() {
         let tables = opened.database.tables();
         // Collections and strings in blocks and chunks that are not removed yet.
@@ -238,15 +272,25 @@ fn stats(shared: &Shared, out: &mut String) {
     let of = &shared.counters;
     counter(out, "total_connections_received", &of.connections);
     counter(out, "total_commands_processed", &of.commands);
+    let [commands, input, output] = shared.rates.of(of);
+    line(out, "instantaneous_ops_per_sec", commands.round());
+    line(out, "instantaneous_input_kbps", format!("{:.2}", input / 1_024.0));
+    line(out, "instantaneous_output_kbps", format!("{:.2}", output / 1_024.0));
+    counter(out, "total_reads_processed", &of.reads);
+    counter(out, "total_writes_processed", &of.writes);
     counter(out, "total_net_input_bytes", &of.input);
     counter(out, "total_net_output_bytes", &of.output);
     counter(out, "rejected_connections", &of.rejected);
+    for name in ["sync_full", "sync_partial_ok", "sync_partial_err"] {
+        line(out, name, 0);
+    }
     counter(out, "expired_keys", &of.expired);
     line(out, "evicted_keys", 0);
     counter(out, "keyspace_hits", &of.hits);
     counter(out, "keyspace_misses", &of.misses);
     line(out, "pubsub_channels", shared.channels.count_channels());
     line(out, "pubsub_patterns", shared.channels.count_patterns());
+    line(out, "pubsubshard_channels", shared.channels.count_shard_channels());
     counter(out, "total_error_replies", &of.errors);
     // Checkpoints in the background: Redis has a process of its own for each.
     line(out, "total_forks", shared.saves.begun_in_background());
@@ -258,7 +302,13 @@ fn replication(shared: &Shared, out: &mut String) {
     line(out, "connected_slaves", 0);
     line(out, "master_failover_state", "no-failover");
     line(out, "master_replid", &shared.run_id);
+    line(out, "master_replid2", "0".repeat(40));
     line(out, "master_repl_offset", 0);
+    line(out, "second_repl_offset", -1);
+    line(out, "repl_backlog_active", 0);
+    line(out, "repl_backlog_size", shared.settings.replication_backlog());
+    line(out, "repl_backlog_first_byte_offset", 0);
+    line(out, "repl_backlog_histlen", 0);
 }
 
 /// Processor time in seconds of a process or thread, by the name of its file `stat`: in the system,
@@ -402,4 +452,52 @@ fn hyades(shared: &Shared, out: &mut String) {
     line(out, "recovery_seconds", format!("{:.3}", recovery.seconds));
     line(out, "recovery_transactions", recovery.records);
     line(out, "recovery_image_rows", recovery.image_rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn what_dashboards_plot_is_there_once() {
+        let shared = Shared::new(Settings::default());
+        let all = text(&shared, |_| true, &[]);
+        let value = |wanted: &str| {
+            let lines = all.lines().filter_map(|line| line.split_once(':'));
+            let found: Vec<&str> =
+                lines.filter(|(name, _)| *name == wanted).map(|(_, value)| value).collect();
+            assert_eq!(found.len(), 1, "{wanted}");
+            found[0].to_string()
+        };
+        let number = |name: &str| value(name).parse::<f64>().unwrap();
+        for zero in [
+            "instantaneous_ops_per_sec",
+            "instantaneous_input_kbps",
+            "instantaneous_output_kbps",
+            "client_recent_max_input_buffer",
+            "client_recent_max_output_buffer",
+            "lazyfreed_objects",
+            "number_of_cached_scripts",
+            "pubsubshard_channels",
+            "repl_backlog_active",
+            "repl_backlog_histlen",
+            "sync_full",
+            "sync_partial_err",
+            "sync_partial_ok",
+            "total_reads_processed",
+            "total_writes_processed",
+        ] {
+            assert_eq!(number(zero), 0.0, "{zero}");
+        }
+        let of_memory = number("used_memory_rss") / number("used_memory");
+        assert!((number("mem_fragmentation_ratio") - of_memory).abs() < 0.01);
+        let more = number("used_memory_rss") - number("used_memory");
+        assert_eq!(number("mem_fragmentation_bytes"), more);
+        assert!(number("total_system_memory") > number("used_memory_rss"));
+        assert_eq!((number("second_repl_offset"), number("configured_hz")), (-1.0, 10.0));
+        assert_eq!((value("master_replid2").len(), value("redis_build_id").len()), (40, 16));
+        assert!(std::path::Path::new(&value("executable")).is_absolute());
+        assert!(all.contains("# CPU\r\n") && all.contains("# Server\r\n"));
+    }
 }

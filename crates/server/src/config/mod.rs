@@ -3,6 +3,7 @@
 
 mod output_limits;
 mod parse;
+mod places;
 mod renamed;
 mod table;
 mod tls;

@@ -13,7 +13,12 @@ pub struct ConfigError(pub(crate) String);
 
 impl ConfigError {
     pub(crate) fn unknown(name: &str) -> ConfigError {
-        ConfigError(format!("there is no setting {name:?}"))
+        let way_out = match name.to_ascii_lowercase().as_str() {
+            "include" => ": put the lines of that file in its place",
+            "loadmodule" => ": there are no modules",
+            _ => "",
+        };
+        ConfigError(format!("there is no setting {name:?}{way_out}"))
     }
 }
 

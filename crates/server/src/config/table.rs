@@ -27,6 +27,8 @@ pub enum Value {
     TlsProtocols,
     /// Pairs of seconds and changes, after which Redis saves.
     SaveTimes,
+    /// What a process is called, with fields in braces.
+    TitleTemplate,
     /// How Redis shuts down at a signal.
     ShutdownWords,
     /// Any text.
@@ -36,7 +38,7 @@ pub enum Value {
 /// What a setting does.
 #[derive(Clone, Copy, Debug)]
 pub enum Rule {
-    /// It takes effect when the server starts.
+    /// It is set when the server starts.
     Fixed,
     /// It takes effect at once.
     Live,
@@ -79,6 +81,13 @@ const SUITES: &str = "the cipher suites are fixed: all that are offered are secu
 const NEVER_EVICTED: &str = "keys are never evicted: at maxmemory, commands are refused that may \
                              use more (noeviction)";
 
+/// Why memory is not defragmented.
+const NOT_MOVED: &str = "the allocator does not move what is in use";
+
+/// Why threads have no list of processors.
+const NOT_PINNED: &str = "threads are not bound to processors: use taskset, or CPUAffinity in the \
+                          unit of systemd";
+
 /// A number of any size.
 const ANY: Value = Number(i64::MIN, i64::MAX);
 
@@ -111,10 +120,23 @@ pub fn first_name(name: &str) -> &str {
 }
 
 /// Those that Redis takes at the start alone.
-pub const AT_START: [&str; 5] = ["cluster-enabled", "daemonize", "logfile", "replicaof", "slaveof"];
+pub const AT_START: [&str; 11] = [
+    "aof_rewrite_cpulist",
+    "bgsave_cpulist",
+    "bio_cpulist",
+    "cluster-enabled",
+    "daemonize",
+    "logfile",
+    "replicaof",
+    "server_cpulist",
+    "slaveof",
+    "socket-mark-id",
+    "syslog-enabled",
+];
 
 /// Settings of Redis for its own tests: CONFIG GET shows one if it is named in full.
-pub const HIDDEN: [&str; 2] = ["key-load-delay", "rdb-key-save-delay"];
+pub const HIDDEN: [&str; 4] =
+    ["key-load-delay", "rdb-key-save-delay", "use-exit-on-panic", "watchdog-period"];
 
 /// All settings: those that work, then those of Redis that are known.
 pub const SETTINGS: &[Setting] = &[
@@ -126,6 +148,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("loops", "0", Number(0, 256), Fixed),
     setting("max-recovery", "10", Number(1, 86_400), Fixed),
     setting("maxclients", "10000", Number(1, 1_000_000), Live),
+    setting("metrics-bind", "127.0.0.1 -::1", Text, Fixed),
     setting("metrics-port", "0", Number(0, 65_535), Fixed),
     setting("port", "6379", Number(0, 65_535), Live),
     setting("protected-mode", "yes", YesNo, Live),
@@ -141,24 +164,24 @@ pub const SETTINGS: &[Setting] = &[
     setting("active-defrag-threshold-lower", "10", ANY, Stored),
     setting("active-defrag-threshold-upper", "100", ANY, Stored),
     setting("active-expire-effort", "1", ANY, Stored),
-    setting("activedefrag", "no", YesNo, Stored),
+    setting("activedefrag", "no", YesNo, Refused(NOT_MOVED)),
     setting("activerehashing", "yes", YesNo, Stored),
-    setting("always-show-logo", "no", YesNo, Stored),
+    setting("always-show-logo", "no", YesNo, Fixed),
     setting("aof-disable-auto-gc", "no", YesNo, Stored),
     setting("aof-load-truncated", "yes", YesNo, Stored),
     setting("aof-rewrite-incremental-fsync", "yes", YesNo, Stored),
     setting("aof-timestamp-enabled", "no", YesNo, Stored),
     setting("aof-use-rdb-preamble", "yes", YesNo, Stored),
-    setting("aof_rewrite_cpulist", "", Text, Stored),
-    setting("appenddirname", "appendonlydir", Text, Stored),
-    setting("appendfilename", "appendonly.aof", Text, Stored),
+    setting("aof_rewrite_cpulist", "", Text, Refused(NOT_PINNED)),
+    setting("appenddirname", "appendonlydir", Text, Fixed),
+    setting("appendfilename", "appendonly.aof", Text, Fixed),
     setting("appendfsync", "always", OneOf(&["always", "everysec", "no"]), Stored),
     setting("appendonly", "yes", YesNo, Stored),
     setting("auto-aof-rewrite-min-size", "67108864", Memory, Stored),
     setting("auto-aof-rewrite-percentage", "100", ANY, Stored),
-    setting("bgsave_cpulist", "", Text, Stored),
+    setting("bgsave_cpulist", "", Text, Refused(NOT_PINNED)),
     setting("bind-source-addr", "", Text, Stored),
-    setting("bio_cpulist", "", Text, Stored),
+    setting("bio_cpulist", "", Text, Refused(NOT_PINNED)),
     setting("busy-reply-threshold", "5000", ANY, Stored),
     setting(
         "client-output-buffer-limit",
@@ -172,15 +195,16 @@ pub const SETTINGS: &[Setting] = &[
     setting("cluster-allow-replica-migration", "yes", YesNo, Stored),
     setting("cluster-announce-bus-port", "0", ANY, Stored),
     setting("cluster-announce-hostname", "", Text, Stored),
+    setting("cluster-announce-human-nodename", "", Text, Stored),
     setting("cluster-announce-ip", "", Text, Stored),
     setting("cluster-announce-port", "0", ANY, Stored),
     setting("cluster-announce-tls-port", "0", ANY, Stored),
-    setting("cluster-config-file", "nodes.conf", Text, Stored),
+    setting("cluster-config-file", "nodes.conf", Text, Fixed),
     setting("cluster-enabled", "no", YesNo, Refused("there is no cluster mode")),
     setting("cluster-link-sendbuf-limit", "0", Memory, Stored),
     setting("cluster-migration-barrier", "1", ANY, Stored),
     setting("cluster-node-timeout", "15000", ANY, Stored),
-    setting("cluster-port", "0", ANY, Stored),
+    setting("cluster-port", "0", ANY, Fixed),
     setting("cluster-preferred-endpoint-type", "ip", Text, Stored),
     setting("cluster-replica-no-failover", "no", YesNo, Stored),
     setting("cluster-replica-validity-factor", "10", ANY, Stored),
@@ -190,11 +214,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("crash-log-enabled", "yes", YesNo, Stored),
     setting("crash-memcheck-enabled", "yes", YesNo, Stored),
     setting("daemonize", "no", YesNo, Refused("run it under a service manager")),
-    setting("dbfilename", "dump.rdb", Text, Stored),
-    setting("disable-thp", "yes", YesNo, Stored),
+    setting("dbfilename", "dump.rdb", Text, Fixed),
+    setting("disable-thp", "yes", YesNo, Fixed),
     setting("dynamic-hz", "yes", YesNo, Stored),
-    setting("enable-module-command", "no", OneOf(&["no", "yes", "local"]), Stored),
-    setting("enable-protected-configs", "no", OneOf(&["no", "yes", "local"]), Stored),
+    setting("enable-module-command", "no", OneOf(&["no", "yes", "local"]), Fixed),
+    setting("enable-protected-configs", "no", OneOf(&["no", "yes", "local"]), Fixed),
     setting("hash-max-listpack-entries", "512", ANY, Live),
     setting("hash-max-listpack-value", "64", Memory, Stored),
     setting("hash-max-ziplist-entries", "512", ANY, Stored),
@@ -202,8 +226,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("hll-sparse-max-bytes", "3000", Memory, Stored),
     setting("hz", "10", ANY, Stored),
     setting("ignore-warnings", "", Text, Stored),
-    setting("io-threads", "1", ANY, Stored),
-    setting("io-threads-do-reads", "no", YesNo, Stored),
+    setting("io-threads", "1", ANY, Fixed),
+    setting("io-threads-do-reads", "no", YesNo, Fixed),
     setting("jemalloc-bg-thread", "yes", YesNo, Stored),
     setting("key-load-delay", "0", ANY, Stored),
     setting("latency-monitor-threshold", "0", Number(0, i64::MAX), Live),
@@ -219,6 +243,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("list-compress-depth", "0", ANY, Stored),
     setting("list-max-listpack-size", "-2", ANY, Live),
     setting("list-max-ziplist-size", "-2", ANY, Stored),
+    setting("locale-collate", "", Text, Stored),
     setting("logfile", "", Text, Refused("messages go to standard error")),
     setting(
         "loglevel",
@@ -235,20 +260,25 @@ pub const SETTINGS: &[Setting] = &[
     setting("maxmemory-policy", "noeviction", Text, Refused(NEVER_EVICTED)),
     setting("maxmemory-samples", "5", ANY, Stored),
     setting("min-replicas-max-lag", "10", ANY, Stored),
-    setting("min-replicas-to-write", "0", ANY, Stored),
+    setting("min-replicas-to-write", "0", ANY, Refused("there are no replicas")),
     setting("min-slaves-max-lag", "10", ANY, Stored),
-    setting("min-slaves-to-write", "0", ANY, Stored),
+    setting("min-slaves-to-write", "0", ANY, Refused("there are no replicas")),
     setting("no-appendfsync-on-rewrite", "no", YesNo, Stored),
     setting("notify-keyspace-events", "", Value::Events, Live),
-    setting("oom-score-adj", "no", Text, Stored),
+    setting("oom-score-adj", "no", Text, Refused("set OOMScoreAdjust in the unit of systemd")),
     setting("oom-score-adj-values", "0 200 800", Text, Stored),
-    setting("pidfile", "", Text, Stored),
-    setting("proc-title-template", "{title} {listen-addr} {server-mode}", Text, Stored),
+    setting("pidfile", "", Text, Fixed),
+    setting(
+        "proc-title-template",
+        "{title} {listen-addr} {server-mode}",
+        Value::TitleTemplate,
+        Stored,
+    ),
     setting("propagation-error-behavior", "ignore", Text, Stored),
     setting("rdb-del-sync-files", "no", YesNo, Stored),
     setting("rdb-key-save-delay", "0", ANY, Stored),
     setting("rdb-save-incremental-fsync", "yes", YesNo, Stored),
-    setting("rdbchecksum", "yes", YesNo, Stored),
+    setting("rdbchecksum", "yes", YesNo, Fixed),
     setting("rdbcompression", "yes", YesNo, Stored),
     setting("repl-backlog-size", "1048576", Memory, Stored),
     setting("repl-backlog-ttl", "3600", ANY, Stored),
@@ -273,9 +303,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("requirepass", "", Text, Live),
     setting("sanitize-dump-payload", "no", Text, Stored),
     setting("save", "3600 1 300 100 60 10000", Value::SaveTimes, Stored),
-    setting("server_cpulist", "", Text, Stored),
+    setting("server_cpulist", "", Text, Refused(NOT_PINNED)),
     setting("set-max-intset-entries", "512", ANY, Live),
-    setting("set-proc-title", "yes", YesNo, Stored),
+    setting("set-max-listpack-entries", "128", ANY, Stored),
+    setting("set-max-listpack-value", "64", Memory, Stored),
+    setting("set-proc-title", "yes", YesNo, Fixed),
     setting("shutdown-on-sigint", "default", Value::ShutdownWords, Stored),
     setting("shutdown-on-sigterm", "default", Value::ShutdownWords, Stored),
     setting("shutdown-timeout", "10", ANY, Stored),
@@ -289,15 +321,15 @@ pub const SETTINGS: &[Setting] = &[
     setting("slaveof", "", Text, Refused("replication is not built")),
     setting("slowlog-log-slower-than", "10000", Number(-1, i64::MAX), Live),
     setting("slowlog-max-len", "128", Number(0, MOST_SLOW), Live),
-    setting("socket-mark-id", "0", ANY, Stored),
+    setting("socket-mark-id", "0", ANY, Refused("sockets are not marked")),
     setting("stop-writes-on-bgsave-error", "yes", YesNo, Stored),
     setting("stream-node-max-bytes", "4096", Memory, Stored),
     setting("stream-node-max-entries", "100", ANY, Stored),
-    setting("supervised", "no", Text, Stored),
-    setting("syslog-enabled", "no", YesNo, Stored),
-    setting("syslog-facility", "local0", Text, Stored),
-    setting("syslog-ident", "redis", Text, Stored),
-    setting("tcp-backlog", "511", ANY, Stored),
+    setting("supervised", "no", Text, Fixed),
+    setting("syslog-enabled", "no", YesNo, Refused("messages go to standard error")),
+    setting("syslog-facility", "local0", Text, Fixed),
+    setting("syslog-ident", "redis", Text, Fixed),
+    setting("tcp-backlog", "511", Number(0, i32::MAX as i64), Fixed),
     setting("tcp-keepalive", "300", Number(0, 32_767), Live),
     setting("timeout", "0", Number(0, i32::MAX as i64), Live),
     setting("tls-auth-clients", "yes", OneOf(&["yes", "no", "optional"]), Fixed),
@@ -323,6 +355,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("tracking-table-max-keys", "1000000", ANY, Stored),
     setting("unixsocket", "", Text, Fixed),
     setting("unixsocketperm", "0", Value::Permissions, Fixed),
+    setting("use-exit-on-panic", "no", YesNo, Stored),
+    setting("watchdog-period", "0", Number(0, i32::MAX as i64), Stored),
     setting("zset-max-listpack-entries", "128", ANY, Live),
     setting("zset-max-listpack-value", "64", Memory, Stored),
     setting("zset-max-ziplist-entries", "128", ANY, Stored),

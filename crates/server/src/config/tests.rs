@@ -28,6 +28,8 @@ fn what_is_wrong_is_one_sentence() {
     assert_eq!(refused(&["--port", "x"]), "port must be a number from 0 to 65535, and not \"x\"");
     assert_eq!(refused(&["--port"]), "--port needs a value");
     assert_eq!(refused(&["--prot", "1"]), "there is no setting \"prot\"");
+    let include = refused(&["--include", "other.conf"]);
+    assert!(include.ends_with("put the lines of that file in its place"), "{include}");
     assert_eq!(
         refused(&["--protected-mode", "1"]),
         "protected-mode must be yes or no, and not \"1\""
@@ -423,4 +425,78 @@ fn commands_are_renamed() {
         let error = refused(&[file_name]);
         assert!(error.contains("line 1 of") && error.contains(expected), "{error}");
     }
+}
+
+/// A `redis.conf` of 7.2 has these; its comments name the others.
+#[test]
+fn settings_of_redis_7_2_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    let text = "set-max-listpack-entries 128\nset-max-listpack-value 64\nlocale-collate C\n\
+                cluster-announce-human-nodename \"\"\nactivedefrag no\ntcp-backlog 511\n";
+    std::fs::write(&file, text).unwrap();
+    let settings = read(&[file.to_str().unwrap()]).unwrap();
+    let shown = settings.matching(&[b"set-max-listpack-*", b"locale-*", b"watchdog-period"]);
+    let expected = [
+        ("locale-collate", "C"),
+        ("set-max-listpack-entries", "128"),
+        ("set-max-listpack-value", "64"),
+        ("watchdog-period", "0"),
+    ];
+    assert_eq!(shown, expected.map(|(name, value)| (name, value.to_string())));
+}
+
+/// A user would rely on what they promise.
+#[test]
+fn what_would_have_no_effect_is_refused_with_a_reason() {
+    for (name, value, why) in [
+        ("min-replicas-to-write", "1", "there are no replicas"),
+        ("min-slaves-to-write", "2", "there are no replicas"),
+        ("activedefrag", "yes", "the allocator does not move"),
+        ("oom-score-adj", "yes", "OOMScoreAdjust"),
+        ("syslog-enabled", "yes", "standard error"),
+        ("socket-mark-id", "1", "sockets are not marked"),
+        ("server_cpulist", "0-1", "CPUAffinity"),
+    ] {
+        let error = refused(&[format!("--{name}").as_str(), value]);
+        assert!(error.starts_with(&format!("{name} cannot be \"{value}\"")), "{error}");
+        assert!(error.contains(why), "{error}");
+        let set = Settings::default().set(&[(name.to_string(), value.to_string())]);
+        let error = set.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    assert!(read(&["--min-replicas-to-write", "0", "--activedefrag", "no"]).is_ok());
+}
+
+/// As in Redis 7.0. What they are may be set again.
+#[test]
+fn settings_of_the_start_are_immutable_later() {
+    for (name, value) in [
+        ("io-threads", "4"),
+        ("io-threads-do-reads", "yes"),
+        ("set-proc-title", "no"),
+        ("dbfilename", "x.rdb"),
+        ("appendfilename", "x.aof"),
+        ("pidfile", "/tmp/x"),
+        ("tcp-backlog", "512"),
+        ("metrics-bind", "*"),
+        ("syslog-enabled", "yes"),
+    ] {
+        let settings = Settings::default();
+        let set = settings.set(&[(name.to_string(), value.to_string())]);
+        let error = set.unwrap_err().to_string();
+        assert!(error.contains("can't set immutable config"), "{error}");
+        assert!(settings.set(&[(name.to_string(), settings.text(name))]).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_backlog_and_a_title_have_their_bounds() {
+    for (value, is_right) in [("0", true), ("2147483647", true), ("2147483648", false)] {
+        assert_eq!(read(&["--tcp-backlog", value]).is_ok(), is_right, "{value}");
+    }
+    assert!(read(&["--tcp-backlog", "-1"]).is_err());
+    let title = |text: &str| read(&["--proc-title-template", text]).is_ok();
+    assert!(title("{title} {port}") && title("a {{b") && title("}"));
+    assert!(!title("") && !title("{x}") && !title("{title") && !title("{"));
 }

@@ -7,11 +7,19 @@ use crate::data::keyspace::EventClasses;
 /// What Redis says of a share of the memory that is more than all of it.
 const TOO_MUCH_PERCENT: &str = "percentage argument must be less or equal to 100";
 
+/// What Redis says of a template that it cannot fill in.
+const TITLE_FORMAT: &str = "template format is invalid or contains unknown variables";
+
+/// The fields of a template.
+const TITLE_FIELDS: [&str; 7] =
+    ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+
 impl Value {
     /// Checks a value and brings it into its usual form.
     pub fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
         let wrong =
             |wanted: &str| Err(ConfigError(format!("{name} must be {wanted}, and not {text:?}")));
+        let checked = |value: Option<String>, wanted| value.map_or_else(|| wrong(wanted), Ok);
         match self {
             Value::YesNo => match text.to_ascii_lowercase().as_str() {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.to_string()),
@@ -44,10 +52,7 @@ impl Value {
                     None => wrong(&format!("one of {}", words.join(", "))),
                 }
             }
-            Value::Percentiles => match percentiles(text) {
-                Some(numbers) => Ok(numbers),
-                None => wrong("numbers from 0 to 100"),
-            },
+            Value::Percentiles => checked(percentiles(text), "numbers from 0 to 100"),
             Value::Events => match EventClasses::read(text) {
                 Some(classes) => Ok(classes.to_string()),
                 None => wrong("letters of Ag$lshzxeKEtmdn"),
@@ -62,18 +67,22 @@ impl Value {
                     None => wrong("permissions in octal digits, from 0 to 777"),
                 }
             }
-            Value::TlsProtocols => match tls::read_protocols(text) {
-                Some(versions) => Ok(versions),
-                None => wrong("TLSv1.2, TLSv1.3 or both (older versions are not secure)"),
+            Value::TlsProtocols => checked(
+                tls::read_protocols(text),
+                "TLSv1.2, TLSv1.3 or both (older versions are not secure)",
+            ),
+            Value::SaveTimes => checked(
+                save_times(text),
+                "pairs of seconds, from 1, and numbers of changes, or \"\"",
+            ),
+            // As Redis says it.
+            Value::TitleTemplate => match is_title_template(text) {
+                true => Ok(text.to_string()),
+                false => Err(ConfigError(TITLE_FORMAT.to_string())),
             },
-            Value::SaveTimes => match save_times(text) {
-                Some(times) => Ok(times),
-                None => wrong("pairs of seconds, from 1, and numbers of changes, or \"\""),
-            },
-            Value::ShutdownWords => match shutdown_words(text) {
-                Some(words) => Ok(words),
-                None => wrong("default, or words of save, nosave, now and force"),
-            },
+            Value::ShutdownWords => {
+                checked(shutdown_words(text), "default, or words of save, nosave, now and force")
+            }
             Value::Text => Ok(text.to_string()),
         }
     }
@@ -93,6 +102,22 @@ fn save_times(text: &str) -> Option<String> {
     let numbers = numbers
         .filter(|all| all.len().is_multiple_of(2) && all.chunks(2).all(|pair| pair[0] > 0))?;
     Some(numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// Whether a text is not empty, and its braces hold names of fields; two opening ones are one that
+/// is meant.
+fn is_title_template(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, behind)) = rest.split_once('{') {
+        rest = match behind.strip_prefix('{') {
+            Some(literal) => literal,
+            None => match behind.split_once('}') {
+                Some((field, behind)) if TITLE_FIELDS.contains(&field) => behind,
+                _ => return false,
+            },
+        };
+    }
+    !text.is_empty()
 }
 
 /// In the order in which Redis shows them.

@@ -71,6 +71,23 @@ impl Conversation {
         }
     }
 
+    /// The log has failed: nothing will be added for which a command waits. One that was called
+    /// already runs, and is refused.
+    pub(super) fn fail_blocked(&mut self, shared: &Shared) {
+        let Some(is_silent) = self.blocked.as_ref().map(|of| of.is_silent) else { return };
+        if !self.run.is_empty() {
+            return;
+        }
+        if !is_silent {
+            let cause = shared.log_failure().unwrap_or_else(|| "the log failed".to_string());
+            let text = format!("MISCONF {cause}");
+            shared.count_error(&text);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+            self.replies.seal_free();
+        }
+        self.unblock();
+    }
+
     /// Ends the waiting of a command that its user may not run any more.
     fn ends_refused(&mut self, shared: &Shared) -> bool {
         let Some(Blocked { request, is_silent, .. }) = &self.blocked else { return false };

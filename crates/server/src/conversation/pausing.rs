@@ -23,7 +23,9 @@ impl Conversation {
         let mode = turn.shared.pause.running().map(|(mode, _)| mode);
         let waits = mode.is_some_and(|mode| {
             let publishes = || self.locals.iter().any(|(_, request)| self.may_write(request));
-            mode == PauseMode::All || self.run.has_writes() || publishes()
+            // It is refused if the log has failed, and does not wait for that.
+            (mode == PauseMode::All || self.run.has_writes() || publishes())
+                && turn.shared.log_failure().is_none()
         });
         self.set_aside(turn, waits);
         waits

@@ -201,14 +201,23 @@ fn a_log_failure_is_told_to_those_that_wait() {
     let mut silent = house.client();
     silent.feed(b"CLIENT REPLY OFF\r\n");
     house.run(&mut silent, 1);
+    let mut waiting = house.client();
+    waiting.feed(b"BLPOP l 0\r\nSET d 1\r\n");
+    house.run(&mut waiting, 1);
     let database = &house.shared.opened.get().unwrap().database;
     database.log().unwrap().stop("the disk is gone");
     assert!(house.queue.drain(|_| panic!("nothing is durable")).is_err());
-    client.fail();
+    client.fail(&house.shared);
     let said = take(&mut client);
     assert!(said.starts_with("+PONG -OUTCOMEUNKNOWN the log failed"), "{said}");
     assert_eq!(said.matches("OUTCOMEUNKNOWN").count(), 2);
-    assert!(client.is_closing());
+    // It is told of what it sends behind that, and one that waits for an element of that as well.
+    client.feed(b"SET a 2\r\n");
+    house.run(&mut client, 0);
+    assert_eq!(take(&mut client), "-MISCONF the disk is gone ");
+    waiting.fail(&house.shared);
+    house.run(&mut waiting, 1);
+    assert_eq!(take(&mut waiting), "-MISCONF the disk is gone -MISCONF the disk is gone ");
     silent.feed(b"SET c 1\r\n*1\r\nfoo\r\n");
     house.run(&mut silent, 1);
     assert_eq!(take(&mut silent), "");

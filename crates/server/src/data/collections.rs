@@ -103,10 +103,31 @@ pub fn discard(tx: &Transaction<'_>, tables: Tables, body: &[u8]) -> Result<(), 
 }
 
 /// Removes some blocks or chunks that are garbage. Returns whether there are more.
+#[cfg(any(test, feature = "torture"))]
 pub fn remove_garbage(session: &mut Session, tables: Tables) -> Result<bool, hyades::Error> {
-    let (is_more, ticket) = session.submit(|tx| {
+    remove_part(session, tables).map(|part| part != GarbagePart::None)
+}
+
+/// What [`remove_part`] has removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbagePart {
+    /// There was nothing.
+    None,
+    /// Some blocks or chunks.
+    Some,
+    /// The last ones of a collection or a string.
+    Last,
+}
+
+/// Removes blocks or chunks that are garbage, those of one collection or string, a batch at most.
+///
+/// # Errors
+/// Those of a transaction.
+pub fn remove_part(session: &mut Session, tables: Tables) -> Result<GarbagePart, hyades::Error> {
+    let (part, ticket) = session.submit(|tx| {
         let rows = tx.scan(tables.garbage).limit(1).rows()?;
-        let Some(number) = rows.first().map(|row| row.get(NUMBER)) else { return Ok(false) };
+        let first = rows.first().map(|row| row.get(NUMBER));
+        let Some(number) = first else { return Ok(GarbagePart::None) };
         let kind = tx.get(tables.collections, number)?.map(|row| row.get(KIND));
         let mut left = BATCH;
         if kind == Some(Kind::String as u32) {
@@ -119,10 +140,11 @@ pub fn remove_garbage(session: &mut Session, tables: Tables) -> Result<bool, hya
         if left > 0 {
             tx.delete(tables.garbage, number)?;
             tx.delete(tables.collections, number)?;
+            return Ok(GarbagePart::Last);
         }
-        Ok(true)
+        Ok(GarbagePart::Some)
     })?;
     // It tells no client anything: it may become durable when it likes.
     drop(ticket);
-    Ok(is_more)
+    Ok(part)
 }

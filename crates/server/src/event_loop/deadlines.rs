@@ -65,6 +65,7 @@ impl EventLoop {
                 || entry.is_monitor.load(Relaxed)
                 || connection.conversation.is_blocked()
                 || connection.conversation.is_set_aside()
+                || connection.conversation.is_held()
                 || connection.conversation.is_waiting_for_job();
             match left.is_zero() {
                 true if !waits => ended.push(*id),

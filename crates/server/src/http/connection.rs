@@ -43,6 +43,8 @@ pub struct HttpConnection {
     pub socket: TcpStream,
     /// When it ends at the latest.
     pub ends: Instant,
+    /// Other machines are served.
+    is_open: bool,
     stage: HttpStage,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -70,10 +72,11 @@ fn moved(result: std::io::Result<usize>) -> Moved {
 }
 
 impl HttpConnection {
-    /// A connection that was accepted now.
-    pub fn new(socket: TcpStream) -> HttpConnection {
+    /// A connection that was accepted now; other machines are served if `is_open`.
+    pub fn new(socket: TcpStream, is_open: bool) -> HttpConnection {
         HttpConnection {
             socket,
+            is_open,
             ends: Instant::now() + LONGEST,
             stage: HttpStage::Reading,
             input: Vec::new(),
@@ -121,7 +124,7 @@ impl HttpConnection {
                 Moved::Ended => self.refuse(request::CUT_OFF),
                 Moved::Bytes(read) => {
                     self.input.extend_from_slice(&buffer[..read]);
-                    match request::read(&self.input) {
+                    match request::read(&self.input, self.is_open) {
                         Ok(None) => {}
                         Ok(whole) => return whole,
                         Err(refusal) => self.refuse(refusal),

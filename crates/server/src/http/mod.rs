@@ -1,5 +1,5 @@
-//! Pages for monitoring over HTTP, for this machine alone: `/` (status page), `/status.json`,
-//! `/metrics`, `/healthz`.
+//! Pages for monitoring over HTTP, for this machine alone unless `metrics-bind` says otherwise: `/`
+//! (status page), `/status.json`, `/metrics`, and for probes `/livez`, `/readyz` and `/healthz`.
 //!
 //! One thread serves a few connections side by side, and never waits for one of them: each has two
 //! seconds for a request, its answer and its end. The thread sleeps while there is no connection.
@@ -22,7 +22,7 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use request::PageRequest;
 use std::io::{Error, ErrorKind, Result};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,12 +45,36 @@ const ROUNDING: Duration = Duration::from_millis(1);
 const WATCHED: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_millis(1_500);
 
+/// The addresses of the settings at a port, and whether each may be missing.
+fn addresses(shared: &Shared, port: u16) -> Result<Vec<(SocketAddr, bool)>> {
+    let mut all = Vec::new();
+    for text in shared.settings.metrics_bind() {
+        let (name, is_optional) = match text.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (&text[..], false),
+        };
+        let name = if name == "*" { "0.0.0.0" } else { name };
+        let failed = |error: Error| {
+            let text = format!("cannot listen at {name} (metrics-bind): {error}");
+            Error::new(error.kind(), text)
+        };
+        match (name, port).to_socket_addrs() {
+            Ok(found) => all.extend(found.map(|at| (at, is_optional))),
+            Err(_) if is_optional => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(all)
+}
+
 /// The sockets and connections of the pages.
 pub struct HttpServer {
     shared: Arc<Shared>,
     poll: Poll,
     waker: Arc<LoopWaker>,
     sockets: Vec<TcpListener>,
+    /// One of them is reached from other machines.
+    is_open: bool,
     connections: [Option<HttpConnection>; MOST_CONNECTIONS],
     /// For the numbers of the databases, opened when they are first asked for.
     session: Option<Session>,
@@ -78,19 +102,19 @@ impl HttpServer {
         let poll = Poll::new()?;
         let waker = LoopWaker::new(poll.registry(), WAKER)?;
         let mut sockets = Vec::new();
-        let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        for address in addresses {
-            match TcpListener::bind((address, port).into()) {
+        let mut is_open = false;
+        for (at, is_optional) in addresses(shared, port)? {
+            match TcpListener::bind(at) {
                 Ok(mut socket) => {
+                    is_open |= !at.ip().to_canonical().is_loopback();
                     let token = Token(LISTENERS + sockets.len());
                     poll.registry().register(&mut socket, token, Interest::READABLE)?;
                     sockets.push(socket);
                 }
                 // A machine may have no IPv6. A browser that finds something else there would show
                 // that in place of this.
-                Err(error) if address.is_ipv6() && error.kind() != ErrorKind::AddrInUse => {}
+                Err(error) if is_optional && error.kind() != ErrorKind::AddrInUse => {}
                 Err(error) => {
-                    let at = SocketAddr::new(address, port);
                     let text = format!("cannot listen at {at} (metrics-port): {error}");
                     return Err(Error::new(error.kind(), text));
                 }
@@ -100,12 +124,17 @@ impl HttpServer {
                 break;
             }
         }
+        if sockets.is_empty() {
+            let text = "metrics-bind names no address that can be listened at";
+            return Err(Error::other(text));
+        }
         shared.add_waker(waker.as_waker());
         Ok(HttpServer {
             shared: shared.clone(),
             poll,
             waker,
             sockets,
+            is_open,
             connections: Default::default(),
             session: None,
             asked_at: None,
@@ -206,7 +235,7 @@ impl HttpServer {
                     Ok((mut stream, _)) => {
                         let interest = Interest::READABLE | Interest::WRITABLE;
                         if self.poll.registry().register(&mut stream, Token(at), interest).is_ok() {
-                            self.connections[at] = Some(HttpConnection::new(stream));
+                            self.connections[at] = Some(HttpConnection::new(stream, self.is_open));
                             self.serve(at);
                         }
                     }
@@ -234,7 +263,9 @@ impl HttpServer {
                 page(reply::JSON, &status::json(&shared, &self.generations()))
             }
             "/metrics" => page(reply::PROMETHEUS, &metrics::text(&shared, &self.generations())),
-            "/healthz" => {
+            // The process runs and answers, whatever it does.
+            "/livez" => page(reply::TEXT, "alive\n"),
+            "/healthz" | "/readyz" => {
                 let state = status::ServerState::of(&shared);
                 let status = if state == status::ServerState::Ready { 200 } else { 503 };
                 reply::page(status, reply::TEXT, "", &format!("{}\n", state.name()), of.is_head)

@@ -1,9 +1,11 @@
 //! The head of a request for a page: what is asked for, or why it is refused.
 //!
 //! A browser may be led to this port under a name of somewhere else ("DNS rebinding"): its page
-//! could then read what is here. So the name that was asked for has to be one of this machine.
+//! could then read what is here. So the name that was asked for has to be one of this machine, or,
+//! where other machines are served, an address, which leads nowhere else. Pages of a word or of
+//! numbers alone are served to those under any name: what scrapes them has one for this machine.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most bytes of a head.
 pub const MOST_HEAD_BYTES: usize = 8 << 10;
@@ -32,17 +34,24 @@ pub const CUT_OFF: Refusal = Refusal(400, "the request ends too early");
 
 /// There is no such page.
 pub const NO_SUCH_PAGE: Refusal =
-    Refusal(404, "there is no such page: there are /, /metrics, /status.json and /healthz");
+    Refusal(404, "there is no such page: there are /, /metrics, /status.json, /livez, /readyz");
 
 const TOO_LARGE: Refusal = Refusal(431, "the head of the request has more than 8 KiB or 64 lines");
 const MALFORMED: Refusal = Refusal(400, "this is no request of HTTP/1.0 or HTTP/1.1");
 const NOT_ONE_HOST: Refusal = Refusal(400, "the request does not name one host");
-const FOREIGN_HOST: Refusal =
-    Refusal(403, "this is served under the names of this machine alone, such as localhost");
+const FOREIGN_HOST: Refusal = Refusal(
+    403,
+    "this is served under the names of this machine alone, such as localhost, and under addresses \
+     where metrics-bind serves other machines",
+);
 const OTHER_METHOD: Refusal = Refusal(405, "the methods are GET and HEAD");
 
-/// Reads a request from the bytes that have arrived; `None` if its head is not whole yet.
-pub fn read(input: &[u8]) -> Result<Option<PageRequest>, Refusal> {
+/// Pages that other machines may ask for under any name.
+const PLAIN_PAGES: [&str; 4] = ["/metrics", "/healthz", "/livez", "/readyz"];
+
+/// Reads a request from the bytes that have arrived; `None` if its head is not whole yet. Other
+/// machines are served if `is_open`.
+pub fn read(input: &[u8], is_open: bool) -> Result<Option<PageRequest>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(input) {
@@ -52,9 +61,14 @@ pub fn read(input: &[u8]) -> Result<Option<PageRequest>, Refusal> {
         Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
         Err(_) => return Err(MALFORMED),
     }
+    let target = request.path.unwrap_or("");
+    let path = target.split('?').next().unwrap_or("");
+    let is_served = |host: &[u8]| {
+        is_local(host) || is_open && (is_address(host) || PLAIN_PAGES.contains(&path))
+    };
     let hosts = request.headers.iter().filter(|of| of.name.eq_ignore_ascii_case("host"));
     match (&hosts.map(|of| of.value).collect::<Vec<_>>()[..], request.version) {
-        ([host], _) if is_local(host) => {}
+        ([host], _) if is_served(host) => {}
         ([_], _) => return Err(FOREIGN_HOST),
         // Before 1.1 it need not be named; browsers always do.
         ([], Some(0)) => {}
@@ -65,8 +79,6 @@ pub fn read(input: &[u8]) -> Result<Option<PageRequest>, Refusal> {
         Some("HEAD") => true,
         _ => return Err(OTHER_METHOD),
     };
-    let target = request.path.unwrap_or("");
-    let path = target.split('?').next().unwrap_or("");
     Ok(Some(PageRequest { path: path.to_string(), is_head }))
 }
 
@@ -87,10 +99,25 @@ fn is_local(host: &[u8]) -> bool {
     is_port(port) && (is_loopback || is_named)
 }
 
+/// Whether a `Host` is an address, with any port.
+fn is_address(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let is_alone = |host: &str| host.parse::<Ipv4Addr>().is_ok();
+    let in_brackets = |host: &str| {
+        let own = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        own.is_some_and(|own| own.parse::<Ipv6Addr>().is_ok())
+    };
+    host.parse::<SocketAddr>().is_ok() || is_alone(host) || in_brackets(host)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn read(input: &[u8]) -> Result<Option<PageRequest>, Refusal> {
+        super::read(input, false)
+    }
 
     fn refused(text: &str) -> u16 {
         read(text.as_bytes()).unwrap_err().0
@@ -189,11 +216,30 @@ mod tests {
         assert_eq!(refused("GET / HTTP/1.0\r\nHost: example.org\r\n\r\n"), 403);
     }
 
+    #[test]
+    fn where_others_are_served_an_address_is_a_host_and_plain_pages_have_any_name() {
+        let status = |path: &str, host: &str| {
+            let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            super::read(text.as_bytes(), true).err().map_or(200, |refusal| refusal.0)
+        };
+        for host in ["10.0.0.1", "10.0.0.1:7379", "[fd00::7]", "[fd00::7]:7379", "localhost"] {
+            assert_eq!((status("/", host), status("/metrics", host)), (200, 200), "{host}");
+        }
+        for host in ["example.org", "10.0.0.1.example.org", "hyades:7379", "[fd00::7", "10.1", ""] {
+            assert_eq!((status("/", host), status("/status.json?a", host)), (403, 403), "{host}");
+            for path in PLAIN_PAGES {
+                assert_eq!(status(path, host), 200, "{path} {host}");
+            }
+            assert_eq!(status("/metrics?a=1", host), 200);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = read(&bytes);
-            let _ = is_local(&bytes);
+            let _ = super::read(&bytes, true);
+            let _ = (is_local(&bytes), is_address(&bytes));
         }
     }
 }

@@ -139,6 +139,8 @@ fn health_and_status_follow_the_state() {
     let pages = Pages::new(&[]);
     let health = pages.get("/healthz");
     assert_eq!((code(&health), health.ends_with("\r\n\r\nloading\n")), ("503", true), "{health}");
+    let probes = || ["/livez", "/readyz"].map(|path| code(&pages.get(path)).to_string());
+    assert_eq!(probes(), ["200", "503"]);
     let status = pages.status();
     assert_eq!((&status["state"], &status["recovery"]), (&"loading".into(), &Value::Null));
     assert_eq!(status["info"]["loading"], 1);
@@ -147,10 +149,37 @@ fn health_and_status_follow_the_state() {
     pages.open();
     let health = pages.get("/healthz");
     assert_eq!((code(&health), health.ends_with("\r\n\r\nready\n")), ("200", true), "{health}");
+    assert_eq!(probes(), ["200", "200"]);
+    assert_eq!(pages.body("/livez"), "alive\n");
     let status = pages.status();
     assert_eq!((&status["state"], &status["cause"]), (&"ready".into(), &Value::Null));
     assert_eq!(status["streams"].as_array().unwrap().len(), 2);
     assert!(pages.body("/metrics").contains("\nhyades_log_streams 2\n"));
+}
+
+/// Other machines are served where the settings say so, under addresses; plain pages by any name.
+#[test]
+fn where_it_listens_is_a_setting() {
+    let pages = Pages::new(&["--metrics-bind", "0.0.0.0"]);
+    pages.open();
+    let status = |path: &str, host: &str| {
+        code(&pages.say(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))).to_string()
+    };
+    for (path, host, expected) in [
+        ("/", "10.0.0.7:7379", "200"),
+        ("/status.json", "example.org", "403"),
+        ("/readyz", "hyades.svc:7379", "200"),
+        ("/metrics", "hyades", "200"),
+    ] {
+        assert_eq!(status(path, host), expected, "{path} {host}");
+    }
+    let refused = |places: &str| {
+        let arguments = ["--metrics-bind", places];
+        let shared = Shared::new(Settings::from_arguments(&arguments).unwrap());
+        HttpServer::listen(&shared, 0).map(drop).unwrap_err().to_string()
+    };
+    assert!(refused("203.0.113.1").starts_with("cannot listen at 203.0.113.1:0 (metrics-port): "));
+    assert!(refused("-203.0.113.1").contains("names no address that can be listened at"));
 }
 
 /// A page that is being watched tells why the server ends.
@@ -167,7 +196,8 @@ fn a_failure_is_told_to_a_page_that_watches() {
         (&status["state"], &status["cause"]),
         (&"failed".into(), &"the log failed: \"no space\"".into())
     );
-    assert_eq!(code(&watched.get("/healthz")), "503");
+    let health = ["/healthz", "/readyz", "/livez"].map(|path| watched.get(path));
+    assert_eq!(health.each_ref().map(|answer| code(answer)), ["503", "503", "200"]);
     watched.thread.take().unwrap().join().unwrap();
     assert!(began.elapsed() < FAREWELL + Duration::from_secs(5));
     watched.thread = Some(std::thread::spawn(|| {}));

@@ -77,13 +77,17 @@ fn round(program: Program, plan: &TransferPlan, kill_after: f64) -> Result<Serve
     })?;
     drop(server);
     let server = program.start(dir)?;
-    eprintln!("  answers again after {}; comparing", time(server.ready_after));
+    let answered: u64 = journals.iter().map(|journal| journal.answered).sum();
+    eprintln!(
+        "  {} transactions were answered; it answers again after {}; comparing",
+        exact(answered),
+        time(server.ready_after)
+    );
     let found = transfers::compare(&mut Client::connect(server.address)?, plan, &journals)?;
     let mut latency = transfers::latencies();
     for journal in &journals {
         latency.add(&journal.latency).expect("they have the same bounds");
     }
-    let answered = journals.iter().map(|journal| journal.answered).sum();
     Ok(ServerRound { answered, seconds, latency, restart: server.ready_after, found })
 }
 
@@ -120,10 +124,8 @@ fn wait(
         bar.say(format!("{} transactions answered", exact(count)));
         if elapsed >= kill_after {
             let after = units::time(elapsed);
-            bar.finish(&format!(
-                "killed after {after}: {} transactions were answered",
-                exact(count)
-            ));
+            // More are answered until the process is gone.
+            bar.finish(&format!("killed after {after}"));
             return Ok(elapsed);
         }
     }

@@ -136,7 +136,7 @@ fn a_log_that_fails_fails_what_waits_for_it() {
     say_at_once(&mut house, &mut client, 0, "HYADES.DURABILITY none");
     assert_eq!(say_at_once(&mut house, &mut client, 0, "SET a 1"), "+OK ");
     assert_eq!(say_at_once(&mut house, &mut client, 0, "WAITAOF 1 0 0"), "");
-    client.fail();
+    client.fail(&house.shared);
     assert!(take(&mut client).starts_with("-OUTCOMEUNKNOWN"));
 }
 

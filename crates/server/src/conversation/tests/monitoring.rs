@@ -108,7 +108,7 @@ fn nothing_is_told_of_what_the_log_has_lost() {
     take(&mut monitor);
     client.feed(b"SET a 1\r\n");
     house.run(&mut client, 1);
-    client.fail();
+    client.fail(&house.shared);
     house.run(&mut monitor, 0);
     assert_eq!((take(&mut monitor).as_str(), client.has_delivered()), ("", true));
 }

@@ -1,0 +1,54 @@
+//! Files that Redis has written into the directory of the data: they are not read, and left alone.
+//! A line says so, and how the data is moved: this server was started in the place of Redis.
+
+use crate::config::Settings;
+use std::path::Path;
+
+/// What `dir` has of Redis, in words.
+pub fn notice(settings: &Settings) -> Option<String> {
+    let dir = settings.dir();
+    let mut names = settings.names_of_redis().to_vec();
+    names.retain(|name| is_there(&dir, name));
+    let last = names.pop()?;
+    let names = match names.is_empty() {
+        true => last,
+        false => format!("{} and {last}", names.join(", ")),
+    };
+    Some(format!(
+        "{} has files of Redis ({names}), which are not read and stay as they are: this database \
+         is empty. To move the data, start Redis on another port, and have it send its keys by \
+         MIGRATE (docs/server.md, \"Moving from Redis\")",
+        dir.display()
+    ))
+}
+
+/// Whether a directory has a file of this name, which is not one somewhere else.
+fn is_there(dir: &Path, name: &str) -> bool {
+    let is_name = Path::new(name).file_name().is_some_and(|of| of == name);
+    is_name && dir.join(name).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_redis_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().to_str().unwrap();
+        let read = |more: &[&str]| {
+            let arguments = [&["--dir", name][..], more].concat();
+            notice(&Settings::from_arguments(&arguments).unwrap())
+        };
+        assert_eq!(read(&[]), None);
+        std::fs::write(dir.path().join("dump.rdb"), "REDIS0010").unwrap();
+        let one = read(&[]).unwrap();
+        assert!(one.starts_with(&format!("{name} has files of Redis (dump.rdb), ")), "{one}");
+        assert!(one.contains("MIGRATE"), "{one}");
+        std::fs::create_dir(dir.path().join("appendonlydir")).unwrap();
+        assert!(read(&[]).unwrap().contains(" (dump.rdb and appendonlydir), "));
+        // By the names that the settings give them.
+        let none = ["--dbfilename", "x.rdb", "--appenddirname", "", "--appendfilename", "/"];
+        assert_eq!(read(&none), None);
+    }
+}

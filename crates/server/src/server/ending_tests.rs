@@ -1,0 +1,125 @@
+//! How clients are let go: at a stop, by `timeout`, and when the log fails.
+
+use super::*;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use tempfile::TempDir;
+
+struct RunningServer {
+    server: Server,
+    _dir: TempDir,
+}
+
+impl RunningServer {
+    fn new(settings: &[&str]) -> RunningServer {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let name = dir.path().to_str().unwrap();
+        let own = ["--port", "0", "--bind", "127.0.0.1", "--dir", name, "--streams", "1"];
+        let all = [&own[..], settings].concat();
+        let server = Server::start(Settings::from_arguments(&all).unwrap()).unwrap();
+        server.wait_until_open().unwrap();
+        RunningServer { server, _dir: dir }
+    }
+
+    fn client(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(self.server.address().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        BufReader::new(stream)
+    }
+
+    /// Its end, and the clients that were cut off.
+    fn stop(self) -> (Result<(), ServerError>, u64) {
+        let handle = self.server.handle();
+        handle.stop();
+        (self.server.wait(), handle.cut_off())
+    }
+}
+
+fn send(client: &mut BufReader<TcpStream>, text: &str) {
+    client.get_mut().write_all(format!("{text}\r\n").as_bytes()).unwrap();
+}
+
+/// A line; empty if the connection was closed.
+fn line(client: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    client.read_line(&mut line).unwrap_or(0);
+    line.trim_end().to_string()
+}
+
+fn ask(client: &mut BufReader<TcpStream>, text: &str) -> String {
+    send(client, text);
+    line(client)
+}
+
+#[test]
+fn a_stop_tells_of_clients_that_have_not_read() {
+    let house = RunningServer::new(&[]);
+    let mut reads = house.client();
+    assert_eq!(ask(&mut reads, "SETRANGE long 50000000 x"), ":50000001");
+    assert_eq!(house.stop(), (Ok(()), 0));
+    let house = RunningServer::new(&[]);
+    let (mut reads, mut sleeps) = (house.client(), house.client());
+    assert_eq!(ask(&mut reads, "SETRANGE long 50000000 x"), ":50000001");
+    send(&mut sleeps, "GET long");
+    // Its first bytes are there.
+    assert_eq!(line(&mut sleeps), "$50000001");
+    assert_eq!(house.stop(), (Ok(()), 1));
+}
+
+/// The wait of a client that has tried many passwords is longer than `timeout` here.
+#[test]
+fn a_client_that_waits_to_log_in_is_not_idle() {
+    let house = RunningServer::new(&["--requirepass", "secret", "--timeout", "1"]);
+    let throttle = &house.server.shared.access.throttle;
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    (0..14).for_each(|_| throttle.failed(address, Instant::now()));
+    let mut client = house.client();
+    let began = Instant::now();
+    assert_eq!(ask(&mut client, "AUTH secret"), "+OK");
+    assert!(began.elapsed() > Duration::from_secs(1), "it has waited");
+    assert_eq!(ask(&mut client, "PING"), "+PONG");
+    // One that is idle is disconnected still.
+    let mut idle = house.client();
+    assert_eq!(line(&mut idle), "");
+    assert_eq!(house.stop().0, Ok(()));
+}
+
+/// Whatever a client waits for: a command of it that was sent is replied to.
+#[test]
+fn each_client_that_has_sent_a_write_is_told_of_a_log_that_fails() {
+    let house = RunningServer::new(&["--loops", "3"]);
+    let mut clients: Vec<_> = (0..30).map(|_| house.client()).collect();
+    let mut waiting: Vec<_> = (0..6).map(|_| house.client()).collect();
+    for client in clients.iter_mut().chain(&mut waiting) {
+        assert_eq!(ask(client, "PING"), "+PONG");
+    }
+    for (at, client) in waiting.iter_mut().enumerate() {
+        send(client, &format!("BLMOVE none{at} other LEFT RIGHT 0"));
+    }
+    while house.server.shared.waiting.clients() < waiting.len() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let database = &house.server.shared.opened.get().unwrap().database;
+    let (first, rest) = clients.split_at_mut(10);
+    first.iter_mut().for_each(|client| send(client, "SET a 1\r\nSET b 1"));
+    database.log().unwrap().stop("the disk is gone");
+    // They are under way when the first of them hears of it.
+    rest.iter_mut().for_each(|client| send(client, "SET c 1\r\nMULTI\r\nSET d 1\r\nEXEC"));
+    let is_told = |said: &str| {
+        said.starts_with("-OUTCOMEUNKNOWN the log failed") || said == "-MISCONF the disk is gone"
+    };
+    for client in first.iter_mut() {
+        for _ in 0..2 {
+            let said = line(client);
+            assert!(said == "+OK" || is_told(&said), "{said:?}");
+        }
+    }
+    for client in rest.iter_mut().chain(&mut waiting) {
+        let said = line(client);
+        assert!(is_told(&said), "{said:?}");
+    }
+    let began = Instant::now();
+    let error = house.server.wait().unwrap_err().to_string();
+    assert_eq!(error, "the log failed: the disk is gone");
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
