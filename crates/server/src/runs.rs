@@ -13,7 +13,7 @@ use crate::conversation::Client;
 use crate::data::keyspace::{self, Context, Effects, Events, Keyspace, Stop, Wait, WatchedKey};
 use crate::monitors::MonitorLine;
 use crate::replies::Replies;
-use crate::resp::reply::Reply;
+use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::shared::Shared;
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
 use patient::PatientRun;
@@ -149,18 +149,20 @@ impl RunQueue {
                 _ => {}
             }
         }
+        let is_silent = self.is_silent;
         let run = PatientRun {
             requests: own,
             input: long.unwrap_or_default(),
             exec: self.exec.take(),
-            is_silent: self.is_silent,
+            is_silent,
             has_starved: self.conflicts >= CONFLICTS,
             client: client.entry.clone(),
             database: client.database,
         };
         (self.requests, self.first) = (rest, 0);
         self.finish(0);
-        Job::transaction(move |shared, reply| run.run(shared, reply))
+        let job = Job::transaction(move |shared, reply| run.run(shared, reply));
+        job.silent_if(is_silent)
     }
 
     /// Whether what was executed has ended watching, and what it has begun to watch.
@@ -222,7 +224,7 @@ impl RunQueue {
         let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
         let wrote = RefCell::new(&mut self.wrote);
         let context = Context { is_patient, ..context(shared, &self.effects) };
-        let most = client.most_output(shared);
+        let most = if self.is_silent { 0 } else { client.most_output(shared) };
         let out = RefCell::new(replies.buffer());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
@@ -412,7 +414,7 @@ struct Commands<'a> {
 /// Runs requests one after the other, and returns how many. Requests that do not belong together
 /// end where there is no room for replies, or where the loop would be held up; if that is at the
 /// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
-/// command alone.
+/// command alone, but for a reply of EXEC that is too long for its client.
 fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,
@@ -457,11 +459,16 @@ fn run_all(
             wrote.note_events(&context, place, &args);
             continue;
         };
-        tx.rollback_to(savepoint)?;
-        // What it has copied is kept until the transaction ends.
-        let copied = effects.borrow().copied;
-        *effects.borrow_mut() = Effects { copied, ..before };
         reply.truncate(position);
+        // The client of EXEC is disconnected, and hears of none of its commands: all are done.
+        if is_exec && text == TOO_LONG_FOR_CLIENT {
+            wrote.note_events(&context, place, &args);
+        } else {
+            tx.rollback_to(savepoint)?;
+            // What it has copied is kept until the transaction ends.
+            let copied = effects.borrow().copied;
+            *effects.borrow_mut() = Effects { copied, ..before };
+        }
         match goes_on {
             true => {
                 reply.error(&text);
