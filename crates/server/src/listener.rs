@@ -120,9 +120,7 @@ impl ListeningPlaces {
             return Err(std::io::Error::other("there would be no port any more"));
         }
         let bind = |address: &SocketAddr| {
-            // With the scope of an address that is one of a link.
-            let mut address = *address;
-            address.set_port(port);
+            let address = at_port(*address, port);
             let failed = |error: std::io::Error| {
                 std::io::Error::new(error.kind(), format!("{address}: {error}"))
             };
@@ -136,6 +134,12 @@ impl ListeningPlaces {
         (state.port, state.next, state.is_changing) = (Some(port), Some(sockets), true);
         Ok(true)
     }
+}
+
+/// The same address at another port, with the scope that one of a link has.
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 /// The sockets that are listened to.
@@ -395,6 +399,15 @@ mod tests {
     use crate::event_loop::EventLoop;
     use crate::executors::Executors;
     use std::io::Read;
+
+    #[test]
+    fn an_address_of_a_link_keeps_its_scope() {
+        for (address, at_seven) in [("[fe80::1%3]:1", "[fe80::1%3]:7"), ("1.2.3.4:1", "1.2.3.4:7")]
+        {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(at_port(address, 7).to_string(), at_seven);
+        }
+    }
 
     /// They are accepted before a loop takes up the first of them.
     #[test]
