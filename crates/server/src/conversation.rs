@@ -230,9 +230,10 @@ impl Conversation {
 
     /// Work for another thread. [`Conversation::job_done`] takes its reply.
     pub fn take_job(&mut self) -> Option<Job> {
-        let job = self.job.take();
-        self.is_waiting_for_job |= job.is_some();
-        job
+        let mut job = self.job.take()?;
+        self.is_waiting_for_job = true;
+        job.is_silent |= self.client.silence != Silence::None;
+        Some(job)
     }
 
     /// Whether the replies of a job are in version 3 of the protocol.

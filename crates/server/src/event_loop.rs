@@ -293,7 +293,8 @@ impl EventLoop {
             }
         }
         if let Some(mut job) = connection.conversation.take_job() {
-            job.most = connection.limit(&self.shared).hard;
+            // What is dropped waits for no client.
+            job.most = if job.is_silent { 0 } else { connection.limit(&self.shared).hard };
             let mailbox = self.mailbox.clone();
             let done = move |reply| mailbox.send(Message::JobDone(id, Box::new(reply)));
             self.executors.submit(job, connection.conversation.is_resp3(), done);

@@ -12,7 +12,7 @@ use rustix::net::sockopt;
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -22,6 +22,10 @@ const WAKER: Token = Token(usize::MAX);
 
 /// When the process has no file descriptor left, accepting is tried again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest that a change of the port waits for the listener, which accepts what has connected
+/// before.
+const LONGEST_CHANGE: Duration = Duration::from_secs(1);
 
 /// A socket that is listened to.
 enum ListeningSocket {
@@ -79,19 +83,36 @@ struct ListeningState {
     backlog: i32,
     /// Sockets that are to take the place of those at the port.
     next: Option<Vec<ListeningSocket>>,
+    /// Those at the port before are not closed yet.
+    is_changing: bool,
 }
 
 /// Where is listened at.
 #[derive(Default)]
-pub struct ListeningPlaces(Mutex<ListeningState>);
+pub struct ListeningPlaces {
+    state: Mutex<ListeningState>,
+    changed: Condvar,
+}
 
 impl ListeningPlaces {
     fn lock(&self) -> MutexGuard<'_, ListeningState> {
-        self.0.lock().expect("no holder panics")
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Waits until a port that was listened at before is free for others.
+    pub fn wait_for_change(&self) {
+        let is_changing = |state: &mut ListeningState| state.is_changing;
+        let waited = self.changed.wait_timeout_while(self.lock(), LONGEST_CHANGE, is_changing);
+        drop(waited.expect("no holder panics"));
+    }
+
+    fn end_change(&self) {
+        self.lock().is_changing = false;
+        self.changed.notify_all();
     }
 
     /// Listens at another port, at the same addresses: whether there is something to do. The
-    /// listener has to be woken.
+    /// listener has to be woken, and [waited for](ListeningPlaces::wait_for_change).
     ///
     /// # Errors
     /// One address cannot be listened at. Nothing has changed then.
@@ -105,7 +126,7 @@ impl ListeningPlaces {
         }
         let backlog = state.backlog;
         let bind = |address: &SocketAddr| {
-            let address = SocketAddr::new(address.ip(), port);
+            let address = at_port(*address, port);
             let failed = |error: std::io::Error| {
                 std::io::Error::new(error.kind(), format!("{address}: {error}"))
             };
@@ -116,9 +137,15 @@ impl ListeningPlaces {
         if sockets.is_empty() {
             return Err(std::io::Error::other("there is no address"));
         }
-        (state.port, state.next) = (Some(port), Some(sockets));
+        (state.port, state.next, state.is_changing) = (Some(port), Some(sockets), true);
         Ok(true)
     }
+}
+
+/// The same address at another port, with the scope that one of a link has.
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 /// The sockets that are listened to.
@@ -294,9 +321,12 @@ impl Listener {
             }
             // Behind those that have connected to the port before.
             let next = self.shared.listening.lock().next.take();
-            if let Err(error) = next.map_or(Ok(()), |next| self.replace(next)) {
-                let cause = format!("cannot listen at the port: {error}");
-                return self.shared.stop(Stopping::Failed(cause));
+            if let Some(next) = next {
+                if let Err(error) = self.replace(next) {
+                    let cause = format!("cannot listen at the port: {error}");
+                    return self.shared.stop(Stopping::Failed(cause));
+                }
+                self.shared.listening.end_change();
             }
         }
     }
@@ -385,6 +415,15 @@ mod tests {
     use crate::event_loop::EventLoop;
     use crate::executors::Executors;
     use std::io::Read;
+
+    #[test]
+    fn an_address_of_a_link_keeps_its_scope() {
+        for (address, at_seven) in [("[fe80::1%3]:1", "[fe80::1%3]:7"), ("1.2.3.4:1", "1.2.3.4:7")]
+        {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(at_port(address, 7).to_string(), at_seven);
+        }
+    }
 
     /// They are accepted before a loop takes up the first of them.
     #[test]

@@ -155,18 +155,20 @@ impl RunQueue {
                 _ => {}
             }
         }
+        let is_silent = self.is_silent;
         let run = PatientRun {
             requests: own,
             input: long.unwrap_or_default(),
             exec: self.exec.take(),
-            is_silent: self.is_silent,
+            is_silent,
             has_starved: self.conflicts >= CONFLICTS,
             client: client.entry.clone(),
             database: client.database,
         };
         (self.requests, self.first) = (rest, 0);
         self.finish(0);
-        Job::transaction(move |shared, reply| run.run(shared, reply))
+        let job = Job::transaction(move |shared, reply| run.run(shared, reply));
+        job.silent_if(is_silent)
     }
 
     /// Whether what was executed has ended watching, and what it has begun to watch.
@@ -228,7 +230,7 @@ impl RunQueue {
         let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
         let wrote = RefCell::new(&mut self.wrote);
         let context = Context { is_patient, ..context(shared, &self.effects) };
-        let most = client.most_output(shared);
+        let most = if self.is_silent { 0 } else { client.most_output(shared) };
         let out = RefCell::new(replies.buffer());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();

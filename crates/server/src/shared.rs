@@ -14,7 +14,7 @@ use crate::histogram::TimeHistogram;
 use crate::latency_events::LatencyEvents;
 use crate::listener::ListeningPlaces;
 use crate::memory::MemoryUse;
-use crate::migration::KeptTargets;
+use crate::migration::{KeptTargets, Lookups};
 use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::rates::Rates;
@@ -139,6 +139,8 @@ pub struct Shared {
     pub saves: Saves,
     /// Connections to the targets of MIGRATE.
     pub targets: KeptTargets,
+    /// Look-ups of their names.
+    pub lookups: Lookups,
     /// When a checkpoint was taken last, in seconds since 1970, and how many had been.
     last_save: Mutex<Option<(u64, i64)>>,
     /// When the server was started.
@@ -216,6 +218,7 @@ impl Shared {
             progress: Mutex::default(),
             saves: Saves::default(),
             targets: KeptTargets::default(),
+            lookups: Lookups::default(),
             last_save: Mutex::default(),
             started: Instant::now(),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),

@@ -125,4 +125,15 @@ fn a_string_of_512_mib_is_stored_copied_and_recovered() {
     client.expect(&[b"GET", b"b"], b"short");
     assert_eq!(client.ask(&[b"BITCOUNT", b"a"])[..1], *":");
     assert_eq!(client.ask(&[b"BITPOS", b"a", b"0"])[..1], *":");
+    // To another database of its own. With what is around it, it is longer than an argument.
+    let port = client.0.get_ref().peer_addr().unwrap().port().to_string();
+    let migrate: [&[u8]; 6] = [b"MIGRATE", b"127.0.0.1", port.as_bytes(), b"a", b"1", b"60000"];
+    let refused = "-IOERR error or timeout writing to target instance";
+    assert_eq!(client.ask(&migrate), refused);
+    assert_eq!(client.ask(&[b"EXISTS", b"a"]), ":1");
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"proto-max-bulk-len", b"513mb"]), "+OK");
+    assert_eq!(client.ask(&migrate), "+OK");
+    assert_eq!(client.ask(&[b"EXISTS", b"a"]), ":0");
+    assert_eq!(client.ask(&[b"SELECT", b"1"]), "+OK");
+    client.expect(&[b"GET", b"a"], &value);
 }

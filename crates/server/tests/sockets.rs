@@ -248,6 +248,26 @@ fn a_reply_that_is_too_long_is_not_sent() {
     assert_eq!(ask(&mut reader, "GET long"), "$99991", "there is no limit any more");
 }
 
+/// Nothing waits for a client that wants no replies.
+#[test]
+fn a_reply_that_is_dropped_is_not_too_long() {
+    let served = Served::new();
+    let mut admin = BufReader::new(served.connect());
+    for line in ["SETRANGE long 2000000 x", "HSET h f v", "MSET a 1 b 2"] {
+        assert!(!ask(&mut admin, line).starts_with('-'), "{line}");
+    }
+    let set = "CONFIG SET client-output-buffer-limit \"normal 20 0 0\"";
+    assert_eq!(ask(&mut admin, set), "+OK");
+    // From a loop, and from threads beside the loops.
+    let random = "HRANDFIELD h -2000000";
+    for line in ["GET long", "MULTI\r\nINCR n\r\nGET long\r\nEXEC", "KEYS *", random, "COMMAND"] {
+        let mut silent = BufReader::new(served.connect());
+        let all = format!("CLIENT REPLY OFF\r\n{line}\r\nCLIENT REPLY ON");
+        assert_eq!(ask(&mut silent, &all), "+OK", "{line}");
+        assert_eq!(ask(&mut silent, "PING"), "+PONG", "{line}");
+    }
+}
+
 /// A command has the name that the file of settings gives it. Rules know it by its own.
 #[test]
 fn renamed_commands_run_by_their_new_names_alone() {
@@ -320,6 +340,24 @@ fn the_port_can_be_changed() {
     }
     assert_eq!(ask(&mut BufReader::new(connect()), "PING"), "+PONG");
     assert!(ask(&mut admin, "CONFIG SET port 0").starts_with(failed), "there is to be a port");
+}
+
+/// When the reply is sent, the port before is free: for the same server, or for another one.
+#[test]
+fn a_port_is_free_once_another_has_taken_its_place() {
+    let served = Served::new();
+    let mut admin = BufReader::new(served.connect());
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = [free(), free()].map(|of| of.local_addr().unwrap().port());
+    // From one to the other and back, without a moment between.
+    let lines: String = (0..100).map(|n| format!("CONFIG SET port {}\r\n", ports[n % 2])).collect();
+    admin.get_mut().write_all(lines.as_bytes()).unwrap();
+    for round in 0..100 {
+        assert_eq!(ask(&mut admin, ""), "+OK", "{round}");
+    }
+    assert!(TcpStream::connect(("127.0.0.1", ports[0])).is_err());
+    let new = TcpStream::connect(("127.0.0.1", ports[1])).unwrap();
+    assert_eq!(ask(&mut BufReader::new(new), "PING"), "+PONG");
 }
 
 /// Says a line, and reads this many lines of reply; returns the last one.

@@ -138,6 +138,7 @@ fn listen(shared: &Shared) -> Result<(), ConfigError> {
         Ok(true) => {
             shared.port.store(u64::from(port), Relaxed);
             shared.wake_all();
+            shared.listening.wait_for_change();
             return Ok(());
         }
         Err(error) => error,

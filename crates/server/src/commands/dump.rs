@@ -85,8 +85,11 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         at if of.is_absolute => Some(at),
         ttl => Some(ttl.saturating_add(space.now_ms())),
     };
-    // A large one is read beside the event loops.
-    space.charge(payload.len() / 8)?;
+    // A large one is read beside the event loops. There a string is copied once, and no more.
+    let is_string = payload.first() == Some(&rdb::STRING);
+    if !(is_string && space.context().is_patient) {
+        space.charge(payload.len() / 8)?;
+    }
     let value = rdb::restore(payload).map_err(|bad| Stop::from(bad.text()))?;
     match expires.is_some_and(|at| at <= space.now_ms()) {
         // It has expired: its blocks would belong to no key.

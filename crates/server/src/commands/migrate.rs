@@ -9,12 +9,15 @@
 //!    written here since the first step. The client has its reply once that is on disk.
 //!
 //! Invariant: what is removed here is what the target has said that it has. So whatever ends in
-//! between, this server, the target or the connection: a value is here, or there, or at both.
+//! between, this server, the target or the connection: a value is here, or there, or at both. What
+//! a target says counts only as long as it replies once to each request: otherwise an OK may be
+//! that to another one, and nothing is removed.
 
 use super::collections::distinct;
 use super::table::{self, Command};
 use super::{Done, Job, JobEnd, Local, SYNTAX, dump, integer, is};
-use crate::conversation::Silence;
+use crate::clients::ClientEntry;
+use crate::conversation::{Client, Silence};
 use crate::data::keyspace::{self, Keyspace, Stop};
 use crate::migration::{MigrationTarget, TargetFailure, TargetName, TargetPatience, push_words};
 use crate::resp::reply::Reply;
@@ -22,6 +25,7 @@ use crate::runs;
 use crate::shared::Shared;
 use hyades::{Abort, Ticket};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time that a step may take if the client names none.
@@ -40,6 +44,7 @@ const LONG_VALUE: usize = 64 << 10;
 
 /// What a client asks for.
 struct Migration {
+    client: Arc<ClientEntry>,
     target: TargetName,
     /// The arguments of AUTH there.
     credentials: Option<Vec<Vec<u8>>>,
@@ -153,7 +158,7 @@ fn read_time(text: &[u8]) -> Result<Duration, Stop> {
 }
 
 impl Migration {
-    fn read(args: &[&[u8]], from: u32) -> Result<Migration, Stop> {
+    fn read(args: &[&[u8]], client: &Client) -> Result<Migration, Stop> {
         let of = read_options(args)?;
         let (time, to) = (read_time(args[5])?, integer(args[4])?);
         let host = std::str::from_utf8(args[1]).map_err(|_| "ERR the host is not UTF-8")?;
@@ -164,10 +169,11 @@ impl Migration {
         let target =
             TargetName { host: host.to_string(), port, credentials: of.credentials.map(hash_of) };
         Ok(Migration {
+            client: client.entry.clone(),
             target,
             credentials: of.credentials.map(owned),
             to,
-            from,
+            from: client.database,
             keys: owned(&distinct(keys)),
             copies: of.copies,
             replaces: of.replaces,
@@ -187,8 +193,13 @@ impl Migration {
             true => 0,
             false => self.remove(shared, &keys, end)?,
         };
-        let error = error.map(|error| format!("ERR Target instance replied with error: {error}"));
-        let error = error.or(failure.map(|failure| failure.text().to_string()));
+        let told = error.map(|error| format!("ERR Target instance replied with error: {error}"));
+        let failed = failure.map(|failure| failure.text().to_string());
+        let error = match failure {
+            // The error may be none of this target.
+            Some(TargetFailure::Foreign) => failed,
+            _ => told.or(failed),
+        };
         let stay = format!(
             "keys that were written here while they were sent: {written}; they stay, and the \
              target has older values of them"
@@ -243,8 +254,8 @@ impl Migration {
 
     /// Sends keys over a connection that is kept, or over a new one.
     fn send_all(&self, shared: &Shared, keys: &mut [SentKey]) -> SentKeys {
-        let patience = TargetPatience { shared, idle: self.time };
-        let mut kept = shared.targets.take(&self.target);
+        let patience = TargetPatience { shared, client: &self.client, idle: self.time };
+        let mut kept = shared.targets.take(&self.target, Instant::now());
         loop {
             let (was_kept, mut done) = (kept.is_some(), SentKeys::default());
             let target = match kept.take() {
@@ -256,13 +267,16 @@ impl Migration {
                 Ok(target)
             });
             match sent {
-                Ok(target) if target.is_in_step() => {
+                Ok(target) if !target.has_refused => {
                     shared.targets.keep(self.target.clone(), target, Instant::now());
                 }
                 Ok(_) => {}
                 // The target had closed it. Nothing was done there, or it is done again.
                 Err(failure) if was_kept && !done.has_reply && failure.may_be_stale() => continue,
                 Err(failure) => done.failure = Some(failure),
+            }
+            if done.failure == Some(TargetFailure::Foreign) {
+                keys.iter_mut().for_each(|of| of.is_taken = false);
             }
             return done;
         }
@@ -282,6 +296,7 @@ impl Migration {
         let mut rest = keys;
         while !rest.is_empty() {
             let (batch, behind) = rest.split_at_mut(batch_length(rest));
+            target.check_step()?;
             for at in self.send_batch(target, batch, patience)? {
                 if done.note(target.read(patience)?) {
                     batch[at].is_taken = true;
@@ -290,7 +305,12 @@ impl Migration {
             }
             rest = behind;
         }
-        Ok(())
+        // A reply too many may be an earlier one.
+        match target.check_step() {
+            Err(TargetFailure::Foreign) => Err(TargetFailure::Foreign),
+            // It may be closed now.
+            _ => Ok(()),
+        }
     }
 
     /// Logs in and chooses the database; whether the target lets it. Nothing else is sent before
@@ -412,7 +432,7 @@ fn own() -> &'static Command {
 }
 
 pub fn migrate(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
-    let migration = Migration::read(args, local.client.database)?;
+    let migration = Migration::read(args, local.client)?;
     let is_silent = local.client.silence != Silence::None;
     if local.client.silence == Silence::This {
         local.client.silence = Silence::None;

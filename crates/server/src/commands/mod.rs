@@ -101,6 +101,8 @@ pub struct Job {
     pub lane: Lane,
     /// Most bytes that may wait for its client; 0: any number.
     pub most: u64,
+    /// Its reply is dropped.
+    pub is_silent: bool,
 }
 
 /// What a job has replied.
@@ -129,7 +131,7 @@ impl Job {
     pub fn transaction(
         body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
     ) -> Job {
-        Job { body: Box::new(body), lane: Lane::Data, most: 0 }
+        Job { body: Box::new(body), lane: Lane::Data, most: 0, is_silent: false }
     }
 
     /// Work that takes as long as all data is: a checkpoint or a copy, which exclude each other.
@@ -152,6 +154,11 @@ impl Job {
         body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
     ) -> Job {
         Job { lane: Lane::Network, ..Job::transaction(body) }
+    }
+
+    /// The same, whose reply may be dropped.
+    pub fn silent_if(self, is_silent: bool) -> Job {
+        Job { is_silent, ..self }
     }
 
     /// Runs it.

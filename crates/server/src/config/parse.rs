@@ -103,8 +103,10 @@ fn read_file(settings: &mut Settings, file: &Path) -> Result<(), ConfigError> {
                 Ok(())
             }
             Some(words) if is_rename(&words[0]) => {
-                let names = words[1..].iter().map(|name| String::from_utf8_lossy(name));
-                rename(settings, &names.collect::<Vec<_>>())
+                let names = words[1..].iter().map(|name| std::str::from_utf8(name));
+                let names = names.collect::<Result<Vec<_>, _>>();
+                let names = names.map_err(|_| ConfigError("a name is not UTF-8".to_string()));
+                names.and_then(|names| rename(settings, &names))
             }
             Some(words) => {
                 pair(words).and_then(|(name, value)| settings.change(&name, &value, Moment::Start))

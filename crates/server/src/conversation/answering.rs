@@ -118,7 +118,9 @@ impl Conversation {
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let (client, job) = (&mut self.client, &mut self.job);
         let (resp3, now_ms) = (client.is_resp3, shared.clock.now_ms());
-        let most = client.most_output(shared);
+        // What is dropped waits for no client.
+        let is_silent = client.silence != Silence::None;
+        let most = if is_silent { 0 } else { client.most_output(shared) };
         let started = Instant::now();
         let mut local = Local { client, shared, now_ms, job, session, is_in_exec };
         let mut reply = Reply::limited(self.replies.buffer(), resp3, most);

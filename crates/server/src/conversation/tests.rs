@@ -13,6 +13,7 @@ mod limits;
 mod log_bytes;
 mod memory;
 mod migrating;
+mod migrating_out_of_step;
 mod migrating_safely;
 mod monitoring;
 mod multi;

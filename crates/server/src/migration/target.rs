@@ -1,15 +1,17 @@
 //! A connection to a server that keys are sent to. It holds up the thread that uses it, so that
 //! one is no event loop. What it waits for is bounded: for each step by what a client has allowed,
-//! and in any case by the stop of this server.
+//! and in any case by the end of that client, or of this server.
 
 use super::TargetName;
+use crate::clients::ClientEntry;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// After this time in a call of the system it is looked at whether this server stops.
+/// After this time in a call of the system it is looked at whether this server or the client ends.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// The same for an attempt to connect, which begins anew then.
@@ -34,7 +36,8 @@ pub enum TargetFailure {
         /// It was the time that has ended.
         is_late: bool,
     },
-    /// Its reply is none to what it was sent.
+    /// Its reply is none to what it was sent, or more than one. Its earlier ones may have been the
+    /// same.
     Foreign,
 }
 
@@ -46,8 +49,8 @@ impl TargetFailure {
             TargetFailure::Writing { .. } => "IOERR error or timeout writing to target instance",
             TargetFailure::Reading { .. } => "IOERR error or timeout reading from target instance",
             TargetFailure::Foreign => {
-                "IOERR the target instance replies neither OK nor an error: it may be no server of \
-                 this protocol"
+                "IOERR the target instance replies neither OK nor an error, or more than it was \
+                 asked: it may be no server of this protocol"
             }
         }
     }
@@ -66,6 +69,8 @@ impl TargetFailure {
 pub struct TargetPatience<'a> {
     /// This server, which may stop.
     pub shared: &'a Shared,
+    /// The client, which may be killed.
+    pub client: &'a ClientEntry,
     /// The longest that nothing is sent or received; not zero.
     pub idle: Duration,
 }
@@ -76,12 +81,13 @@ fn is_late(error: &Error) -> bool {
 }
 
 impl TargetPatience<'_> {
-    fn has_stopped(&self) -> bool {
-        self.shared.stopping().is_some()
+    /// Whether nothing is to be waited for any more.
+    pub fn has_ended(&self) -> bool {
+        self.client.is_killed.load(Relaxed) || self.shared.stopping().is_some()
     }
 
     /// How long a call of the system may take.
-    fn slice(&self) -> Duration {
+    pub fn slice(&self) -> Duration {
         self.idle.min(SLICE)
     }
 
@@ -92,7 +98,7 @@ impl TargetPatience<'_> {
             match call() {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_late(&error) => {
-                    if began.elapsed() >= self.idle || self.has_stopped() {
+                    if began.elapsed() >= self.idle || self.has_ended() {
                         return Err(error);
                     }
                 }
@@ -110,7 +116,7 @@ fn connect_to(
 ) -> Result<TcpStream, Error> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || patience.has_stopped() {
+        if left.is_zero() || patience.has_ended() {
             return Err(ErrorKind::TimedOut.into());
         }
         match TcpStream::connect_timeout(address, left.min(CONNECT_SLICE)) {
@@ -140,8 +146,7 @@ impl MigrationTarget {
         name: &TargetName,
         patience: &TargetPatience<'_>,
     ) -> Result<MigrationTarget, TargetFailure> {
-        let addresses = (name.host.as_str(), name.port).to_socket_addrs();
-        let addresses = addresses.map_err(|_| TargetFailure::Unreachable)?;
+        let addresses = patience.shared.lookups.find(&name.host, name.port, patience)?;
         let (deadline, mut failure) = (Instant::now() + patience.idle, TargetFailure::Unreachable);
         for address in addresses {
             match connect_to(&address, deadline, patience) {
@@ -163,9 +168,27 @@ impl MigrationTarget {
         Err(failure)
     }
 
-    /// Whether it may be sent something else: it has replied to all that it was sent.
-    pub fn is_in_step(&self) -> bool {
-        self.received.is_empty() && !self.has_refused
+    /// Whether it has replied once to all that it was sent: what it says next is the reply to what
+    /// it is sent next.
+    ///
+    /// # Errors
+    /// It has said more, or has closed the connection.
+    pub fn check_step(&self) -> Result<(), TargetFailure> {
+        if !self.received.is_empty() {
+            return Err(TargetFailure::Foreign);
+        }
+        let peek = || {
+            self.stream.set_nonblocking(true)?;
+            let peeked = self.stream.peek(&mut [0]);
+            self.stream.set_nonblocking(false)?;
+            peeked
+        };
+        match peek() {
+            Ok(0) => Err(TargetFailure::Reading { is_late: false }),
+            Ok(_) => Err(TargetFailure::Foreign),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(_) => Err(TargetFailure::Reading { is_late: false }),
+        }
     }
 
     /// Sends bytes.

@@ -75,6 +75,8 @@ const FOOTER: usize = 10;
 /// Bytes of a payload that are not the value's: its type, version and checksum.
 pub const AROUND_VALUE: usize = 1 + FOOTER;
 
+pub use kinds::STRING;
+
 /// How values are encoded, by the numbers of Redis's files.
 mod kinds {
     pub const STRING: u8 = 0;

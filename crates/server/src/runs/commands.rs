@@ -4,7 +4,7 @@ use super::wrote::{Laps, Wrote};
 use super::{Ended, Exec, MOST_REPLIED, MOST_WRITTEN, Request};
 use crate::commands::table::{self, Run};
 use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop};
-use crate::resp::reply::Reply;
+use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use hyades::{Abort, Transaction};
 
 /// The commands of a transaction.
@@ -22,7 +22,8 @@ pub struct Commands<'a> {
 /// Runs requests one after the other, and returns how many. Requests that do not belong together
 /// end where there is no room for replies, or where the loop would be held up; if that is at the
 /// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
-/// command alone, or all where EXEC is to do so.
+/// command alone, or all where EXEC is to do so; a reply of EXEC that is too long for its client takes
+/// back none.
 pub fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,
@@ -67,11 +68,16 @@ pub fn run_all(
             wrote.note_events(&context, place, &args);
             continue;
         };
-        tx.rollback_to(savepoint)?;
-        // What it has copied is kept until the transaction ends.
-        let copied = effects.borrow().copied;
-        *effects.borrow_mut() = Effects { copied, ..before };
         reply.truncate(position);
+        // The client of EXEC is disconnected, and hears of none of its commands: all are done.
+        if is_exec && text == TOO_LONG_FOR_CLIENT {
+            wrote.note_events(&context, place, &args);
+        } else {
+            tx.rollback_to(savepoint)?;
+            // What it has copied is kept until the transaction ends.
+            let copied = effects.borrow().copied;
+            *effects.borrow_mut() = Effects { copied, ..before };
+        }
         match goes_on {
             true if exec.is_some_and(|exec| exec.rolls_back) => {
                 return Err(Ended::RolledBack { place, number: done + 1, text });

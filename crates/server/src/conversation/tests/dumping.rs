@@ -93,6 +93,22 @@ fn values_of_both_forms_are_restored() {
     }
 }
 
+/// As long a string as a transaction can read and write once: here that is 64 MiB.
+#[test]
+fn a_long_string_is_restored() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let mut random = fastrand::Rng::with_seed(1);
+    let text: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(48 << 20).collect();
+    let payload = rdb::string(&text);
+    let length = payload.len();
+    let head = format!("*4\r\n$7\r\nRESTORE\r\n$1\r\ns\r\n$1\r\n0\r\n${length}\r\n");
+    let said = house.say(&mut client, &[head.as_bytes(), &payload, b"\r\n"].concat());
+    assert_eq!(said, "+OK ");
+    let said = house.replies(&mut client, b"GET s\r\n");
+    assert!(said[b"$50331648\r\n".len()..][..text.len()] == text);
+}
+
 #[test]
 fn what_operators_ask() {
     transcript(&[

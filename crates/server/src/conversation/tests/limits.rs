@@ -89,6 +89,33 @@ fn a_reply_that_is_too_long_is_an_error() {
     assert_eq!(said, "-ERR the reply is longer than 512 MiB +PONG ");
 }
 
+/// Its client is disconnected. What was not replied is still there; but EXEC is done as a whole.
+#[test]
+fn a_command_whose_reply_is_not_sent_is_not_done() {
+    let limit = "CONFIG SET client-output-buffer-limit \"normal 1000 0 0\"";
+    let exec = "MULTI\r\nINCR n\r\nGETDEL long\r\nINCR n\r\nEXEC";
+    for (line, is_cut, left) in [
+        ("GETDEL fits", false, "$-1 :1 :0 "),
+        ("GETDEL long", true, "$-1 :1 :1 "),
+        (exec, true, "$1 2 :0 :1 "),
+        // What is dropped waits for no client.
+        ("CLIENT REPLY OFF\r\nGETDEL long", false, "$-1 :0 :1 "),
+        ("CLIENT REPLY SKIP\r\nGETDEL long", false, "$-1 :0 :1 "),
+        ("CLIENT REPLY OFF\r\nMULTI\r\nINCR n\r\nGETDEL long\r\nEXEC", false, "$1 1 :0 :1 "),
+        ("CLIENT REPLY OFF\r\nCOMMAND", false, "$-1 :1 :1 "),
+        ("COMMAND", true, "$-1 :1 :1 "),
+    ] {
+        let mut house = House::new(false);
+        let (mut client, mut other) = (house.client(), house.client());
+        house.say(&mut other, b"SETRANGE fits 998 x\r\nSETRANGE long 1000 x\r\n");
+        house.say(&mut other, format!("{limit}\r\n").as_bytes());
+        house.say(&mut client, format!("{line}\r\n").as_bytes());
+        assert_eq!(client.client.entry.is_over_limit.load(Relaxed), is_cut, "{line}");
+        let said = house.say(&mut other, b"GET n\r\nEXISTS long\r\nEXISTS fits\r\n");
+        assert_eq!(said, left, "{line}");
+    }
+}
+
 /// A count of random elements is bounded by what may be replied, and by what a transaction may do.
 #[test]
 fn any_number_of_random_elements_is_drawn() {

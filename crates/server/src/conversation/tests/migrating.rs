@@ -17,10 +17,14 @@ pub enum Does {
     Reply(&'static str),
     /// It closes the connection behind the reply, which may be empty.
     Close(&'static str),
+    /// It replies, and says something else a moment later.
+    Add(&'static str, &'static str),
+    /// It replies in pieces of a byte.
+    Spell(&'static str),
     /// It says nothing more.
     Hang,
 }
-pub use Does::{Close, Hang, Reply as Say};
+pub use Does::{Add, Close, Hang, Reply as Say, Spell};
 
 /// A target that asks `react` what to do about each command, which it gets with the number of the
 /// connection. Returns its port, and the commands that it has read.
@@ -68,6 +72,18 @@ fn serve(mut stream: TcpStream, mut react: impl FnMut(Words) -> Does) {
                 let _ = stream.write_all(text.as_bytes());
                 return;
             }
+            Add(text, more) => {
+                stream.write_all(text.as_bytes()).unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+                stream.write_all(more.as_bytes()).unwrap();
+            }
+            Spell(text) => {
+                stream.set_nodelay(true).unwrap();
+                for byte in text.as_bytes() {
+                    stream.write_all(&[*byte]).unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
             Hang => drop(stream.read_to_end(&mut Vec::new())),
         }
     }
@@ -84,7 +100,7 @@ pub fn is(words: &[Vec<u8>], name: &str) -> bool {
 }
 
 /// The commands that a target has read, without payloads.
-fn all_read(read: &Receiver<(usize, Words)>) -> Vec<String> {
+pub fn all_read(read: &Receiver<(usize, Words)>) -> Vec<String> {
     let mut all = Vec::new();
     while let Ok((number, words)) = read.try_recv() {
         let shown = words.iter().enumerate().filter(|(at, _)| *at != 3 || !is(&words, "RESTORE"));
@@ -170,8 +186,8 @@ fn the_request_is_checked_before_a_connection_is_made() {
 const CONNECTING: &str = "-IOERR error or timeout connecting to the client";
 const WRITING: &str = "-IOERR error or timeout writing to target instance";
 const READING: &str = "-IOERR error or timeout reading from target instance";
-const FOREIGN: &str = "-IOERR the target instance replies neither OK nor an error: it may be no \
-                       server of this protocol";
+pub const FOREIGN: &str = "-IOERR the target instance replies neither OK nor an error, or more \
+                           than it was asked: it may be no server of this protocol";
 
 /// What a target replies in place of OK leaves the key here.
 #[test]

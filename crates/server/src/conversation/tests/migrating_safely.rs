@@ -27,6 +27,8 @@ fn what_is_written_while_it_is_sent_stays() {
         ("h", "HSET h f7 new", "HGET h f7", "$3 new"),
         ("h", "HDEL h f7", "HLEN h", ":899"),
         ("s", "SETRANGE s 5 y", "GETRANGE s 4 6", "$3 xyx"),
+        // Nor is this one changed: its row is marked, so that a change is seen.
+        ("h", "WATCH h", "HLEN h", ":900"),
         ("l", "LSET l 450 new", "LINDEX l 450", "$3 new"),
         ("l", "RPOP l", "LLEN l", ":899"),
     ] {
