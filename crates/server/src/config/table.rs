@@ -265,7 +265,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("min-slaves-to-write", "0", ANY, Refused("there are no replicas")),
     setting("no-appendfsync-on-rewrite", "no", YesNo, Stored),
     setting("notify-keyspace-events", "", Value::Events, Live),
-    setting("oom-score-adj", "no", Text, Stored),
+    setting("oom-score-adj", "no", Text, Refused("set OOMScoreAdjust in the unit of systemd")),
     setting("oom-score-adj-values", "0 200 800", Text, Stored),
     setting("pidfile", "", Text, Fixed),
     setting(

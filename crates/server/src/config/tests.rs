@@ -453,6 +453,7 @@ fn what_would_have_no_effect_is_refused_with_a_reason() {
         ("min-replicas-to-write", "1", "there are no replicas"),
         ("min-slaves-to-write", "2", "there are no replicas"),
         ("activedefrag", "yes", "the allocator does not move"),
+        ("oom-score-adj", "yes", "OOMScoreAdjust"),
         ("syslog-enabled", "yes", "standard error"),
         ("socket-mark-id", "1", "sockets are not marked"),
         ("server_cpulist", "0-1", "CPUAffinity"),
