@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::inspect;
-use crate::opening::origin;
+use crate::origin;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_platform::{clock, event};
 use hyades_wal::{Copied, Log, LogOptions, Unfinished};
@@ -34,8 +34,8 @@ pub(crate) fn running(log: &Log, dir: &Path) -> Result<BackupReport, Error> {
 /// back and checked, and holds everything that opening the original would recover.
 ///
 /// # Errors
-/// The database is in use, damaged or absent, or another crate's; `dir` is not empty; a file cannot be copied. An
-/// incomplete copy cannot be opened.
+/// The database is in use, damaged or absent, or another crate's; `dir` is not empty; a file cannot
+/// be copied. An incomplete copy cannot be opened.
 pub fn backup(dirs: &[PathBuf], dir: impl AsRef<Path>) -> Result<BackupReport, Error> {
     closed(FileDevice::shared(), dirs, dir.as_ref())
 }

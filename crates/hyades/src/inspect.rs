@@ -20,7 +20,7 @@ use crate::logging::NumberStamp;
 use crate::logging::predecessors::Predecessor;
 use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::RowFrames;
-use crate::opening::origin;
+use crate::origin;
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, RecordShape};
 use crate::storage::edits::{Edit, Edits};
@@ -82,7 +82,8 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
 /// without tables and procedures.
 ///
 /// # Errors
-/// [`Error::Mismatch`]: the manifest was written by another version or crate, or has no incarnation.
+/// [`Error::Mismatch`]: the manifest was written by another version or crate, or has no
+/// incarnation.
 pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
     origin::check(manifest)?;
     let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));

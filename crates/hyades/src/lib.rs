@@ -53,6 +53,7 @@ pub mod inspect;
 mod logging;
 mod metrics;
 mod opening;
+mod origin;
 mod pool;
 mod posted;
 mod ranges;

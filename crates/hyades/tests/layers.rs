@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["recovery"],
     &["digest", "retry", "tally", "typed"],
     &["config"],
-    &["erased", "inspect", "ranges"],
+    &["erased", "inspect", "origin", "ranges"],
     &["backup", "pool", "posted", "session", "ticket"],
     &["database"],
     &["opening"],

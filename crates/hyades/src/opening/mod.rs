@@ -1,7 +1,6 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
 mod host;
-pub(crate) mod origin;
 mod pairs;
 
 use crate::checkpoint::{self, keeper::Keeper};
@@ -17,6 +16,7 @@ use crate::error::Error;
 use crate::logging::record::RecordKind;
 use crate::logging::row_frame::RowFrames;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
+use crate::origin;
 use crate::pool::SessionPool;
 use crate::posted::PostedCalls;
 use crate::ranges;

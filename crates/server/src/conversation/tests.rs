@@ -462,32 +462,6 @@ fn what_is_no_request_ends_the_conversation_behind_what_was_right() {
     assert_eq!(house.say(&mut other, b"GET a\r\n"), "$1 1 ");
 }
 
-#[test]
-fn a_scan_returns_each_key_once_whatever_the_count() {
-    let mut house = House::new(false);
-    let mut client = house.client();
-    for n in 0..200 {
-        house.say(&mut client, format!("SET key:{n} {n}\r\n").as_bytes());
-    }
-    for count in [1, 7, 1000] {
-        let (mut cursor, mut found) = ("0".to_string(), Vec::new());
-        loop {
-            let said =
-                house.say(&mut client, format!("SCAN {cursor} COUNT {count}\r\n").as_bytes());
-            let words: Vec<&str> = said.split_whitespace().collect();
-            cursor = words[2].to_string();
-            found.extend(words[4..].iter().skip(1).step_by(2).map(|key| key.to_string()));
-            if cursor == "0" {
-                break;
-            }
-        }
-        found.sort();
-        let unique = found.len();
-        found.dedup();
-        assert_eq!((found.len(), unique), (200, 200), "count {count}");
-    }
-}
-
 fn command() -> impl Strategy<Value = String> {
     prop_oneof![
         (0..4, 0..9).prop_map(|(key, value)| format!("SET k{key} {value}")),

@@ -22,8 +22,8 @@ pub struct Commands<'a> {
 /// Runs requests one after the other, and returns how many. Requests that do not belong together
 /// end where there is no room for replies, or where the loop would be held up; if that is at the
 /// first one, or if they belong together, they are [`Ended::TooMuch`]. An error takes back its own
-/// command alone, or all where EXEC is to do so; a reply of EXEC that is too long for its client takes
-/// back none.
+/// command alone, or all where EXEC is to do so; a reply of EXEC that is too long for its client
+/// takes back none.
 pub fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,

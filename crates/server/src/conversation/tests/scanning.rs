@@ -151,3 +151,29 @@ fn what_is_found_is_on_disk_when_it_is_told() {
     drain(&mut house, &mut reader);
     assert_eq!(reader.output(), b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n");
 }
+
+#[test]
+fn a_scan_returns_each_key_once_whatever_the_count() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    for n in 0..200 {
+        house.say(&mut client, format!("SET key:{n} {n}\r\n").as_bytes());
+    }
+    for count in [1, 7, 1000] {
+        let (mut cursor, mut found) = ("0".to_string(), Vec::new());
+        loop {
+            let said =
+                house.say(&mut client, format!("SCAN {cursor} COUNT {count}\r\n").as_bytes());
+            let words: Vec<&str> = said.split_whitespace().collect();
+            cursor = words[2].to_string();
+            found.extend(words[4..].iter().skip(1).step_by(2).map(|key| key.to_string()));
+            if cursor == "0" {
+                break;
+            }
+        }
+        found.sort();
+        let unique = found.len();
+        found.dedup();
+        assert_eq!((found.len(), unique), (200, 200), "count {count}");
+    }
+}
