@@ -13,8 +13,8 @@ pub(crate) const MOST_SESSIONS: usize = 1 << 16;
 ///
 /// Invariant: no timestamp above [`MAX_TS`] is drawn, so none is logged that is refused when it is
 /// read. A session draws only while the last value of the clock that it has seen is at or below
-/// `LAST_TS`. Once it has drawn this or more it has seen a higher one, and so has one that takes its
-/// place. So each place draws at most one timestamp from here on.
+/// `LAST_TS`. Once it has drawn this or more it has seen a higher one, and so has the next session
+/// in its place. So each place draws at most one timestamp from here on.
 pub(crate) const LAST_TS: u64 = MAX_TS - MOST_SESSIONS as u64;
 
 /// What a data component holds of a key.
@@ -67,7 +67,7 @@ pub struct ResumePoint {
 /// What a data component can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest key in bytes. No method is called with a longer one; nor with a longer bound of a
+    /// The longest key in bytes. No method is called with a longer key, or with a longer bound of a
     /// range.
     pub key_bytes: usize,
     /// The longest value in bytes.
@@ -182,7 +182,7 @@ pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
 }
 
 /// The first `key_bytes` bytes of a bound that is longer.
-fn too_long<'r>(bound: Bound<&'r [u8]>, key_bytes: usize) -> Option<&'r [u8]> {
+fn too_long(bound: Bound<&[u8]>, key_bytes: usize) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) if key.len() > key_bytes => {
             Some(&key[..key_bytes])

@@ -149,14 +149,8 @@ fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRec
     Ok((recovering.verdict(&ends)?, without_record))
 }
 
-/// Whether this log and this data component belong together, and hold everything between them.
-fn check(
-    manifest: &Manifest,
-    is_fresh: bool,
-    verdict: &Verdict,
-    point: Option<&ResumePoint>,
-) -> Result<(), Error> {
-    let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
+/// Whether all of the log was written by a transaction component.
+fn check_protocol(manifest: &Manifest) -> Result<(), Error> {
     let other = manifest.incarnations.iter().find(|i| i.protocol != PROTOCOL);
     if let Some(other) = other {
         let advice = match manifest.incarnations.iter().any(|i| i.protocol == PROTOCOL) {
@@ -174,6 +168,18 @@ fn check(
             other.protocol
         )));
     }
+    Ok(())
+}
+
+/// Whether this log and this data component belong together, and hold everything between them.
+fn check(
+    manifest: &Manifest,
+    is_fresh: bool,
+    verdict: &Verdict,
+    point: Option<&ResumePoint>,
+) -> Result<(), Error> {
+    let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
+    check_protocol(manifest)?;
     let Some(point) = point else {
         return match &manifest.checkpoint {
             None => Ok(()),
@@ -217,7 +223,8 @@ fn check(
     match is_behind {
         true => wrong(
             "the log is truncated beyond what the data component holds, so the data component is \
-             an older copy: open the newest one, or restore copies of both that were taken together",
+             an older copy: open the newest one, or restore copies of both that were taken \
+             together",
         ),
         false => Ok(()),
     }

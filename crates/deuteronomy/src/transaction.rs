@@ -66,8 +66,9 @@ impl<'s> Transaction<'s> {
         session.failed().map_or(Ok(session), |abort| Err(abort.into()))
     }
 
-    /// The value of a key; None if there is none. A key that is longer than the data component takes
-    /// ([`Limits::key_bytes`](crate::Limits::key_bytes)) has none: only writing it is an error.
+    /// The value of a key; None if there is none. A key that is longer than the data component
+    /// takes ([`Limits::key_bytes`](crate::Limits::key_bytes)) has none: only writing it is an
+    /// error.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].

@@ -4,6 +4,7 @@ use super::{
     Content, DURABLE_STORES, STORES, content, open_store, options_of_small_buffers, refusal,
 };
 use hyades_deuteronomy::{DataComponent, Database, Error, MemoryData};
+use hyades_wal::IncarnationSettings;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,4 +100,38 @@ fn an_older_copy_of_a_store_is_filled_from_a_log_that_has_all() {
         let database = open(log, open_store(name, old_stores)).unwrap();
         assert!(content(&mut database.session().unwrap()) == expected, "{name}");
     }
+}
+
+/// Begins an incarnation of another protocol, as a database of the engine does.
+fn take_over(dir: &Path) {
+    let recovering = hyades_wal::open(options_of_small_buffers(dir, 2).log).unwrap();
+    let mut ends = Vec::new();
+    for mut reader in recovering.readers() {
+        while reader.next_chunk().unwrap().is_some() {}
+        ends.push(reader.end());
+    }
+    let verdict = recovering.verdict(&ends).unwrap();
+    let settings =
+        IncarnationSettings { protocol: "other".to_string(), ..IncarnationSettings::default() };
+    recovering.start(settings, &verdict, 0).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_log_of_another_protocol_is_refused_with_what_to_do() {
+    let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let [new, used, copied] = dirs.each_ref().map(|dir| dir.path());
+    let data = Arc::new(MemoryData::outliving());
+    let mut expected = Content::new();
+    write_and_close(used, data.clone(), 1, &mut expected);
+    copy(used, copied);
+    for (dir, advice) in [
+        (new, "give the transaction component a directory of its own"),
+        (used, "restore a copy from before that"),
+    ] {
+        take_over(dir);
+        let wrong = refusal(open(dir, data.clone()));
+        assert!(wrong.contains("its protocol is \"other\"") && wrong.contains(advice), "{wrong}");
+    }
+    let database = open(copied, data).unwrap();
+    assert!(content(&mut database.session().unwrap()) == expected);
 }

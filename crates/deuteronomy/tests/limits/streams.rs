@@ -89,7 +89,7 @@ fn each_number_of_streams_is_recovered_with_each_other_up_and_down() {
                 database.checkpoint().unwrap();
             }
             drop((all, database));
-            data = Arc::new(data.after_crash(|| round % 2 == 0));
+            data = Arc::new(data.after_crash(|| round.is_multiple_of(2)));
         }
     }
 }

@@ -62,7 +62,7 @@ fn a_value_that_no_store_takes_is_refused_as_such() {
         let database = Database::open(options(dir.path(), 1), data).unwrap();
         let mut session = database.session().unwrap();
         for len in [1 << 30, (1 << 30) + 1] {
-            // Zeros that nobody touches take no memory.
+            // Zeros that are not touched take no memory.
             let value = vec![0; len];
             let put = session.execute(|tx| tx.put(b"k", &value));
             let is_right = match put {
