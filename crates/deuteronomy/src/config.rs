@@ -36,7 +36,9 @@ pub enum ReaderRecords {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The log: its directories, streams, buffers, and the device.
+    /// The log: its directories, streams, buffers, and the device. A key and its value have to fit
+    /// into a quarter of a buffer, and of a segment, and into 1 MiB: see
+    /// [`Transaction::put`](crate::Transaction::put).
     pub log: LogOptions,
     /// The budget for versions kept in memory, and for what scans need beside them, in bytes: 4 KiB
     /// to 1 TiB. Values are counted without the allocator's overhead, from when they are handed to

@@ -2,7 +2,7 @@
 
 use super::{Content, content, options_of_small_buffers, refusal};
 use hyades_deuteronomy::{
-    DataComponent, Database, LogOptions, MemoryData, Options, Session, Ticket, UpdateLogging,
+    DataComponent, Database, Error, LogOptions, MemoryData, Options, Session, Ticket, UpdateLogging,
 };
 use hyades_platform::device::MemoryDevice;
 use std::path::Path;
@@ -130,6 +130,84 @@ fn a_dependency_on_any_stream_decides_what_is_acknowledged_and_what_is_recovered
                 let left: &[&[u8]] = if is_lost { &[b"stream"] } else { &all_keys };
                 assert_eq!(keys, left, "{of} of {streams}, {logging:?}");
             }
+        }
+    }
+}
+
+/// Moves amounts between accounts until the log is stopped. Counts in a key of its own what was
+/// acknowledged; returns that count.
+fn transfer(database: &Database, thread: u8, stop_at: u64, rng: &mut fastrand::Rng) -> u64 {
+    let (mut session, mut acknowledged) = (database.session().unwrap(), 0);
+    let counter = [b"thread", &[thread][..]].concat();
+    for number in 1.. {
+        let (from, to) = (rng.u8(0..ACCOUNTS), rng.u8(0..ACCOUNTS));
+        let moved = session.execute(|tx| {
+            for (account, change) in [(from, u64::MAX), (to, 1)] {
+                let found = tx.get(&[account])?.expect("it was filled");
+                let sum = u64::from_le_bytes((*found).try_into().unwrap());
+                tx.put(&[account], &sum.wrapping_add(change).to_le_bytes())?;
+            }
+            tx.put(&counter, &u64::to_le_bytes(number))
+        });
+        match moved {
+            Ok(()) => acknowledged = number,
+            Err(Error::OutcomeUnknown | Error::Log(_)) => break,
+            Err(other) => panic!("{other}"),
+        }
+        if number == stop_at {
+            database.log().stop("a test says so");
+        }
+    }
+    acknowledged
+}
+
+const ACCOUNTS: u8 = 12;
+
+/// Threads whose transactions depend on all streams, until the log stops in between.
+#[test]
+fn threads_over_each_number_of_streams_lose_nothing_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Arc::new(MemoryData::new());
+    let threaded = |streams| {
+        let mut options = options(dir.path(), streams);
+        options.log.stepped = false;
+        options
+    };
+    let database = Database::open(threaded(2), data).unwrap();
+    let mut session = database.session().unwrap();
+    session
+        .execute(|tx| (0..ACCOUNTS).try_for_each(|key| tx.put(&[key], &1000u64.to_le_bytes())))
+        .unwrap();
+    drop((session, database));
+    let mut rng = fastrand::Rng::with_seed(5);
+    for (life, streams) in [9, 7, 64, 1, 8, 6, 64].into_iter().enumerate() {
+        let database = Database::open(threaded(streams), Arc::new(MemoryData::new())).unwrap();
+        let stop_at = rng.u64(20..120);
+        let acknowledged: Vec<u64> = std::thread::scope(|scope| {
+            let run = |thread: u8| {
+                let (mut rng, database) = (rng.fork(), &database);
+                // Threads of the life before have counters of their own.
+                let thread = thread + 10 * life as u8;
+                scope.spawn(move || transfer(database, thread, stop_at, &mut rng))
+            };
+            let threads: Vec<_> = (0..4).map(run).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(acknowledged.iter().sum::<u64>() >= stop_at - 1, "{acknowledged:?} of {stop_at}");
+        drop(database);
+        let data = Arc::new(MemoryData::new());
+        let database = Database::open(threaded(streams % 9 + 1), data).unwrap();
+        let found = content(&mut database.session().unwrap());
+        let number = |key: &[u8]| {
+            let value = found.get(key).map(|value| value[..].try_into().unwrap());
+            value.map_or(0, u64::from_le_bytes)
+        };
+        let sum: u64 = (0..ACCOUNTS).map(|key| number(&[key])).sum();
+        assert_eq!(sum, 1000 * u64::from(ACCOUNTS), "{streams} streams");
+        for (thread, acknowledged) in acknowledged.into_iter().enumerate() {
+            let found = number(&[&b"thread"[..], &[thread as u8 + 10 * life as u8]].concat());
+            let one_more = acknowledged..=acknowledged + 1;
+            assert!(one_more.contains(&found), "{found}, {acknowledged} over {streams} streams");
         }
     }
 }

@@ -162,3 +162,48 @@ fn a_transaction_of_the_budget_of_memory_is_recovered_and_a_larger_one_goes_on_w
     drop((session, database));
     assert!(content(&mut open().session().unwrap()) == before);
 }
+
+/// The largest values, and transactions of many, in the log of a database that is opened again with
+/// the least of everything: they are there, can be read in all ways, and be written over.
+#[test]
+fn the_largest_values_are_there_with_the_least_memory_and_the_smallest_buffers() {
+    for name in STORES {
+        let (dir, stores) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let largest = FRAME - BESIDE - 1;
+        let database =
+            Database::open(options(dir.path(), 3), open_store(name, stores.path())).unwrap();
+        let mut session = database.session().unwrap();
+        session
+            .execute(|tx| (0..6u8).try_for_each(|key| tx.put(&[key], &vec![key; largest])))
+            .unwrap();
+        session.execute(|tx| tx.put(&[6], &vec![6; largest])).unwrap();
+        drop((session, database));
+        let mut least = options(dir.path(), 1);
+        (least.log.buffer_bytes, least.log.segment_bytes) = (4096, 1 << 16);
+        (least.memory_bytes, least.lag_bytes) = (4096, 0);
+        for life in 0..3 {
+            let data = open_store(name, stores.path());
+            let database = Database::open(least.clone(), data).unwrap();
+            let mut session = database.session().unwrap();
+            for key in 0..7u8 {
+                let len = if life > 0 && key == 3 { 9 } else { largest };
+                let value = vec![key; len];
+                let read = session.execute(|tx| tx.get(&[key])).unwrap();
+                assert!(read.as_deref() == Some(&value[..]), "{key} over {name}");
+                let mut snapshot = session.snapshot().unwrap();
+                assert!(snapshot.get(&[key]).unwrap().as_deref() == Some(&value[..]));
+            }
+            let rows = content(&mut session);
+            assert!(rows.len() == 7 && rows.iter().all(|(key, value)| key[0] == value[0]));
+            let old = session.execute(|tx| tx.update(&[3], &[3; 9])).unwrap();
+            assert_eq!(old.len(), if life > 0 { 9 } else { largest });
+            let too_large = session.execute(|tx| tx.put(&[4], &vec![4; largest]));
+            assert!(matches!(too_large, Err(Error::WriteTooLarge(_, 1024))), "{too_large:?}");
+            drop(session);
+            match life {
+                1 => database.close().unwrap(),
+                _ => drop(database),
+            }
+        }
+    }
+}
