@@ -45,7 +45,7 @@ impl TransactionComponent {
     /// opening. So that is kept; but the parts that do make what they have stable, or it would be
     /// in their caches for ever.
     fn checkpoint_from(&self, least_bytes: u64) -> Result<u64, Error> {
-        let is_durable = self.data.limits().is_durable;
+        let is_durable = self.limits.is_durable;
         if let Some(poisoned) = self.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }

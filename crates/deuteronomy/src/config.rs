@@ -1,5 +1,6 @@
 //! The options of a database.
 
+use crate::data_component::MOST_SESSIONS;
 use crate::error::Error;
 use hyades_wal::LogOptions;
 use std::ops::RangeInclusive;
@@ -35,7 +36,9 @@ pub enum ReaderRecords {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The log: its directories, streams, buffers, and the device.
+    /// The log: its directories, streams, buffers, and the device. A key and its value have to fit
+    /// into a quarter of a buffer, and of a segment, and into 1 MiB: see
+    /// [`Transaction::put`](crate::Transaction::put).
     pub log: LogOptions,
     /// The budget for versions kept in memory, and for what scans need beside them, in bytes: 4 KiB
     /// to 1 TiB. Values are counted without the allocator's overhead, from when they are handed to
@@ -49,7 +52,8 @@ pub struct Options {
     pub sessions: usize,
     /// The entries of the transaction table: a power of two from 16 to 2^24, above the number of
     /// sessions. It is best above the number of transactions that begin while one is made durable:
-    /// with fewer entries they wait for that. Default: 131,072.
+    /// with fewer entries they wait for that. An entry takes 64 bytes, and 8 for each stream of the
+    /// log from the seventh on, beside `memory_bytes`. Default: 131,072.
     pub transactions: usize,
     /// Whether there are scans: [`Transaction::scan`](crate::Transaction::scan). They cost an
     /// ordered index of the written keys in memory, about 40 bytes each, which each first write of
@@ -119,7 +123,7 @@ impl Options {
         if !(4 << 10..=1 << 40).contains(&self.memory_bytes) {
             return wrong(format!("{} bytes of memory: choose 4 KiB to 1 TiB", self.memory_bytes));
         }
-        if !(1..=1 << 16).contains(&self.sessions) || self.sessions > self.log.max_writers {
+        if !(1..=MOST_SESSIONS).contains(&self.sessions) || self.sessions > self.log.max_writers {
             let writers = self.log.max_writers;
             return wrong(format!(
                 "{} sessions: choose 1 to 65536, and no more than the log's {writers} writers",
@@ -153,5 +157,29 @@ impl Options {
             return wrong("a transaction needs at least one attempt".into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without the tables of such a size, which take more memory than a test should.
+    #[test]
+    fn the_largest_transaction_tables_are_accepted_and_larger_ones_are_not() {
+        let mut options = Options::new(LogOptions::new(Vec::new(), 64));
+        options.log.max_writers = MOST_SESSIONS;
+        for sessions in [1, MOST_SESSIONS] {
+            options.sessions = sessions;
+            for (entries, fits) in
+                [(1 << 17, true), (1 << 24, true), ((1 << 24) + 1, false), (1 << 25, false)]
+            {
+                options.transactions = entries;
+                assert_eq!(options.check().is_ok(), fits, "{entries} for {sessions}");
+            }
+        }
+        // As many entries as sessions are one too few.
+        options.transactions = MOST_SESSIONS;
+        assert!(options.check().is_err());
     }
 }

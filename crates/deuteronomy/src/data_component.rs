@@ -3,9 +3,19 @@
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
 
-/// The highest timestamp that a record or a resume point may state. The clock goes on above it, and
-/// the transaction table has two bits of a word beside a timestamp: 2^61 are left.
+/// The highest timestamp that a record or a resume point may state: what states a higher one is
+/// damaged. The transaction table has two bits of a word beside a timestamp.
 pub(crate) const MAX_TS: u64 = 1 << 61;
+/// The most sessions of a database.
+pub(crate) const MOST_SESSIONS: usize = 1 << 16;
+/// A session that has seen the clock above this begins no transaction, and a log or a data
+/// component that has come this far is not opened.
+///
+/// Invariant: no timestamp above [`MAX_TS`] is drawn, so none is logged that is refused when it is
+/// read. A session draws only while the last value of the clock that it has seen is at or below
+/// `LAST_TS`. Once it has drawn this or more it has seen a higher one, and so has the next session
+/// in its place. So each place draws at most one timestamp from here on.
+pub(crate) const LAST_TS: u64 = MAX_TS - MOST_SESSIONS as u64;
 
 /// What a data component holds of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,13 +67,36 @@ pub struct ResumePoint {
 /// What a data component can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest key in bytes.
+    /// The longest key in bytes. No method is called with a longer key, or with a longer bound of a
+    /// range.
     pub key_bytes: usize,
     /// The longest value in bytes.
     pub value_bytes: usize,
     /// Whether what a [checkpoint](DataComponent::checkpoint) makes stable outlives the process.
     /// Otherwise the log is kept whole, and the resume point has to be kept as long as the data.
     pub is_durable: bool,
+}
+
+impl Limits {
+    /// # Errors
+    /// [`Error::KeyTooLong`].
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), Error> {
+        match key.len() > self.key_bytes {
+            true => Err(Error::KeyTooLong(key.len(), self.key_bytes)),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::ValueTooLong`].
+    pub(crate) fn check_value(&self, value: Option<&[u8]>) -> Result<(), Error> {
+        match value {
+            Some(value) if value.len() > self.value_bytes => {
+                Err(Error::ValueTooLong(value.len(), self.value_bytes))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A store of keys and values that knows no transactions.
@@ -131,8 +164,43 @@ pub trait DataComponent: Send + Sync {
     /// The data could not be written.
     fn forget_below(&self, ts: u64) -> Result<(), Error>;
 
-    /// What it can take.
+    /// What it can take. As long as it holds a key, no less than before; asked when a database is
+    /// opened.
     fn limits(&self) -> Limits;
+}
+
+/// Whether the range holds no key for its bounds alone; such ranges make ordered maps panic.
+pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
+    match range {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
+        _ => false,
+    }
+}
+
+/// The first `key_bytes` bytes of a bound that is longer.
+fn too_long(bound: Bound<&[u8]>, key_bytes: usize) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > key_bytes => {
+            Some(&key[..key_bytes])
+        }
+        _ => None,
+    }
+}
+
+/// A range that has the same keys of up to `key_bytes` bytes, with bounds that are no longer.
+///
+/// A longer bound is a position between two of these keys: just behind its first `key_bytes` bytes.
+/// For a key of up to that many bytes is a prefix of them, and then below both; or it differs from
+/// the bound within them, and then it is on the same side of both.
+pub(crate) fn cut_bounds<'r>((from, to): KeyRange<'r>, key_bytes: usize) -> KeyRange<'r> {
+    (
+        too_long(from, key_bytes).map_or(from, Bound::Excluded),
+        too_long(to, key_bytes).map_or(to, Bound::Included),
+    )
 }
 
 /// Whether the data component has anything of any key, deleted ones included.
@@ -191,6 +259,45 @@ impl ResumePoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::RangeBounds;
+
+    #[test]
+    fn ranges_that_hold_nothing_for_their_bounds_are_empty() {
+        let (a, b) = (&b"a"[..], &b"b"[..]);
+        use Bound::{Excluded, Included, Unbounded};
+        for range in [(Included(b), Included(a)), (Excluded(a), Excluded(a))] {
+            assert!(is_empty(range));
+        }
+        assert!(is_empty((Included(a), Excluded(a))) && is_empty((Excluded(a), Included(a))));
+        for range in [(Included(a), Included(a)), (Excluded(a), Unbounded), (Unbounded, Unbounded)]
+        {
+            assert!(!is_empty(range));
+        }
+    }
+
+    /// All keys of up to two bytes, and all bounds of up to four, over an alphabet of two.
+    #[test]
+    fn a_range_with_cut_bounds_has_the_same_keys() {
+        let strings = |most: usize| -> Vec<Vec<u8>> {
+            let of_len = |len: usize| (0..1u32 << len).map(move |bits| (bits, len));
+            let bits = (0..=most).flat_map(of_len);
+            bits.map(|(bits, len)| (0..len).map(|at| (bits >> at & 1) as u8).collect()).collect()
+        };
+        let (keys, bounds) = (strings(2), strings(4));
+        let all = |key| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+        for (from, to) in bounds.iter().flat_map(|a| bounds.iter().map(move |b| (a, b))) {
+            for (from, to) in all(&from[..]).into_iter().flat_map(|a| all(&to[..]).map(|b| (a, b)))
+            {
+                let cut = cut_bounds((from, to), 2);
+                assert_eq!(too_long(cut.0, 2).or(too_long(cut.1, 2)), None);
+                for key in &keys {
+                    let is_in = |range: KeyRange<'_>| range.contains(&key[..]);
+                    assert_eq!(is_in(cut), is_in((from, to)), "{key:?} in {from:?} to {to:?}");
+                    assert!(!is_in(cut) || !is_empty(cut));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_resume_point_comes_back_and_nothing_else_is_one() {

@@ -1,5 +1,6 @@
 //! The errors of a database, and why a transaction was aborted.
 
+use hyades_wal::MAX_PAYLOAD;
 use std::fmt;
 
 /// Why a transaction was aborted. It has had no effect and may be run again, which
@@ -52,13 +53,17 @@ pub enum Error {
     /// A value is longer than the data component takes: its length and the limit, in bytes.
     ValueTooLong(usize, usize),
     /// A key and its value take more than a frame of the log holds: their length with what
-    /// describes them, and the limit, in bytes.
+    /// describes them, and the limit, in bytes. The limit is at most 1 MiB, and also a quarter of
+    /// [`LogOptions::buffer_bytes`](crate::LogOptions::buffer_bytes) and of its `segment_bytes`.
     WriteTooLarge(usize, usize),
     /// The transaction writes more than the memory budget: its keys and values with what describes
     /// them in memory, and the limit, in bytes.
     TransactionTooLarge(usize, usize),
     /// The database was opened without [`ranges`](crate::Options::ranges).
     NoRanges,
+    /// The timestamps are used up: the next would be above 2^61, which no record may state. Running
+    /// transactions does not lead there, a damaged timestamp does.
+    Timestamps,
     /// As many sessions exist as [`Options::sessions`](crate::Options::sessions) says.
     Sessions(usize),
     /// The options, or the log and the data component that were opened together, do not fit.
@@ -85,10 +90,17 @@ impl fmt::Display for Error {
             Self::ValueTooLong(len, limit) => {
                 write!(f, "a value of {len} bytes: the data component takes {limit}")
             }
+            Self::WriteTooLarge(len, limit) if *limit >= MAX_PAYLOAD => write!(
+                f,
+                "a key and its value take {len} bytes of the log: a frame holds {limit}, whatever \
+                 the options. Spread the value over several keys"
+            ),
             Self::WriteTooLarge(len, limit) => write!(
                 f,
-                "a key and its value take {len} bytes of the log: the limit is {limit}, a quarter \
-                 of the log's buffer"
+                "a key and its value take {len} bytes of the log: a frame holds {limit}, the \
+                 smaller of a quarter of the buffer and a quarter of a segment. Enlarge both in \
+                 the options of the log, up to frames of {MAX_PAYLOAD} bytes, or spread the value \
+                 over several keys"
             ),
             Self::TransactionTooLarge(len, limit) => write!(
                 f,
@@ -98,6 +110,11 @@ impl fmt::Display for Error {
             Self::NoRanges => {
                 f.write_str("the database was opened without ranges: set Options::ranges to scan")
             }
+            Self::Timestamps => f.write_str(
+                "the timestamps are used up. Running transactions does not lead there: the log or \
+                 the data component has a damaged one. Read what you need in a snapshot, and write \
+                 it to a new database, or restore copies of both",
+            ),
             Self::Sessions(sessions) => {
                 write!(f, "all {sessions} sessions are in use: drop one, or allow more")
             }

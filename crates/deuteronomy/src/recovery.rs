@@ -14,7 +14,9 @@
 //! belongs to none, which the next opening binds. In the other order it could belong to a log that
 //! was never made.
 
-use crate::data_component::{DataComponent, MAX_TS, Operation, ResumePoint, holds_a_key};
+use crate::data_component::{
+    DataComponent, LAST_TS, Limits, MAX_TS, Operation, ResumePoint, holds_a_key,
+};
 use crate::error::Error;
 use crate::inspect::{LoggedTransaction, PROTOCOL, PartsWithoutRecord, RecordReader};
 use hyades_platform::mutation::{self, Mutation};
@@ -53,6 +55,8 @@ struct Newest {
 /// The redo of a data component.
 struct Redo<'d> {
     data: &'d dyn DataComponent,
+    /// Those of the data component: the log may be that of another one, which took more.
+    limits: Limits,
     /// With more bytes than this, what may be applied before Q3 is; None if the data component may
     /// not belong to the log yet, so that it is given nothing before it does.
     early_above: Option<usize>,
@@ -94,6 +98,7 @@ pub(crate) fn restart(
     }
     let mut redo = Redo {
         data,
+        limits: data.limits(),
         // An initial one of several data components may be that of some of them only.
         early_above: point.as_ref().filter(|point| !point.is_initial()).map(|_| memory_bytes),
         proven: Newest::default(),
@@ -102,6 +107,14 @@ pub(crate) fn restart(
         counts: Recovered::default(),
     };
     redo.collect(&recovering, &verdict, point.as_ref(), &Arc::new(without_record))?;
+    if redo.highest_ts >= LAST_TS {
+        return Err(Error::Invalid(format!(
+            "the log or the data component states the timestamp {}, and the last that a \
+             transaction may be given is {LAST_TS}: running transactions does not lead there, so \
+             it is damaged. Restore copies of both that were taken together",
+            redo.highest_ts
+        )));
+    }
     let settings = [(VERSIONS.to_string(), BY_TIMESTAMP.to_string())];
     let settings = IncarnationSettings {
         data_only: true,
@@ -136,6 +149,28 @@ fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRec
     Ok((recovering.verdict(&ends)?, without_record))
 }
 
+/// Whether all of the log was written by a transaction component.
+fn check_protocol(manifest: &Manifest) -> Result<(), Error> {
+    let other = manifest.incarnations.iter().find(|i| i.protocol != PROTOCOL);
+    if let Some(other) = other {
+        let advice = match manifest.incarnations.iter().any(|i| i.protocol == PROTOCOL) {
+            true => {
+                "The directory was opened as a database of the engine after it belonged to a \
+                 transaction component: restore a copy from before that"
+            }
+            false => {
+                "It belongs to a database of the engine: open it as one, and give the \
+                 transaction component a directory of its own"
+            }
+        };
+        return Err(Error::Invalid(format!(
+            "the log is not one of a transaction component: its protocol is \"{}\". {advice}",
+            other.protocol
+        )));
+    }
+    Ok(())
+}
+
 /// Whether this log and this data component belong together, and hold everything between them.
 fn check(
     manifest: &Manifest,
@@ -144,19 +179,13 @@ fn check(
     point: Option<&ResumePoint>,
 ) -> Result<(), Error> {
     let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
-    let other = manifest.incarnations.iter().find(|i| i.protocol != PROTOCOL);
-    if let Some(other) = other {
-        return Err(Error::Invalid(format!(
-            "the log is not one of a transaction component: its protocol is \"{}\"",
-            other.protocol
-        )));
-    }
+    check_protocol(manifest)?;
     let Some(point) = point else {
         return match &manifest.checkpoint {
             None => Ok(()),
             Some(_) => wrong(
-                "the log is truncated, and the data component is empty: open the one that belongs \
-                 to this log",
+                "the log is truncated, and the data component is empty: what was truncated is only \
+                 in the one that belongs to this log. Open that",
             ),
         };
     };
@@ -179,7 +208,10 @@ fn check(
                 || !admits(|lane| ends[lane.index()], Lane::each(&point.positions))
         });
     if is_ahead {
-        return wrong("the data component is ahead of the log: the log was put back to a copy");
+        return wrong(
+            "the data component is ahead of the log, so the log is an older copy: open the newest \
+             log, or restore copies of both that were taken together",
+        );
     }
     let is_behind = manifest.checkpoint.as_ref().is_some_and(|checkpoint| {
         let from = || checkpoint.streams.iter().map(|covered| covered.from);
@@ -190,7 +222,9 @@ fn check(
     });
     match is_behind {
         true => wrong(
-            "the log is truncated beyond what the data component holds: it was put back to a copy",
+            "the log is truncated beyond what the data component holds, so the data component is \
+             an older copy: open the newest one, or restore copies of both that were taken \
+             together",
         ),
         false => Ok(()),
     }
@@ -282,6 +316,7 @@ impl Redo<'_> {
         }
         // One that has only read may have a record, too.
         self.counts.transactions += u64::from(!operations.is_empty());
+        operations.iter().try_for_each(|operation| self.check(operation))?;
         let newest = match proven.is_some_and(is_within) {
             true => &mut self.proven,
             false => &mut self.unproven,
@@ -291,6 +326,17 @@ impl Redo<'_> {
             self.counts.keys += self.proven.apply(self.data)?;
         }
         Ok(())
+    }
+
+    /// Whether the data component can take an operation.
+    fn check(&self, operation: &Operation<'_>) -> Result<(), Error> {
+        let checked = self.limits.check_key(operation.key);
+        checked.and_then(|()| self.limits.check_value(operation.value)).map_err(|error| {
+            Error::Invalid(format!(
+                "the log has what this data component cannot take: {error}. Open the log with \
+                 the one that it was written over, or with one that takes as much"
+            ))
+        })
     }
 
     /// Q4: applies the newest operation on each key.

@@ -127,7 +127,7 @@ impl Session {
     /// on before you try again.
     ///
     /// # Errors
-    /// [`Abort::Shed`], or the log has stopped.
+    /// [`Abort::Shed`]; [`Error::Timestamps`]; the log has stopped.
     pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
         self.component.begin(&mut self.work)?;
         Ok(Transaction::new(self))

@@ -71,7 +71,8 @@ impl Snapshot<'_> {
         self.session.parts()
     }
 
-    /// The value of a key; None if there is none.
+    /// The value of a key; None if there is none, as where it is longer than the data component
+    /// takes.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].

@@ -66,7 +66,9 @@ impl<'s> Transaction<'s> {
         session.failed().map_or(Ok(session), |abort| Err(abort.into()))
     }
 
-    /// The value of a key; None if there is none.
+    /// The value of a key; None if there is none. A key that is longer than the data component
+    /// takes ([`Limits::key_bytes`](crate::Limits::key_bytes)) has none: only writing it is an
+    /// error.
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::DataComponent`].
@@ -175,12 +177,20 @@ impl<'s> Transaction<'s> {
     fn update_found(&self, key: &[u8], value: &[u8], found: Option<Value>) -> Result<Value, Error> {
         let mut session = self.step_of_active()?;
         let written = session.parts().1.written(key).map(Version::value);
-        let old = written.unwrap_or(found).ok_or(Error::NotFound)?;
+        let Some(old) = written.unwrap_or(found) else {
+            return Err(session.parts().0.not_found(key));
+        };
         session.put(key, Some(value))?;
         Ok(old)
     }
 
-    /// Gives a key a value, whether or not it has one.
+    /// Gives a key a value, whether or not it has one. Both may be empty.
+    ///
+    /// A key and its value together have to fit into a frame of the log: with the default options
+    /// up to 1 MiB less 30 bytes, which no options raise; less than that with a buffer of the log
+    /// or segments below 4 MiB, of which a frame takes up to a quarter. The data component may have
+    /// lower limits ([`DataComponent::limits`](crate::DataComponent::limits)). All writes of a
+    /// transaction together have to fit into [`memory_bytes`](crate::Options::memory_bytes).
     ///
     /// # Errors
     /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`],
@@ -206,7 +216,9 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`get`](Self::get) and [`put`](Self::put); [`Error::NotFound`].
     pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<Value, Error> {
-        let old = self.get(key)?.ok_or(Error::NotFound)?;
+        let Some(old) = self.get(key)? else {
+            return Err(self.session().parts().0.not_found(key));
+        };
         self.put(key, value)?;
         Ok(old)
     }
@@ -223,7 +235,8 @@ impl<'s> Transaction<'s> {
     ///
     /// Serializable: what older transactions have put there is seen, and one that does so later
     /// aborts; where the limit has ended the scan, only one that writes up to its last key. Between
-    /// bounds that hold no key, such as a lower one above the upper one, there is nothing.
+    /// bounds that hold no key, such as a lower one above the upper one, there is nothing. A bound
+    /// may be longer than any key.
     ///
     /// ```
     /// # use hyades_deuteronomy::{Database, LogOptions, MemoryData, Options};

@@ -11,7 +11,7 @@
 
 use super::item::{put_item, read_item};
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder,
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, cut_bounds, is_empty,
 };
 use crate::error::Error;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -27,8 +27,10 @@ const RESUME: [u8; 1] = [b'r'];
 const REMOVED_AT_ONCE: usize = 4096;
 /// fjall's journal goes on in another file when it has this many bytes, and the tables are written.
 const JOURNAL_BYTES: u64 = 64 << 20;
-/// What a key of fjall takes: here with a timestamp and the byte in front.
-const KEY_BYTES: usize = u16::MAX as usize - 9;
+/// The longest key, with a timestamp and the byte in front: fjall panics where it is given a longer
+/// one, for a look, too. Longer values it would panic on as well, above 4 GiB.
+const LIMITS: Limits =
+    Limits { key_bytes: u16::MAX as usize - 9, value_bytes: 1 << 30, is_durable: true };
 
 /// Keys and values in a fjall database.
 pub struct FjallData {
@@ -99,6 +101,9 @@ fn hand_on(
 
 impl DataComponent for FjallData {
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        if key.len() > LIMITS.key_bytes {
+            return Ok(Found::default());
+        }
         let Some(item) = self.keyspace.get(data_key(key)).map_err(failed)? else {
             return Ok(Found::default());
         };
@@ -112,6 +117,10 @@ impl DataComponent for FjallData {
         order: ScanOrder,
         each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
+        let range = cut_bounds(range, LIMITS.key_bytes);
+        if is_empty(range) {
+            return Ok(());
+        }
         let from = match range.0 {
             Bound::Unbounded => Bound::Included(vec![DATA]),
             bound => bound.map(data_key),
@@ -137,6 +146,8 @@ impl DataComponent for FjallData {
         let _shared = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.database.batch();
         for operation in operations {
+            LIMITS.check_key(operation.key)?;
+            LIMITS.check_value(operation.value)?;
             let key = data_key(operation.key);
             if let Some(item) = self.keyspace.get(&key).map_err(failed)? {
                 let (ts, value) = read_item(&item).ok_or_else(|| damaged("an item"))?;
@@ -179,6 +190,6 @@ impl DataComponent for FjallData {
     }
 
     fn limits(&self) -> Limits {
-        Limits { key_bytes: KEY_BYTES, value_bytes: 1 << 30, is_durable: true }
+        LIMITS
     }
 }

@@ -13,7 +13,8 @@
 //!   all of it again.
 
 use crate::data_component::{
-    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, holds_a_key,
+    DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, cut_bounds,
+    holds_a_key, is_empty,
 };
 use crate::error::Error;
 use std::ops::{Bound, ControlFlow};
@@ -82,6 +83,19 @@ impl PartitionedData {
         (from, to)
     }
 
+    /// Scans a part. A split may be longer than the part's keys, and is a bound of the range.
+    fn scan_part(
+        &self,
+        part: usize,
+        range: KeyRange<'_>,
+        order: ScanOrder,
+        each: &mut dyn FnMut(Operation<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let part = &self.parts[part];
+        let range = cut_bounds(range, part.limits().key_bytes);
+        if is_empty(range) { Ok(()) } else { part.scan(range, order, each) }
+    }
+
     /// Refuses a part that holds a key outside its range.
     fn check_keys(&self, part: usize) -> Result<(), Error> {
         let (from, to) = self.range_of(part);
@@ -98,7 +112,7 @@ impl PartitionedData {
         // Nothing is below the empty key.
         for range in outside.into_iter().flatten().filter(|r| r.1 != Bound::Excluded(&b""[..])) {
             let mut is_there = false;
-            self.parts[part].scan(range, ScanOrder::Ascending, &mut |_| {
+            self.scan_part(part, range, ScanOrder::Ascending, &mut |_| {
                 is_there = true;
                 ControlFlow::Break(())
             })?;
@@ -143,12 +157,7 @@ fn common<'r>(one: KeyRange<'r>, two: KeyRange<'r>) -> Option<KeyRange<'r>> {
         (Excluded(key), _) | (_, Excluded(key)) => Excluded(key),
         (both, _) => both,
     };
-    let is_empty = match (from, to) {
-        (Included(from), Included(to)) => from > to,
-        (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
-        _ => false,
-    };
-    (!is_empty).then_some((from, to))
+    (!is_empty((from, to))).then_some((from, to))
 }
 
 impl DataComponent for PartitionedData {
@@ -169,7 +178,7 @@ impl DataComponent for PartitionedData {
                 ScanOrder::Descending => self.parts.len() - 1 - nth,
             };
             let Some(range) = common(range, self.range_of(part)) else { continue };
-            self.parts[part].scan(range, order, &mut |item| {
+            self.scan_part(part, range, order, &mut |item| {
                 let flow = each(item);
                 has_ended = flow.is_break();
                 flow

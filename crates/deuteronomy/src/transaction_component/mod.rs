@@ -18,7 +18,7 @@ pub(crate) mod work;
 pub(crate) mod writes;
 
 use crate::config::Options;
-use crate::data_component::DataComponent;
+use crate::data_component::{DataComponent, Limits};
 use crate::error::{Abort, Error};
 use crate::proxy::Proxy;
 use continuations::Readers;
@@ -64,6 +64,8 @@ pub(crate) struct TransactionComponent {
     pub proxy: Padded<Proxy>,
     pub room: Room,
     pub data: Arc<dyn DataComponent>,
+    /// Those of the data component.
+    pub limits: Limits,
     pub options: Options,
     /// Where redo would begin in each stream of this incarnation.
     pub resume_at: Mutex<Vec<Lsn>>,
@@ -85,6 +87,7 @@ impl TransactionComponent {
             proxy: Padded(Proxy::new(&log, &options)),
             room: Room::new(),
             log,
+            limits: data.limits(),
             data,
             options,
             resume_at: Mutex::new(starts),

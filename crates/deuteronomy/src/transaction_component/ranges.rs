@@ -250,18 +250,6 @@ impl Ranges {
     }
 }
 
-/// Whether the range holds no key for its bounds alone; such ranges make ordered maps panic.
-pub(crate) fn is_empty(range: KeyRange<'_>) -> bool {
-    match range {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (
-            Bound::Included(from) | Bound::Excluded(from),
-            Bound::Included(to) | Bound::Excluded(to),
-        ) => from >= to,
-        _ => false,
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -339,20 +327,6 @@ mod tests {
         assert_eq!(keys(ScanOrder::Ascending, 3), b"bcd");
         assert_eq!(keys(ScanOrder::Descending, usize::MAX), b"dcb");
         assert_eq!(keys(ScanOrder::Ascending, 0), b"");
-    }
-
-    #[test]
-    fn empty_ranges_are_told() {
-        let (a, b) = (&b"a"[..], &b"b"[..]);
-        use Bound::{Excluded, Included, Unbounded};
-        for range in [(Included(b), Included(a)), (Excluded(a), Excluded(a))] {
-            assert!(is_empty(range));
-        }
-        assert!(is_empty((Included(a), Excluded(a))) && is_empty((Excluded(a), Included(a))));
-        for range in [(Included(a), Included(a)), (Excluded(a), Unbounded), (Unbounded, Unbounded)]
-        {
-            assert!(!is_empty(range));
-        }
     }
 }
 

@@ -6,10 +6,10 @@
 //! memory has a limit, however many keys the range has.
 
 use super::TransactionComponent;
-use super::ranges::{Ranges, is_empty};
+use super::ranges::Ranges;
 use super::version::{Value, Version};
 use super::work::Work;
-use crate::data_component::{KeyRange, ScanOrder};
+use crate::data_component::{KeyRange, ScanOrder, cut_bounds, is_empty};
 use crate::error::{Abort, Error};
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::BTreeMap;
@@ -77,6 +77,8 @@ impl TransactionComponent {
     ) -> Result<(), Error> {
         work.check()?;
         let ranges = self.versions.ranges.as_ref().ok_or(Error::NoRanges)?;
+        // No key is longer, so what is noted and looked up needs no longer bound.
+        let range = cut_bounds(range, self.limits.key_bytes);
         if is_empty(range) {
             return Ok(());
         }

@@ -16,6 +16,7 @@
 //! all that threads went by before.
 
 use super::place::Place;
+use crate::data_component::{LAST_TS, MAX_TS};
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded, checker_fence};
 use hyades_wal::Lsn;
 use std::sync::{Mutex, MutexGuard};
@@ -115,15 +116,19 @@ impl Timestamps {
         own.ts.store(own.seen.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// B2, B3: draws a timestamp.
+    /// B2, B3: draws a timestamp; None where they are used up ([`LAST_TS`]).
     #[inline]
-    pub fn draw(&self, at: usize) -> u64 {
+    pub fn draw(&self, at: usize) -> Option<u64> {
         let own = &self.announced[at];
+        if own.seen.load(Ordering::Relaxed) > LAST_TS {
+            return None;
+        }
         let ts = self.clock.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(ts <= MAX_TS, "{ts} could not be read again");
         debug_assert!(own.ts.load(Ordering::Relaxed) <= ts, "{ts} is below its announcement");
         own.ts.store(ts, Ordering::Release);
         own.seen.store(ts + 1, Ordering::Relaxed);
-        ts
+        Some(ts)
     }
 
     /// Withdraws the announcement. Release: what the transaction has left behind is visible to
@@ -285,7 +290,7 @@ mod loom_tests {
                 thread::spawn(move || {
                     let at = timestamps.enter().unwrap();
                     timestamps.announce(at);
-                    let ts = timestamps.draw(at);
+                    let ts = timestamps.draw(at).unwrap();
                     ended[ts as usize].store(true, Ordering::Relaxed);
                     timestamps.end(at);
                 })
@@ -314,7 +319,7 @@ mod loom_tests {
                 thread::spawn(move || {
                     let at = timestamps.enter().unwrap();
                     timestamps.announce(at);
-                    timestamps.draw(at);
+                    timestamps.draw(at).unwrap();
                     ended.store(true, Ordering::Relaxed);
                     timestamps.end(at);
                 })
@@ -372,111 +377,5 @@ mod loom_tests {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_is_announced_before_it_draws() {
-        let timestamps = Timestamps::new(5, 2);
-        let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
-        assert_eq!((timestamps.enter(), timestamps.oldest_active()), (None, 5));
-        timestamps.announce(a);
-        timestamps.announce(b);
-        assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (5, 5));
-        timestamps.end(b);
-        assert_eq!(timestamps.oldest_active(), 5, "a may still have drawn 5");
-        assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (6, 6));
-        timestamps.end(a);
-        assert_eq!(timestamps.oldest_active(), 7);
-    }
-
-    #[test]
-    fn a_bound_may_be_old_and_a_session_that_comes_later_is_looked_at() {
-        let timestamps = Timestamps::new(5, 3);
-        let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
-        for ts in 5..9 {
-            timestamps.announce(a);
-            assert_eq!(timestamps.draw(a), ts);
-            timestamps.end(a);
-        }
-        assert_eq!(timestamps.oldest_active(), 9);
-        // It has seen the clock when it entered, and may draw below no timestamp from there on.
-        timestamps.announce(b);
-        assert_eq!(timestamps.oldest_active(), 5);
-        assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (9, 9));
-        let c = timestamps.enter().unwrap();
-        timestamps.announce(c);
-        timestamps.end(b);
-        assert_eq!(timestamps.oldest_active(), 10, "c has seen the clock at 10");
-        assert_eq!(timestamps.draw(c), 10);
-        timestamps.announce(a);
-        assert_eq!(timestamps.oldest_active(), 9);
-    }
-
-    #[test]
-    fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
-        let timestamps = Timestamps::new(5, 3);
-        let [a, b, c] = [(); 3].map(|()| timestamps.enter().unwrap());
-        timestamps.announce(a);
-        assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (5, 5));
-        assert_eq!(timestamps.announce_snapshot(b), 5);
-        timestamps.end(a);
-        assert_eq!(timestamps.oldest_active(), 5);
-        assert_eq!(timestamps.announce_snapshot(c), 5, "it shares what the other one keeps");
-        timestamps.end_snapshot(b);
-        timestamps.end_snapshot(c);
-        assert_eq!(timestamps.oldest_active(), 6);
-        assert_eq!(timestamps.announce_snapshot(b), 6);
-        timestamps.end_snapshot(b);
-    }
-
-    #[test]
-    fn the_youngest_that_has_written_is_shed_first() {
-        let timestamps = Timestamps::new(1, 4);
-        let [a, b, c, d] = [(); 4].map(|()| timestamps.enter().unwrap());
-        assert_eq!(timestamps.shed_youngest_above(0), None);
-        for (at, ts) in [(a, 5), (b, 9), (c, 7)] {
-            timestamps.announce_writing(at, ts);
-        }
-        assert!(timestamps.is_younger_writing(8) && !timestamps.is_younger_writing(9));
-        assert_eq!(timestamps.shed_youngest_above(9), None);
-        assert_eq!(timestamps.shed_youngest_above(5), Some(9));
-        assert_eq!([a, b, c, d].map(|at| timestamps.is_shed(at)), [false, true, false, false]);
-        assert!(timestamps.is_younger_writing(8), "it has not ended");
-        assert_eq!(timestamps.shed_youngest_above(5), Some(7));
-        assert_eq!(timestamps.shed_youngest_above(5), None, "it does not shed itself");
-        timestamps.end_writing(b);
-        assert!(!timestamps.is_shed(b) && !timestamps.is_younger_writing(7));
-        timestamps.announce_writing(b, 11);
-        assert!(!timestamps.is_shed(b), "that was its last transaction");
-        assert_eq!(timestamps.shed_youngest_above(0), Some(11));
-    }
-
-    #[test]
-    fn what_may_be_reserved_is_not_complete() {
-        let timestamps = Timestamps::new(1, 2);
-        let at = timestamps.enter().unwrap();
-        timestamps.announce_reserving(at, 1, 30);
-        let mut durable = [50, 50];
-        timestamps.lower_to_handed_over(&mut durable);
-        assert_eq!(durable, [50, 30]);
-        timestamps.end_reserving(at);
-        let mut durable = [50, 50];
-        timestamps.lower_to_handed_over(&mut durable);
-        assert_eq!(durable, [50, 50]);
-    }
-
-    #[test]
-    fn the_first_part_of_a_transaction_is_held_and_delays_no_record() {
-        let timestamps = Timestamps::new(1, 2);
-        let at = timestamps.enter().unwrap();
-        timestamps.announce_holding(at, 0, 20);
-        let (mut durable, mut held) = ([50, 50], [50, 50]);
-        timestamps.lower_to_handed_over(&mut durable);
-        timestamps.lower_to_held(&mut held);
-        assert_eq!((durable, held), ([50, 50], [20, 50]));
-        timestamps.end_holding(at);
-        timestamps.lower_to_held(&mut durable);
-        assert_eq!(durable, [50, 50]);
-    }
-}
+#[path = "timestamp_tests.rs"]
+mod tests;

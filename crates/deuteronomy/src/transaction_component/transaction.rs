@@ -29,11 +29,17 @@ const WRITES_PER_LOOK: u32 = 16;
 
 impl TransactionComponent {
     /// B1 to B4.
+    ///
+    /// # Errors
+    /// [`Abort::Shed`]; [`Error::Timestamps`]; the log has stopped.
     pub fn begin(&self, work: &mut Work) -> Result<(), Error> {
         self.prepare(work)?;
         self.timestamps.announce(work.at);
         for draws in 1.. {
-            let ts = self.timestamps.draw(work.at);
+            let Some(ts) = self.timestamps.draw(work.at) else {
+                self.timestamps.end(work.at);
+                return Err(Error::Timestamps);
+            };
             if self.transactions.claim(ts, |lane| self.log.frontier().at(lane)) {
                 work.ts = ts;
                 break;
@@ -116,6 +122,10 @@ impl TransactionComponent {
     /// there is room for what it has.
     pub fn look(&self, work: &mut Work, key: &[u8], hash: u64) -> Result<Looked, Error> {
         work.check()?;
+        if key.len() > self.limits.key_bytes {
+            // There is none, and never will be: it is neither noted nor asked for.
+            return Ok(Looked::Found(None));
+        }
         if let Some(write) = work.writes.get(key) {
             return Ok(Looked::Found(write.version.value()));
         }
@@ -206,17 +216,29 @@ impl TransactionComponent {
         Ok(value)
     }
 
+    /// Why a key that was not found cannot be updated.
+    pub fn not_found(&self, key: &[u8]) -> Error {
+        self.limits.check_key(key).err().unwrap_or(Error::NotFound)
+    }
+
+    /// Whether the data component and a frame of the log can take the write, whatever else the
+    /// transaction writes.
+    fn check_write(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        self.limits.check_key(key)?;
+        self.limits.check_value(value)?;
+        let (part_bytes, limit) = (record::part_bytes(key, value), self.log.max_payload());
+        match part_bytes > limit {
+            true => Err(Error::WriteTooLarge(part_bytes, limit)),
+            false => Ok(()),
+        }
+    }
+
     /// W1 to W5: writes a key; None deletes it.
     pub fn put(&self, work: &mut Work, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
         work.check()?;
         debug_assert!(!work.is_snapshot, "a snapshot writes");
-        let (limits, value_len) = (self.data.limits(), value.map_or(0, <[u8]>::len));
-        if key.len() > limits.key_bytes {
-            return Err(Error::KeyTooLong(key.len(), limits.key_bytes));
-        }
-        if value_len > limits.value_bytes {
-            return Err(Error::ValueTooLong(value_len, limits.value_bytes));
-        }
+        self.check_write(key, value)?;
+        let value_len = value.map_or(0, <[u8]>::len);
         let before = work.writes.get(key);
         let keys = work.writes.len() + usize::from(before.is_none());
         let before = before.map_or(0, |w| key.len() + w.version.bytes().map_or(0, <[u8]>::len));
@@ -226,10 +248,6 @@ impl TransactionComponent {
         let limit = self.options.memory_bytes;
         if bytes > limit {
             return Err(Error::TransactionTooLarge(bytes, limit));
-        }
-        let (part_bytes, limit) = (record::part_bytes(key, value), self.log.max_payload());
-        if part_bytes > limit {
-            return Err(Error::WriteTooLarge(part_bytes, limit));
         }
         self.make_room_for(work)?;
         let version = Version::pending(work.ts, value);

@@ -1,0 +1,134 @@
+//! The clock and the announcements, step by step.
+
+use super::*;
+use crate::data_component::MOST_SESSIONS;
+
+#[test]
+fn the_oldest_is_announced_before_it_draws() {
+    let timestamps = Timestamps::new(5, 2);
+    let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
+    assert_eq!((timestamps.enter(), timestamps.oldest_active()), (None, 5));
+    timestamps.announce(a);
+    timestamps.announce(b);
+    assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (Some(5), 5));
+    timestamps.end(b);
+    assert_eq!(timestamps.oldest_active(), 5, "a may still have drawn 5");
+    assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (Some(6), 6));
+    timestamps.end(a);
+    assert_eq!(timestamps.oldest_active(), 7);
+}
+
+#[test]
+fn a_bound_may_be_old_and_a_session_that_comes_later_is_looked_at() {
+    let timestamps = Timestamps::new(5, 3);
+    let (a, b) = (timestamps.enter().unwrap(), timestamps.enter().unwrap());
+    for ts in 5..9 {
+        timestamps.announce(a);
+        assert_eq!(timestamps.draw(a), Some(ts));
+        timestamps.end(a);
+    }
+    assert_eq!(timestamps.oldest_active(), 9);
+    // It has seen the clock when it entered, and may draw below no timestamp from there on.
+    timestamps.announce(b);
+    assert_eq!(timestamps.oldest_active(), 5);
+    assert_eq!((timestamps.draw(b), timestamps.oldest_active()), (Some(9), 9));
+    let c = timestamps.enter().unwrap();
+    timestamps.announce(c);
+    timestamps.end(b);
+    assert_eq!(timestamps.oldest_active(), 10, "c has seen the clock at 10");
+    assert_eq!(timestamps.draw(c), Some(10));
+    timestamps.announce(a);
+    assert_eq!(timestamps.oldest_active(), 9);
+}
+
+#[test]
+fn a_snapshot_holds_the_oldest_back_and_reads_below_what_was_found_before() {
+    let timestamps = Timestamps::new(5, 3);
+    let [a, b, c] = [(); 3].map(|()| timestamps.enter().unwrap());
+    timestamps.announce(a);
+    assert_eq!((timestamps.draw(a), timestamps.oldest_active()), (Some(5), 5));
+    assert_eq!(timestamps.announce_snapshot(b), 5);
+    timestamps.end(a);
+    assert_eq!(timestamps.oldest_active(), 5);
+    assert_eq!(timestamps.announce_snapshot(c), 5, "it shares what the other one keeps");
+    timestamps.end_snapshot(b);
+    timestamps.end_snapshot(c);
+    assert_eq!(timestamps.oldest_active(), 6);
+    assert_eq!(timestamps.announce_snapshot(b), 6);
+    timestamps.end_snapshot(b);
+}
+
+#[test]
+fn the_youngest_that_has_written_is_shed_first() {
+    let timestamps = Timestamps::new(1, 4);
+    let [a, b, c, d] = [(); 4].map(|()| timestamps.enter().unwrap());
+    assert_eq!(timestamps.shed_youngest_above(0), None);
+    for (at, ts) in [(a, 5), (b, 9), (c, 7)] {
+        timestamps.announce_writing(at, ts);
+    }
+    assert!(timestamps.is_younger_writing(8) && !timestamps.is_younger_writing(9));
+    assert_eq!(timestamps.shed_youngest_above(9), None);
+    assert_eq!(timestamps.shed_youngest_above(5), Some(9));
+    assert_eq!([a, b, c, d].map(|at| timestamps.is_shed(at)), [false, true, false, false]);
+    assert!(timestamps.is_younger_writing(8), "it has not ended");
+    assert_eq!(timestamps.shed_youngest_above(5), Some(7));
+    assert_eq!(timestamps.shed_youngest_above(5), None, "it does not shed itself");
+    timestamps.end_writing(b);
+    assert!(!timestamps.is_shed(b) && !timestamps.is_younger_writing(7));
+    timestamps.announce_writing(b, 11);
+    assert!(!timestamps.is_shed(b), "that was its last transaction");
+    assert_eq!(timestamps.shed_youngest_above(0), Some(11));
+}
+
+#[test]
+fn what_may_be_reserved_is_not_complete() {
+    let timestamps = Timestamps::new(1, 2);
+    let at = timestamps.enter().unwrap();
+    timestamps.announce_reserving(at, 1, 30);
+    let mut durable = [50, 50];
+    timestamps.lower_to_handed_over(&mut durable);
+    assert_eq!(durable, [50, 30]);
+    timestamps.end_reserving(at);
+    let mut durable = [50, 50];
+    timestamps.lower_to_handed_over(&mut durable);
+    assert_eq!(durable, [50, 50]);
+}
+
+#[test]
+fn the_first_part_of_a_transaction_is_held_and_delays_no_record() {
+    let timestamps = Timestamps::new(1, 2);
+    let at = timestamps.enter().unwrap();
+    timestamps.announce_holding(at, 0, 20);
+    let (mut durable, mut held) = ([50, 50], [50, 50]);
+    timestamps.lower_to_handed_over(&mut durable);
+    timestamps.lower_to_held(&mut held);
+    assert_eq!((durable, held), ([50, 50], [20, 50]));
+    timestamps.end_holding(at);
+    timestamps.lower_to_held(&mut durable);
+    assert_eq!(durable, [50, 50]);
+}
+
+/// Each place draws one timestamp at or above the last one at most, whenever it was taken.
+#[test]
+fn no_timestamp_above_the_highest_is_drawn() {
+    let timestamps = Timestamps::new(LAST_TS - 2, MOST_SESSIONS);
+    let places: Vec<_> = (0..MOST_SESSIONS).map(|_| timestamps.enter().unwrap()).collect();
+    let draw = |at| {
+        timestamps.announce(at);
+        let ts = timestamps.draw(at);
+        timestamps.end(at);
+        ts
+    };
+    assert_eq!(draw(places[0]), Some(LAST_TS - 2));
+    assert_eq!(draw(places[0]), Some(LAST_TS - 1));
+    for (at, ts) in places.iter().zip(LAST_TS..) {
+        assert_eq!(draw(*at), Some(ts));
+        assert_eq!(draw(*at), None);
+    }
+    assert_eq!(timestamps.next(), MAX_TS);
+    for at in places {
+        timestamps.leave(at);
+        assert_eq!(draw(timestamps.enter().unwrap()), None);
+    }
+    assert_eq!(timestamps.next(), MAX_TS);
+}
