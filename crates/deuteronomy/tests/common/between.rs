@@ -1,5 +1,5 @@
-//! What happens between the steps of a scan, or of the proxy: another thread acts while it is at the
-//! data component.
+//! What happens between the steps of a scan, or of the proxy: another thread acts while that is at
+//! the data component.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{
