@@ -256,15 +256,22 @@ fn data_store(store: Store) -> Result<DataStore, Failure> {
     }
 }
 
+/// The report as JSON, without what is not told of a transaction component.
+fn json_of_component(report: &Report) -> serde_json::Result<String> {
+    let mut line = serde_json::to_value(report)?;
+    if let Some(columns) = line.as_object_mut() {
+        columns.remove(OUT_OF_ORDER);
+    }
+    serde_json::to_string(&line)
+}
+
 fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Result<(), Failure> {
     let is_component = options.engine == Engine::Deuteronomy;
     if options.json {
-        let line = serde_json::to_value(report).map(|mut line| {
-            if let Some(line) = line.as_object_mut().filter(|_| is_component) {
-                line.remove(OUT_OF_ORDER);
-            }
-            line
-        });
+        let line = match is_component {
+            true => json_of_component(report),
+            false => serde_json::to_string(report),
+        };
         println!("{}", line.map_err(Failure::doing("the report could not be written"))?);
         return Ok(());
     }

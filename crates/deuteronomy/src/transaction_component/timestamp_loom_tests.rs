@@ -101,38 +101,3 @@ fn what_is_complete_was_handed_over() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
-
-/// A transaction that is told to abort had written and had not ended when it was told, and none
-/// that its session runs later is told instead.
-#[test]
-fn the_one_that_is_told_to_abort_has_not_ended() {
-    loom::model(|| {
-        let timestamps = Arc::new(Timestamps::new(0, 1));
-        let at = timestamps.enter().unwrap();
-        // The transaction that has ended last; at 0 none has.
-        let ended = Arc::new(AtomicU64::new(0));
-        let session = {
-            let (timestamps, ended) = (timestamps.clone(), ended.clone());
-            thread::spawn(move || {
-                let mut told = Vec::new();
-                for ts in [5, 9] {
-                    timestamps.announce_writing(at, ts);
-                    if timestamps.is_shed(at) {
-                        told.push(ts);
-                    }
-                    timestamps.end_writing(at);
-                    ended.store(ts, Ordering::SeqCst);
-                    assert!(!timestamps.is_shed(at), "{ts} has ended");
-                }
-                told
-            })
-        };
-        let before = ended.load(Ordering::SeqCst);
-        let shed = timestamps.shed_youngest_above(3);
-        assert!(shed.is_none_or(|shed| shed > before), "{shed:?} was to abort, {before} has ended");
-        let told = session.join().unwrap();
-        assert!(told.iter().all(|told| Some(*told) == shed), "{told:?}, and {shed:?} was to abort");
-        assert!(!timestamps.is_shed(at) && !timestamps.is_younger_writing(0));
-        assert_eq!(timestamps.shed_youngest_above(0), None, "all have ended");
-    });
-}
