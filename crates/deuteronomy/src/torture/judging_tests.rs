@@ -18,12 +18,12 @@ fn undurable() -> (tempfile::TempDir, Database) {
     (dir, database)
 }
 
-/// A history in which key 1 was 5, key 2 was 6, and key 3 had no value. Each transaction has a
-/// timestamp, what it has read, what it has written, and whether it is acknowledged.
-fn history(
-    database: &Database,
-    transactions: &[(&[(KeyByte, WriteNumber)], &[(KeyByte, WriteNumber)], bool)],
-) -> LifeHistory {
+/// What a transaction has read, what it has written, and whether it is acknowledged.
+type MadeByHand<'a> = (&'a [(KeyByte, WriteNumber)], &'a [(KeyByte, WriteNumber)], bool);
+
+/// A history in which key 1 was 5, key 2 was 6, and key 3 had no value. The timestamps
+/// of the transactions ascend.
+fn history(database: &Database, transactions: &[MadeByHand<'_>]) -> LifeHistory {
     let executed =
         transactions.iter().enumerate().map(|(ts, (reads, writes, acknowledged))| ExecutedInLife {
             ts: ts as u64,

@@ -313,9 +313,8 @@ fn reused(claims_undurable: bool) -> Outcome {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let case = |rules| {
-        move |rule, promise, explore| Case::breaks((ITEM, rules), rule, promise, explore)
-    };
+    let case =
+        |rules| move |rule, promise, explore| Case::breaks((ITEM, rules), rule, promise, explore);
     let (printed, mistake) = (case(Rules::Printed), case(Rules::Mutation));
     let holds = |rule, states, explore| Case::holds(ITEM, rule, states, explore);
     vec![
