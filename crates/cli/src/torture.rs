@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::Args;
-use hyades_deuteronomy::torture::{self as lives, DataStore, LifeOptions};
+use hyades_deuteronomy::torture::{self as lives, DataStore, LifeCounts, LifeOptions, WrongCounts};
 use hyades_simulator::Report;
 use hyades_simulator::clients::torture_clients;
 use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler};
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// The mutation of the simulated disk; all others are mutations of the engine.
 const LYING_FSYNC: &str = "lying-fsync";
+
+/// What is not told of a transaction component, whose clients get no replies and no messages.
+const OUT_OF_ORDER: &str = "out_of_order";
 
 /// Options of `hyades torture`.
 #[derive(Args, Clone, Debug)]
@@ -148,25 +151,39 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
 /// Runs the lives of a transaction component. True if no history failed.
 fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
     let of_engine = [
-        ("--scheduler", options.scheduler.is_some()),
-        ("--protocol", options.protocol.is_some()),
-        ("--again", options.again.is_some()),
-        ("--clients", options.clients.is_some()),
-        ("--mutation lying-fsync", options.mutation.as_deref() == Some(LYING_FSYNC)),
+        (
+            "--scheduler",
+            options.scheduler.is_some(),
+            "a history of --engine deuteronomy runs on one thread, in the order of its seed",
+        ),
+        (
+            "--protocol",
+            options.protocol.is_some(),
+            "a transaction component has one protocol, its own",
+        ),
+        (
+            "--again",
+            options.again.is_some(),
+            "of a history of --engine deuteronomy only the seed is kept, and --seed repeats it",
+        ),
+        (
+            "--clients",
+            options.clients.is_some(),
+            "the server that they talk to keeps its rows in that engine",
+        ),
     ];
-    if let Some((name, _)) = of_engine.into_iter().find(|(_, is_set)| *is_set) {
-        return Err(Failure::Usage(format!(
-            "{name} is for --engine memory: histories of --engine deuteronomy follow from their \
-             seed, so --seed repeats one"
-        )));
+    if let Some((name, _, why)) = of_engine.into_iter().find(|(_, is_set, _)| *is_set) {
+        return Err(Failure::Usage(format!("{name} is for --engine memory: {why}")));
     }
-    if let Some(rule) = &options.mutation {
+    let lying_sync = options.mutation.as_deref() == Some(LYING_FSYNC);
+    if let Some(rule) = options.mutation.as_deref().filter(|_| !lying_sync) {
         break_rule(rule)?;
     }
     let settings = LifeOptions {
         seconds: options.seconds,
         seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
         store: data_store(options.dc.unwrap_or(Store::Memory))?,
+        lying_sync,
         hangs_after: std::time::Duration::from_secs_f64(options.hangs_after),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
@@ -176,10 +193,38 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
     for (why, times) in &ran.met.aborted {
         eprintln!("{times:>10}  {why}");
     }
-    let met = &ran.met;
+    print_met(&ran.met);
+    let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late } = ran.wrong;
+    let report = Report {
+        seed: settings.seed,
+        histories: ran.histories,
+        crashes: ran.crashes,
+        acknowledged: ran.acknowledged,
+        lost: lost as u64,
+        partial: partial as u64,
+        resurrected: resurrected as u64,
+        diverged: diverged as u64,
+        refused_wrongly: refused_wrongly as u64,
+        late: late as u64,
+        hung: u64::from(ran.failed.as_ref().is_some_and(|failed| failed.hung)),
+        seconds: ran.seconds,
+        ..Report::default()
+    };
+    print(options, &report, ran.failed.as_ref().map(|failed| failed.file.as_path()))?;
+    Ok(ran.failed.is_none())
+}
+
+/// Prints what the lives of a transaction component have met.
+fn print_met(met: &LifeCounts) {
     for (times, what) in [
         (met.scans as u64, "scans"),
         (met.snapshots as u64, "snapshots"),
+        (met.empty_keys as u64, "histories with a key of no bytes"),
+        (met.long_keys as u64, "histories with a key of 1,000 bytes"),
+        (met.empty_values as u64, "values of no bytes"),
+        (met.large_values as u64, "values of 5,000 bytes and more"),
+        (met.many_streams as u64, "lives with more than six streams"),
+        (met.other_streams as u64, "lives with another number of streams than the last"),
         (met.checkpoints as u64, "checkpoints"),
         (met.truncated, "bytes of the log truncated"),
         (met.failed_openings as u64, "openings that failed as they had to"),
@@ -188,19 +233,6 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
     ] {
         eprintln!("{times:>10}  {what}");
     }
-    let hung = ran.failed.as_ref().is_some_and(|failed| failed.hung);
-    let report = Report {
-        seed: settings.seed,
-        histories: ran.histories,
-        crashes: ran.crashes,
-        acknowledged: ran.acknowledged,
-        diverged: u64::from(ran.failed.is_some() && !hung),
-        hung: u64::from(hung),
-        seconds: ran.seconds,
-        ..Report::default()
-    };
-    print(options, &report, ran.failed.as_ref().map(|failed| failed.file.as_path()))?;
-    Ok(report.is_sound())
 }
 
 #[cfg(not(all(feature = "redb", feature = "fjall")))]
@@ -224,9 +256,22 @@ fn data_store(store: Store) -> Result<DataStore, Failure> {
     }
 }
 
+/// The report as JSON, without what is not told of a transaction component.
+fn json_of_component(report: &Report) -> serde_json::Result<String> {
+    let mut line = serde_json::to_value(report)?;
+    if let Some(columns) = line.as_object_mut() {
+        columns.remove(OUT_OF_ORDER);
+    }
+    serde_json::to_string(&line)
+}
+
 fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Result<(), Failure> {
+    let is_component = options.engine == Engine::Deuteronomy;
     if options.json {
-        let line = serde_json::to_string(report);
+        let line = match is_component {
+            true => json_of_component(report),
+            false => serde_json::to_string(report),
+        };
         println!("{}", line.map_err(Failure::doing("the report could not be written"))?);
         return Ok(());
     }
@@ -238,7 +283,9 @@ fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Resu
     println!("partial            {}", report.partial);
     println!("resurrected        {}", report.resurrected);
     println!("diverged           {}", report.diverged);
-    println!("out of order       {}", report.out_of_order);
+    if !is_component {
+        println!("out of order       {}", report.out_of_order);
+    }
     println!("refused wrongly    {}", report.refused_wrongly);
     println!("late               {}", report.late);
     println!("hung               {}", report.hung);

@@ -389,6 +389,9 @@ impl Scans {
 }
 
 #[cfg(test)]
+mod inbox_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::MemoryData;

@@ -52,6 +52,8 @@ fn run(session: &mut Session, seed: u64, next_write: &AtomicU64) -> Vec<Executed
                                 _ => tx.scan_back(from, Excluded(&[to]), limit)?,
                             };
                             let range = *key..to;
+                            let rows = rows.iter().map(|(key, value)| (key[0], number(value)));
+                            let rows: Vec<_> = rows.collect();
                             let scanned = ScannedKeys { range, order, limit, rows: &rows };
                             scanned.note(&mut reads, &writes);
                         }

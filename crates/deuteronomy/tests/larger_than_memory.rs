@@ -1,15 +1,18 @@
 //! Data larger than the budget of memory, and transactions that stay open while it is used up.
 #![allow(missing_docs)]
 
+#[path = "common/late_fetch.rs"]
+mod late_fetch;
+
 use hyades_deuteronomy::{
     Abort, DataComponent, DataLayer, Database, Error, Found, LogOptions, MemoryData, Options,
     Session,
 };
 use hyades_platform::device::MemoryDevice;
+use late_fetch::{BeforeEnd, reads_around_a_late_fetch};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// The data component in memory; it counts its reads, and each takes this long.
@@ -219,51 +222,17 @@ fn an_open_transaction_does_not_write_below_what_has_left_memory() {
     assert_eq!(read.as_deref(), Some(&[2; 300][..]));
 }
 
-/// The data component in memory; the first read of `k` says what it has found, and waits.
-struct Stopped {
-    data: MemoryData,
-    stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
-}
-
-impl DataLayer for Stopped {
-    fn below(&self) -> &dyn DataComponent {
-        &self.data
-    }
-
-    fn get(&self, key: &[u8]) -> Result<Found, Error> {
-        let found = self.data.get(key);
-        let stop = if key == b"k" { self.stop.lock().unwrap().take() } else { None };
-        if let Some((reached, go_on)) = stop {
-            reached.send(()).unwrap();
-            go_on.recv_timeout(Duration::from_secs(20)).unwrap();
-        }
-        found
-    }
+#[test]
+fn a_fetch_is_not_shared_with_one_that_began_before_a_write_has_come_and_gone() {
+    let [older, younger, last] = reads_around_a_late_fetch(BeforeEnd::Read);
+    assert_eq!(older, None, "it is before the write");
+    assert_eq!(younger.as_deref(), Some(&b"1"[..]), "it has not joined the older fetch");
+    assert_eq!(last.as_deref(), Some(&b"1"[..]));
 }
 
 #[test]
-fn a_fetch_is_not_shared_with_one_that_began_before_a_write_has_come_and_gone() {
-    let dir = tempfile::tempdir().unwrap();
-    let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
-    let stop = Mutex::new(Some((reached, goes_on)));
-    let data = Arc::new(Stopped { data: MemoryData::new(), stop });
-    let database = Database::open(options(dir.path(), 64 << 10), data).unwrap();
-    std::thread::scope(|scope| {
-        let older = scope.spawn(|| {
-            let mut session = database.session().unwrap();
-            let mut tx = session.begin().unwrap();
-            tx.get(b"k").unwrap()
-        });
-        is_reached.recv_timeout(Duration::from_secs(20)).unwrap();
-        let mut session = database.session().unwrap();
-        session.execute(|tx| tx.put(b"k", b"1")).unwrap();
-        // Though the older transaction is active, this drives the write out of memory.
-        (0..1000).for_each(|key| put(&mut session, key, &[2; 300]));
-        let read = session.execute(|tx| tx.get(b"k")).unwrap();
-        assert_eq!(read.as_deref(), Some(&b"1"[..]));
-        go_on.send(()).unwrap();
-        assert_eq!(older.join().unwrap(), None, "it is before the write");
-    });
-    let read = database.session().unwrap().execute(|tx| tx.get(b"k")).unwrap();
-    assert_eq!(read.as_deref(), Some(&b"1"[..]), "what it has fetched is not the newest");
+fn what_was_fetched_late_does_not_come_back_as_the_newest() {
+    let [older, _, last] = reads_around_a_late_fetch(BeforeEnd::Abort);
+    assert_eq!(older, None, "it is before the write");
+    assert_eq!(last.as_deref(), Some(&b"1"[..]));
 }

@@ -3,22 +3,28 @@
 
 #[path = "common/between.rs"]
 mod between;
+#[path = "common/late_fetch.rs"]
+mod late_fetch;
 #[path = "common/older_stream.rs"]
 mod older_stream;
 
-use between::{At, inserts_behind_a_scan, misses_what_moves};
+use between::{At, inserts_behind_a_scan, misses_what_is_being_applied, misses_what_moves};
 use hyades_deuteronomy::Transaction;
-use hyades_deuteronomy::torture::{LifeCounts, MemoryStore, live};
+use hyades_deuteronomy::torture::{
+    LifeCounts, MemoryStore, WrongCounts, WrongLife, live, watch_clock,
+};
 use hyades_platform::mutation::{self, Mutation};
+use late_fetch::{BeforeEnd, reads_around_a_late_fetch};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// What is noticed with this seed.
-fn wrong(seed: u64) -> Option<String> {
+fn wrong(seed: u64) -> Option<WrongLife> {
     let run = || live(seed, &mut MemoryStore::default(), &mut LifeCounts::default());
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(judged) => judged.err(),
-        Err(_) => Some("a rule that is asserted is broken".to_string()),
+        Err(_) => Some(WrongLife::diverged("a rule that is asserted is broken".to_string())),
     }
 }
 
@@ -28,6 +34,13 @@ fn without_what_it_has_scanned() -> bool {
         assert_eq!(tx.scan(Bound::Unbounded, Bound::Unbounded, 9).unwrap().len(), 1);
     };
     older_stream::recovered_from_older(scan) == (false, true)
+}
+
+/// Whether the clock has missed an active transaction. Where the rule is broken that is a matter of
+/// time.
+fn misses_an_active_one() -> bool {
+    let seconds = if mutation::is(Mutation::DrawFirst) { 60 } else { 1 };
+    watch_clock(Duration::from_secs(seconds)).missed.is_some()
 }
 
 /// What shows a rule broken that lives do not.
@@ -40,32 +53,68 @@ fn has_own_test(rule: Mutation) -> Option<fn() -> bool> {
         Mutation::ScanDataFirst | Mutation::SkipEvictedInScan => {
             Some(|| misses_what_moves(At::End))
         }
+        // Nor in the middle of a fetch, of a draw, or of a batch.
+        Mutation::EnterLateFetch => {
+            Some(|| reads_around_a_late_fetch(BeforeEnd::Abort)[2].is_none())
+        }
+        Mutation::JoinAnyFetch => Some(|| reads_around_a_late_fetch(BeforeEnd::Read)[1].is_none()),
+        Mutation::DrawFirst => Some(misses_an_active_one),
+        Mutation::CountBeforeApplied => Some(misses_what_is_being_applied),
         _ => None,
     }
 }
 
+/// Rules of the log: with these an opening is refused, or something comes back.
+const OF_LOG: [Mutation; 4] = [
+    Mutation::TruncateBeforeManifest,
+    Mutation::AckBeforeSync,
+    Mutation::TrustTail,
+    Mutation::RetryFailedSync,
+];
+
+/// Looks with some seeds whether this is noticed where a rule is broken, and adds it to `kinds`.
+fn is_noticed(
+    rule: Mutation,
+    is_meant: impl Fn(&WrongCounts) -> bool,
+    kinds: &mut WrongCounts,
+) -> bool {
+    mutation::set(Some(rule));
+    let noticed = |seed| wrong(seed).filter(|wrong| is_meant(&wrong.counts));
+    let found = (0..3000).find_map(|seed| Some((seed, noticed(seed)?)));
+    mutation::set(None);
+    let Some((seed, noticed)) = found else { return false };
+    println!("{}: seed {seed}: {noticed}", rule.name());
+    // It is the broken rule that was noticed.
+    assert_eq!(wrong(seed), None, "seed {seed}, with all rules kept");
+    kinds.add(noticed.counts);
+    true
+}
+
 #[test]
 fn each_broken_rule_is_noticed() {
-    let mut unnoticed = Vec::new();
-    for rule in Mutation::ALL.iter().filter(|rule| rule.is_of_transaction_component()) {
-        if let Some(is_wrong) = has_own_test(*rule) {
-            mutation::set(Some(*rule));
-            let is_noticed = is_wrong();
-            mutation::set(None);
-            assert!(is_noticed && !is_wrong(), "{}", rule.name());
-            continue;
-        }
-        mutation::set(Some(*rule));
-        let found = (0..3000).find_map(|seed| Some((seed, wrong(seed)?)));
-        mutation::set(None);
-        match found {
-            Some((seed, noticed)) => {
-                println!("{}: seed {seed}: {noticed}", rule.name());
-                // It is the broken rule that was noticed.
-                assert_eq!(wrong(seed), None, "seed {seed}, with all rules kept");
+    let (mut unnoticed, mut kinds) = (Vec::new(), WrongCounts::default());
+    let of_component = |rule: &Mutation| rule.is_of_transaction_component();
+    for rule in Mutation::ALL.iter().copied().filter(of_component) {
+        let Some(is_wrong) = has_own_test(rule) else {
+            if !is_noticed(rule, |_| true, &mut kinds) {
+                unnoticed.push(rule.name());
             }
-            None => unnoticed.push(rule.name()),
-        }
+            continue;
+        };
+        mutation::set(Some(rule));
+        let is_noticed = is_wrong();
+        mutation::set(None);
+        println!("{}: by a test of its own", rule.name());
+        assert!(is_noticed && !is_wrong(), "{}", rule.name());
     }
+    let of_log = OF_LOG.into_iter().filter(|rule| !is_noticed(*rule, |_| true, &mut kinds));
+    unnoticed.extend(of_log.map(Mutation::name));
+    // A transaction in part is rarer than what is first noticed.
+    let is_partial = |counts: &WrongCounts| counts.partial > 0;
+    assert!(is_noticed(Mutation::CountFirstPiece, is_partial, &mut kinds));
+    println!("{kinds:?}");
     assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+    let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, .. } = kinds;
+    let met = [lost, partial, resurrected, diverged, refused_wrongly];
+    assert!(met.iter().all(|met| *met > 0), "not all kinds were met: {kinds:?}");
 }

@@ -252,6 +252,16 @@ mutations! {
     ResumeBetweenParts "resume-between-parts",
     /// A batch counts as applied when the first of several threads has applied its piece.
     CountFirstPiece "count-first-piece",
+    /// What was fetched enters the version table, whatever has left it meanwhile.
+    EnterLateFetch "enter-late-fetch",
+    /// A transaction joins a fetch, whatever has left the version table since that has begun.
+    JoinAnyFetch "join-any-fetch",
+    /// A transaction draws its timestamp before it announces a bound.
+    DrawFirst "draw-first",
+    /// A version counts as applied before the data component has it.
+    CountBeforeApplied "count-before-applied",
+    /// An entry of the transaction table is used again before its transaction is durable.
+    ReuseUndurable "reuse-undurable",
 }
 
 impl Mutation {

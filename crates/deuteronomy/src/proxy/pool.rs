@@ -129,8 +129,12 @@ fn apply_piece(data: &dyn DataComponent, operations: &[Ranked]) -> Result<(), Er
             batch.push(Operation { key, ts: version.ts(), value: version.bytes() });
         }
     }
+    let set_applied = || operations.iter().for_each(|(_, (_, version))| version.set_applied());
+    if mutation::is(Mutation::CountBeforeApplied) {
+        set_applied();
+    }
     data.apply(&batch)?;
-    operations.iter().for_each(|(_, (_, version))| version.set_applied());
+    set_applied();
     Ok(())
 }
 

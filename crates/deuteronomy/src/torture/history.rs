@@ -1,16 +1,20 @@
-//! Histories: what transactions have read and written, and whether a recovered state fits them.
+//! Histories: what transactions have read and written, and whether each has read the right values.
 
-use crate::{Row, ScanOrder, Ticket};
-use std::collections::{BTreeMap, BTreeSet};
+use super::wrong::{WrongCounts, WrongLife};
+use crate::{ScanOrder, Ticket};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A key: one byte.
+/// The place of a key in the order of all keys; where keys are one byte long, that byte.
 pub type KeyByte = u8;
 /// The number of a write; None: no value.
 pub type WriteNumber = Option<u64>;
 
 /// A state: keys that are not in it have no value.
 pub type KeyState = BTreeMap<KeyByte, WriteNumber>;
+
+/// The number of all writes of no bytes, which no other write has.
+pub const EMPTY: u64 = 0;
 
 /// The bytes of a write: its number, and padding that depends on it.
 pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
@@ -19,11 +23,14 @@ pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
     bytes
 }
 
-/// The number of a write.
+/// The number of a write; [`EMPTY`] of no bytes.
 ///
 /// # Panics
 /// The bytes are not those of a write.
 pub fn number(bytes: &[u8]) -> u64 {
+    if bytes.is_empty() {
+        return EMPTY;
+    }
     let (number, padding) = bytes.split_first_chunk::<8>().expect("a value begins with a number");
     let number = u64::from_le_bytes(*number);
     assert!(padding.iter().all(|b| *b == number as u8), "the value of {number} is damaged");
@@ -39,8 +46,8 @@ pub struct ScannedKeys<'s> {
     pub order: ScanOrder,
     /// The most rows that it was to return.
     pub limit: usize,
-    /// What it returned.
-    pub rows: &'s [Row],
+    /// What it returned: keys, and the numbers of their values.
+    pub rows: &'s [(KeyByte, u64)],
 }
 
 impl ScannedKeys<'_> {
@@ -48,8 +55,8 @@ impl ScannedKeys<'_> {
     fn told(&self) -> Range<KeyByte> {
         let Range { start, end } = self.range;
         match self.rows.last().filter(|_| self.rows.len() == self.limit) {
-            Some((last, _)) if self.order == ScanOrder::Ascending => start..last[0] + 1,
-            Some((last, _)) => last[0]..end,
+            Some((last, _)) if self.order == ScanOrder::Ascending => start..last + 1,
+            Some((last, _)) => *last..end,
             None => start..end,
         }
     }
@@ -69,8 +76,8 @@ impl ScannedKeys<'_> {
             ScanOrder::Descending => rows.is_sorted_by(|a, b| a.0 > b.0),
         };
         assert!(rows.len() <= self.limit && is_sorted, "{self:?}");
-        assert!(rows.iter().all(|(key, _)| self.range.contains(&key[0])), "{self:?}");
-        let of_keys: BTreeMap<KeyByte, u64> = rows.iter().map(|(k, v)| (k[0], number(v))).collect();
+        assert!(rows.iter().all(|(key, _)| self.range.contains(key)), "{self:?}");
+        let of_keys: BTreeMap<KeyByte, u64> = rows.iter().copied().collect();
         for key in self.told() {
             let read = of_keys.get(&key).copied();
             match writes.get(&key) {
@@ -119,7 +126,7 @@ pub struct LifeHistory {
     pub executed: Vec<ExecutedInLife>,
 }
 
-fn value(state: &KeyState, key: KeyByte) -> WriteNumber {
+pub(super) fn value(state: &KeyState, key: KeyByte) -> WriteNumber {
     state.get(&key).copied().flatten()
 }
 
@@ -129,7 +136,7 @@ impl LifeHistory {
     ///
     /// # Errors
     /// The first read that has not.
-    pub fn check_reads(&mut self) -> Result<(), String> {
+    pub fn check_reads(&mut self) -> Result<(), WrongLife> {
         self.executed.sort_by_key(|executed| executed.ts);
         let mut state = self.base.clone();
         for executed in &self.executed {
@@ -137,7 +144,8 @@ impl LifeHistory {
                 let expected = value(&state, key);
                 if read != expected {
                     let ts = executed.ts;
-                    return Err(format!("{ts} read {read:?} of {key}, not {expected:?}"));
+                    let what = format!("{ts} read {read:?} of {key}, not {expected:?}");
+                    return Err(WrongLife::diverged(what));
                 }
             }
             // Without a ticket others have not seen it.
@@ -157,83 +165,15 @@ impl LifeHistory {
         state
     }
 
-    /// Whether a crash may have left this state of these keys: every acknowledged transaction is
-    /// there, each is there whole, and so is everything that it has read.
+    /// Whether all that can be acknowledged is, where everything is durable.
     ///
     /// # Errors
-    /// What does not fit.
-    pub fn check_recovered(&self, keys: &[KeyByte], recovered: &KeyState) -> Result<(), String> {
-        let of_write = |written: u64| {
-            self.executed.iter().position(|e| e.writes.values().any(|w| *w == Some(written)))
-        };
-        let is_base = |key: KeyByte, written: WriteNumber| value(&self.base, key) == written;
-        let mut wanted: Vec<usize> =
-            (0..self.executed.len()).filter(|at| self.executed[*at].acknowledged).collect();
-        for &key in keys {
-            let written = value(recovered, key);
-            if let Some(number) = written
-                && !is_base(key, written)
-            {
-                let by = of_write(number);
-                wanted.push(by.ok_or_else(|| format!("{number} of {key} was never written"))?);
-            }
-        }
-        self.fits(keys, recovered, wanted)
-    }
-
-    /// Whether the state is what these transactions have left, with all that they have read from,
-    /// and perhaps others that have only deleted: a deletion does not say which one it is.
-    fn fits(
-        &self,
-        keys: &[KeyByte],
-        recovered: &KeyState,
-        wanted: Vec<usize>,
-    ) -> Result<(), String> {
-        let there = self.closure(wanted)?;
-        let mut state = self.base.clone();
-        for at in &there {
-            let writes = self.executed[*at].writes.iter();
-            state.extend(writes.map(|(key, written)| (*key, *written)));
-        }
-        for &key in keys {
-            let (expected, found) = (value(&state, key), value(recovered, key));
-            if expected == found {
-                continue;
-            }
-            let deletes = |at: &usize| self.executed[*at].writes.get(&key) == Some(&None);
-            let others = (0..self.executed.len()).filter(|at| !there.contains(at));
-            let with = |other| there.iter().copied().chain([other]).collect();
-            let explains = |other| self.fits(keys, recovered, with(other)).is_ok();
-            return match found.is_none() && others.filter(deletes).any(explains) {
-                true => Ok(()),
-                false => Err(format!("{key} is {found:?}, not {expected:?}")),
-            };
-        }
-        Ok(())
-    }
-
-    /// These transactions, and all that they have read from.
-    fn closure(&self, mut wanted: Vec<usize>) -> Result<BTreeSet<usize>, String> {
-        let mut there = BTreeSet::new();
-        while let Some(at) = wanted.pop() {
-            if !there.insert(at) {
-                continue;
-            }
-            let executed = &self.executed[at];
-            for &(key, read) in &executed.reads {
-                let is_writer =
-                    |e: &ExecutedInLife| e.ticket.is_some() && e.writes.contains_key(&key);
-                let writer = self.executed[..at].iter().rposition(is_writer);
-                let written = match writer {
-                    Some(writer) => self.executed[writer].writes[&key],
-                    None => value(&self.base, key),
-                };
-                if written != read {
-                    return Err(format!("{} read {read:?} of {key}: {written:?}", executed.ts));
-                }
-                wanted.extend(writer);
-            }
-        }
-        Ok(there)
+    /// The first transaction that is not.
+    pub fn check_acknowledged(&self) -> Result<(), WrongLife> {
+        let mut open = self.executed.iter().filter(|e| e.ticket.is_some() && !e.acknowledged);
+        let Some(first) = open.next() else { return Ok(()) };
+        let what = format!("all is durable, and {} is not acknowledged", first.ts);
+        let counts = WrongCounts { late: 1 + open.count(), ..Default::default() };
+        Err(WrongLife { counts, what })
     }
 }

@@ -5,23 +5,31 @@
 //! process dies, in an order that follows from a seed. After each death the recovered state and
 //! all that was read are checked: the history is strictly serializable by timestamp.
 
+mod clock;
+mod drawn;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod history;
+mod judging;
+mod keys;
 mod lives;
 mod reading;
 #[cfg(feature = "redb")]
 mod redb;
 mod run;
 mod stores;
+mod work;
+mod wrong;
 
+pub use self::clock::{ClockWatch, watch_clock};
 #[cfg(feature = "fjall")]
 pub use self::fjall::FjallStore;
 pub use self::history::{
-    ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
+    EMPTY, ExecutedInLife, KeyByte, KeyState, LifeHistory, ScannedKeys, WriteNumber, bytes, number,
 };
-pub use self::lives::{LifeCounts, live};
+pub use self::lives::{LifeCounts, live, live_beside_lies};
 #[cfg(feature = "redb")]
 pub use self::redb::RedbStore;
 pub use self::run::{DataStore, LifeOptions, LifeReport, torture};
 pub use self::stores::{LivingStore, MemoryStore};
+pub use self::wrong::{WrongCounts, WrongLife};

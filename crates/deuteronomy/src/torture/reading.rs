@@ -1,6 +1,7 @@
 //! Snapshots that a life keeps open while transactions go on.
 
-use super::history::{ExecutedInLife, KeyByte, ScannedKeys, number};
+use super::history::{ExecutedInLife, ScannedKeys, number};
+use super::keys::LifeKeys;
 use crate::{Error, ScanOrder, Session, Snapshot};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,20 +28,22 @@ impl<'s> OpenSnapshot<'s> {
     pub fn go_on(
         mut self,
         history: &mut Vec<ExecutedInLife>,
-        keys: &[KeyByte],
+        keys: &LifeKeys,
         rng: &mut fastrand::Rng,
     ) -> Result<Option<Self>, Error> {
-        let (key, to) = (keys[rng.usize(0..keys.len())], keys[rng.usize(0..keys.len())]);
+        let all = keys.all();
+        let (key, to) = (all[rng.usize(0..all.len())], all[rng.usize(0..all.len())]);
         match rng.u8(0..10) {
             0..6 => {
-                let read = self.snapshot.get(&[key])?;
+                let read = self.snapshot.get(keys.bytes(key))?;
                 self.executed.reads.push((key, read.as_deref().map(number)));
             }
             6..8 => {
                 let order = [ScanOrder::Ascending, ScanOrder::Descending][rng.usize(0..2)];
                 let limit = [1, 2, usize::MAX][rng.usize(0..3)];
-                let (lower, upper) = (Bound::Included(&[key][..]), Bound::Excluded(&[to][..]));
-                let rows = self.snapshot.scan(lower, upper, order, limit)?;
+                let lower = Bound::Included(keys.bytes(key));
+                let rows = self.snapshot.scan(lower, Bound::Excluded(keys.bytes(to)), order, limit);
+                let rows = keys.rows(&rows?);
                 let scanned = ScannedKeys { range: key..to, order, limit, rows: &rows };
                 scanned.note(&mut self.executed.reads, &self.executed.writes);
             }

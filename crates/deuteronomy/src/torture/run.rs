@@ -1,9 +1,10 @@
 //! Runs seed after seed, until the time is over or one fails.
 
-use super::lives::{LifeCounts, live};
+use super::lives::{LifeCounts, live, live_beside_lies};
 #[cfg(feature = "redb")]
 use super::redb::RedbStore;
 use super::stores::{LivingStore, MemoryStore};
+use super::wrong::{WrongCounts, WrongLife};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -32,6 +33,8 @@ pub struct LifeOptions {
     pub seed: u64,
     /// The data component.
     pub store: DataStore,
+    /// Whether syncs of the log do nothing, which has to be found.
+    pub lying_sync: bool,
     /// After this time a history counts as hung.
     pub hangs_after: Duration,
     /// Where it is written down what was wrong.
@@ -49,6 +52,8 @@ pub struct LifeReport {
     pub acknowledged: u64,
     /// What was met, with its counts.
     pub met: LifeCounts,
+    /// How much of each kind was wrong: all 0 unless a history failed.
+    pub wrong: WrongCounts,
     /// The history that failed, if one did.
     pub failed: Option<LifeFailure>,
     /// The duration.
@@ -71,7 +76,7 @@ pub struct LifeFailure {
 /// How a history has ended, and what it has met.
 enum Ended {
     Well(LifeCounts),
-    Wrong(String),
+    Wrong(WrongLife),
     Hung,
 }
 
@@ -93,15 +98,18 @@ impl DataStore {
 /// Runs a history on a thread of its own, so that a panic or a hang ends it.
 fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
     let (done, ended) = channel();
-    let store = options.store;
+    let (store, lives) = (options.store, if options.lying_sync { live_beside_lies } else { live });
     let history = move || {
         let mut met = LifeCounts::default();
-        let lived = catch_unwind(AssertUnwindSafe(|| live(seed, &mut *store.make(), &mut met)));
+        let lived = catch_unwind(AssertUnwindSafe(|| lives(seed, &mut *store.make(), &mut met)));
         // After a hang the receiver is gone.
         let _ = done.send(match lived {
             Ok(Ok(())) => Ended::Well(met),
             Ok(Err(wrong)) => Ended::Wrong(wrong),
-            Err(_) => Ended::Wrong("a rule that is asserted is broken".to_string()),
+            Err(_) => {
+                let what = "a rule that is asserted is broken".to_string();
+                Ended::Wrong(WrongLife::diverged(what))
+            }
         });
     };
     let thread = std::thread::Builder::new().name("history".into()).spawn(history)?;
@@ -143,7 +151,10 @@ pub fn torture(options: &LifeOptions, mut say: impl FnMut(&str)) -> io::Result<L
                 report.met.add(met);
                 continue;
             }
-            Ended::Wrong(wrong) => (wrong, false),
+            Ended::Wrong(wrong) => {
+                report.wrong.add(wrong.counts);
+                (wrong.to_string(), false)
+            }
             Ended::Hung => ("it has not ended".to_string(), true),
         };
         say(&format!("seed {seed} fails: {wrong}"));
@@ -163,15 +174,25 @@ mod tests {
 
     fn options(keep: PathBuf) -> LifeOptions {
         let hangs_after = Duration::from_secs(60);
-        LifeOptions { seconds: 0.5, seed: 40, store: DataStore::Memory, hangs_after, keep }
+        let store = DataStore::Memory;
+        LifeOptions { seconds: 0.5, seed: 40, store, lying_sync: false, hangs_after, keep }
     }
 
     #[test]
     fn histories_run_and_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let ran = torture(&options(dir.path().to_owned()), |_| {}).unwrap();
-        assert!(ran.failed.is_none(), "{ran:?}");
+        assert!(ran.failed.is_none() && ran.wrong == WrongCounts::default(), "{ran:?}");
         assert!(ran.crashes >= 5 && ran.acknowledged > 0, "{ran:?}");
+    }
+
+    #[test]
+    fn syncs_that_lie_are_found_and_what_is_lost_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path().to_owned());
+        (options.seconds, options.lying_sync) = (60.0, true);
+        let ran = torture(&options, |_| {}).unwrap();
+        assert!(ran.failed.is_some() && ran.wrong != WrongCounts::default(), "{ran:?}");
     }
 
     #[test]

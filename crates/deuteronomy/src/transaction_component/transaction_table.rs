@@ -95,6 +95,7 @@ impl TransactionTable {
         let word = entry.word.load(Ordering::Acquire);
         let is_over = match word & STATE {
             FREE => true,
+            COMMITTED if mutation::is(Mutation::ReuseUndurable) => true,
             COMMITTED => {
                 let own = Place::from_word(entry.own.load(Ordering::Acquire)).get();
                 let own = own.map(|(stream, end)| (Lane::position(stream), end));

@@ -361,7 +361,7 @@ impl VersionTable {
         debug_assert!(version.is_fetched(), "a version of a writer comes with its transaction");
         self.grow();
         let bucket = &mut *self.bucket(hash).0;
-        if bucket.drops != number {
+        if bucket.drops != number && !mutation::is(Mutation::EnterLateFetch) {
             return;
         }
         let Some(at) = bucket.position(key) else { return };

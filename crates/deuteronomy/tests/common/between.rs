@@ -1,4 +1,5 @@
-//! What happens to a scan between its steps: another thread acts while it is at the data component.
+//! What happens between the steps of a scan, or of the proxy: another thread acts while that is at
+//! the data component.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_deuteronomy::{
@@ -13,23 +14,25 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Where a scan waits for a test.
+/// Where a scan, or the proxy, waits for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// Before it is at the data component.
     Begin,
     /// Once it has been there.
     End,
+    /// Before the proxy applies a batch.
+    Apply,
 }
 
-/// Stops a scan.
+/// Stops a scan, or the proxy.
 struct Stop {
     at: At,
     reached: Sender<()>,
     go_on: Receiver<()>,
 }
 
-/// The data component in memory; the next scan says that it is there, and waits.
+/// The data component in memory; the next scan, or batch, says that it is there, and waits.
 pub struct Between {
     data: MemoryData,
     stop: Mutex<Option<Stop>>,
@@ -49,6 +52,11 @@ impl Between {
 impl DataLayer for Between {
     fn below(&self) -> &dyn DataComponent {
         &self.data
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        self.meet(At::Apply);
+        self.data.apply(batch)
     }
 
     fn scan(
@@ -79,21 +87,32 @@ fn open(dir: &Path) -> (Database, Arc<Between>) {
 /// What a scan returns that begins after `before` and meets `act` on its way: the number of rows
 /// with the keys `k`.
 fn rows_of_scan(database: &Database, data: &Between, at: At, act: impl FnOnce()) -> usize {
+    let scan = || {
+        let mut session = database.session().unwrap();
+        let mut tx = session.begin().unwrap();
+        let (from, to) = (Bound::Included(&b"k"[..]), Bound::Excluded(&b"l"[..]));
+        let rows = tx.scan(from, to, 9).unwrap().len();
+        drop(tx.commit().unwrap());
+        rows
+    };
+    stopped(data, at, scan, act)
+}
+
+/// Runs something that stops at the data component, and `act` meanwhile.
+fn stopped<T: Send>(
+    data: &Between,
+    at: At,
+    run: impl FnOnce() -> T + Send,
+    act: impl FnOnce(),
+) -> T {
     let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
     *data.stop.lock().unwrap() = Some(Stop { at, reached, go_on: goes_on });
     std::thread::scope(|scope| {
-        let scanning = scope.spawn(|| {
-            let mut session = database.session().unwrap();
-            let mut tx = session.begin().unwrap();
-            let (from, to) = (Bound::Included(&b"k"[..]), Bound::Excluded(&b"l"[..]));
-            let rows = tx.scan(from, to, 9).unwrap().len();
-            drop(tx.commit().unwrap());
-            rows
-        });
+        let running = scope.spawn(run);
         is_reached.recv_timeout(Duration::from_secs(20)).unwrap();
         act();
         go_on.send(()).unwrap();
-        scanning.join().unwrap()
+        running.join().unwrap()
     })
 }
 
@@ -114,6 +133,27 @@ pub fn inserts_behind_a_scan(at: At) -> bool {
         }
     });
     inserted && rows == 0
+}
+
+/// Whether a read misses a committed key while the proxy hands it to the data component.
+pub fn misses_what_is_being_applied() -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (database, data) = open(dir.path());
+    let mut session = database.session().unwrap();
+    let mut tx = session.begin().unwrap();
+    tx.put(b"k1", b"1").unwrap();
+    // Most of the budget: the next transaction to begin sweeps the table, up to this key.
+    tx.put(b"filler1", &[0; 3200]).unwrap();
+    drop(tx.commit().unwrap());
+    while database.log().step(0) {}
+    let mut read = None;
+    let apply = || database.step_proxy().unwrap();
+    let applied = stopped(&data, At::Apply, apply, || {
+        drop(session.begin().unwrap());
+        read = session.begin().unwrap().get(b"k1").unwrap();
+    });
+    assert!(applied);
+    read.is_none()
 }
 
 /// Whether a scan misses a committed key that leaves memory for the data component meanwhile.

@@ -262,7 +262,7 @@ impl<S: SteppedStore> CrashWorld<S> {
             self.wrong(&format!("it is closed, and {} is not acknowledged", open.ts));
         }
         let mut history = LifeHistory { base: recovered, executed };
-        history.check_reads().unwrap_or_else(|wrong| self.wrong(&wrong));
+        history.check_reads().unwrap_or_else(|wrong| self.wrong(&wrong.to_string()));
         self.history = Rc::new(history);
         closed
     }
@@ -272,7 +272,7 @@ impl<S: SteppedStore> CrashWorld<S> {
     fn judge(&self, database: &Database, met: &mut StepCounts) -> Result<KeyState, Error> {
         let recovered = read_all(database)?;
         let checked = self.history.check_recovered(&KEYS, &recovered);
-        checked.unwrap_or_else(|wrong| self.wrong(&wrong));
+        checked.unwrap_or_else(|wrong| self.wrong(&wrong.to_string()));
         let has_redone = database.recovered().keys > 0;
         let before = self.lives.iter().nth_back(1);
         met.judged += 1;

@@ -3,7 +3,7 @@
 //! Four small models. A version leaves the table when the data component holds it (D6). An old
 //! version is dropped when no transaction needs it (D9). A fetch that ends late does not come back
 //! as the newest version (D11). An entry of the transaction table is used again when nothing is
-//! lost with it (D12).
+//! lost with it (D12, of which the paper says nothing).
 
 use super::ITEM;
 use super::scripts::{Script, ScriptStep, Scripts};
@@ -313,18 +313,19 @@ fn reused(claims_undurable: bool) -> Outcome {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let mistake =
-        |rule, promise, explore| Case::breaks((ITEM, Rules::Mutation), rule, promise, explore);
+    let case =
+        |rules| move |rule, promise, explore| Case::breaks((ITEM, rules), rule, promise, explore);
+    let (printed, mistake) = (case(Rules::Printed), case(Rules::Mutation));
     let holds = |rule, states, explore| Case::holds(ITEM, rule, states, explore);
     vec![
-        mistake("the proxy notes a version as applied before it is", FOUND, || held(true)),
+        printed("what was seen to be committed counts as applied", FOUND, || held(true)),
         holds("a version leaves the table once the data component holds it", 10, || held(false)),
-        mistake("a timestamp is drawn, then announced", NEEDED, || active(true, false)),
+        printed("a timestamp is drawn, then the transaction is active", NEEDED, || {
+            active(true, false)
+        }),
         mistake("the collector loads the clock last", NEEDED, || active(false, true)),
         holds("a bound is announced, then a timestamp drawn", 40, || active(false, false)),
-        mistake("what was fetched enters the table, whatever was dropped", NOT_BACK, || {
-            fetching(false)
-        }),
+        printed("each version that was fetched enters the table", NOT_BACK, || fetching(false)),
         holds("what was fetched enters if nothing was dropped", 20, || fetching(true)),
         mistake("an entry is free before the version is taken out", ABORTED, || {
             aborting(true, false)
