@@ -358,44 +358,6 @@ mod tests {
         assert_eq!(timestamps.shed_youngest_above(0), Some(11));
     }
 
-    /// Not by the checker of schedules: for it a store and an exchange of another thread, of which
-    /// neither has seen the other, may be seen in either order.
-    #[test]
-    fn the_one_that_is_told_to_abort_has_not_ended() {
-        const LAST: u64 = 200_000;
-        let (timestamps, ended) = (Timestamps::new(0, 1), AtomicU64::new(0));
-        let at = timestamps.enter().unwrap();
-        let mut told = Vec::new();
-        let seen = std::thread::scope(|scope| {
-            let session = scope.spawn(|| {
-                let mut seen = Vec::new();
-                for ts in 1..=LAST {
-                    timestamps.announce_writing(at, ts);
-                    (0..ts % 64).for_each(|_| std::hint::spin_loop());
-                    if timestamps.is_shed(at) {
-                        seen.push(ts);
-                    }
-                    timestamps.end_writing(at);
-                    ended.store(ts, Ordering::SeqCst);
-                    assert!(!timestamps.is_shed(at), "{ts} has ended");
-                }
-                seen
-            });
-            while !session.is_finished() {
-                let before = ended.load(Ordering::SeqCst);
-                if let Some(ts) = timestamps.shed_youngest_above(0) {
-                    assert!(ts > before, "{ts} is to abort, and has ended");
-                    told.push(ts);
-                }
-            }
-            session.join().unwrap()
-        });
-        assert!(told.is_sorted_by(|a, b| a < b), "one is told twice");
-        assert!(seen.iter().all(|ts| told.binary_search(ts).is_ok()), "{seen:?}, {told:?}");
-        assert!(seen.len() > 10, "hardly one was told: {}", seen.len());
-        assert!(!timestamps.is_shed(at) && !timestamps.is_younger_writing(0));
-    }
-
     #[test]
     fn what_may_be_reserved_is_not_complete() {
         let timestamps = Timestamps::new(1, 2);
