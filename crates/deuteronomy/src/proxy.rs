@@ -389,9 +389,6 @@ impl Scans {
 }
 
 #[cfg(test)]
-mod inbox_tests;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::MemoryData;
