@@ -419,6 +419,7 @@ fn commands_are_renamed() {
         ("rename-command keys", "rename-command needs the name of a command"),
         ("rename-command keys a b", "rename-command needs the name of a command"),
         ("rename-command none a", "rename-command: there is no command \"none\""),
+        (r#"rename-command keys "\xff""#, "a name is not UTF-8"),
         ("rename-command keys get", "rename-command: there is a command \"get\" already"),
     ] {
         std::fs::write(&file, format!("{line}\n")).unwrap();
