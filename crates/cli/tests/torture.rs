@@ -39,7 +39,7 @@ fn report_has_no_fault(words: &str) {
     let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys.len(), COLUMNS.len());
     assert!(COLUMNS.iter().all(|column| keys.contains(column)), "{report}");
-    assert!(report["crashes"].as_u64() > Some(3), "{report}");
+    assert!(report["crashes"].as_u64() > Some(0), "{report}");
     assert_eq!(report["seed"], 5);
 }
 
