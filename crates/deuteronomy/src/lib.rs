@@ -78,26 +78,29 @@
 //!
 //! # What is not there yet
 //!
-//! Of the paper's mechanisms, and of those that go beyond it, these are missing. What each could
-//! save at most was measured (`docs/performance.md`, "Where its time goes"): shares of the
-//! processor time of the paper's transactions over a data component in memory, with two workers.
+//! Of the paper's mechanisms, and of those that go beyond it, these are missing. Where there is a
+//! bound of what one could save, it was measured (`docs/performance.md`, "Where its time goes"):
+//! shares of the processor time of the paper's transactions over a data component in memory, with
+//! two workers.
 //! - *Data components at the other end of a connection*, with a proxy there: the log would have to
 //!   be sent, and outcomes with it. The proxy here is told by sessions what has committed. So it
 //!   has no scan of the log, and no *side buffer* for operations whose commit was not seen.
 //! - *The log's buffers as version cache* (with positions of values, and a log that keeps, releases
-//!   and follows its buffers): at most 3 %, and 5 % with writes only, the copy of a value to its
-//!   version. A version and its value are one allocation, which a version needs wherever its value
-//!   is. In exchange each version would be looked up once more, when its buffer is used again.
+//!   and follows its buffers), *and slabs* for versions of one size: the copy of a value to its
+//!   version, 3 %, and 5 % with writes only, and a part of what the allocator takes, 8 and 17 %: a
+//!   version is an allocation wherever its value is. In exchange each version would be looked up
+//!   once more, when its buffer is used again.
 //! - *A latch-free version table*: at most 6 %, and 10 % with writes only: that is spent where a
 //!   bucket's latch is taken, which is the first access to its cache line. Two workers found one
-//!   latch of 40,000 held. All steps of an operation are atomic by it, which the proofs rest on.
-//!   Two cores do not show what many would.
+//!   latch of 40,000 held, so none waits for what is done under one. All steps of an operation are
+//!   atomic by it, which the proofs rest on. Two cores do not show what many would.
 //! - *A read cache of its own*: it would save no time where all is in memory. What was fetched is a
 //!   version in the table like others, which takes 40 bytes more, with a second chance when memory
-//!   is full.
+//!   is full. What that costs where data are larger than memory was not measured.
 //! - *Epochs and garbage rings*: at most the reference counts, 4 to 7 %, of which a part is
-//!   dropping what has no reader any more. Without latch-free reads nothing is reclaimed under a
-//!   reader.
+//!   dropping what has no reader any more; look-ups take no larger share with two workers than with
+//!   one, so cache lines that counts have changed cost them nothing that shows. Without latch-free
+//!   reads nothing is reclaimed under a reader.
 //! - *Limits that adjust themselves* between the table and the data component's cache: not
 //!   measured. redb (4.6) and fjall (3.1) take the size of their cache when they are opened, and
 //!   have no method that changes it. So both limits are settings, and the better split depends on
