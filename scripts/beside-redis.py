@@ -2,7 +2,6 @@
 """Measures `hyades serve` beside redis-server: rounds in turn, medians, ratios.
 
   scripts/beside-redis.py [--program target/release/hyades] [--rounds 7] [--seconds 2] [--dir DIR]
-                          [--sync-delay MS]
 
 Needs redis-server and redis-benchmark (Debian: redis-server, redis-tools), and for transfers by MULTI
 a load generator of this repository, which is the same for all servers:
@@ -10,13 +9,11 @@ a load generator of this repository, which is the same for all servers:
   cargo build --release -p hyades-server --example redis_transfers
 
 The servers, and the load, run on all processors of this machine. Files are below --dir, by default the
-temporary directory: give a directory of the disk that is meant. --sync-delay has each sync of each
-server take this many milliseconds more, as on a slower disk (strace delays its return). When it is
-interrupted it ends the servers that it has started.
+temporary directory: give a directory of the disk that is meant. When it is interrupted it ends the
+servers that it has started.
 """
 
 import argparse
-import contextlib
 import csv
 import io
 import os
@@ -46,15 +43,6 @@ CASES = [
 
 def redis(sync):
     return ["redis-server", "--appendonly", "yes", "--appendfsync", sync, "--save", ""]
-
-
-def delaying_syncs(milliseconds):
-    """What a server's command begins with, so that its syncs take this much longer."""
-    if not milliseconds:
-        return []
-    calls = "fsync,fdatasync"
-    delay = f"inject={calls}:delay_exit={round(milliseconds * 1000)}"
-    return ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", delay]
 
 
 def free_port():
@@ -109,8 +97,7 @@ class Server:
 
     def kill(self):
         if self.process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait()
 
     def stop(self):
@@ -190,15 +177,13 @@ def main():
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--seconds", type=float, default=2)
     options.add_argument("--dir")
-    options.add_argument("--sync-delay", type=float, default=0)
     options.add_argument("--transfers", default="target/release/examples/redis_transfers")
     options.add_argument("--case", action="append", help="a part of the names of cases to run")
     options = options.parse_args()
-    delay = delaying_syncs(options.sync_delay)
     programs = {
-        "hyades": [*delay, options.program, "serve"],
-        "redis always": delay + redis("always"),
-        "redis everysec": delay + redis("everysec"),
+        "hyades": [options.program, "serve"],
+        "redis always": redis("always"),
+        "redis everysec": redis("everysec"),
     }
     print(f"medians of {options.rounds} rounds in turn; p50 and p99 in milliseconds")
     cases = [of for of in CASES if not options.case or any(part in of[0] for part in options.case)]
