@@ -6,7 +6,8 @@ rounds in turn, medians, ratios of the same round.
                            [--rows 200000] [--dir DIR] [--dc memory|redb|fjall]
 
 Files are below --dir, by default the temporary directory: give a directory of the disk that is meant.
-Stores that the program was not built with are left out: build it with --features redb,fjall,lmdb.
+Stores that the program was not built with are left out: build it with --features
+redb,fjall,lmdb,rocksdb.
 
 Each runs the same transactions (4 accesses to keys, of which 84 % read, 80/20), acknowledged when they
 are durable, with the number of workers and of transactions in flight that served it best: before the
@@ -28,11 +29,11 @@ WORKERS = [2, 4]
 IN_FLIGHT = [512, 2048, 8192, 32768]
 
 # The ratio to the rate of each that the component is to reach, at least.
-AIMS = {"engine": 0.45, "redb": 20, "lmdb": 10, "fjall": 5}
-STORES = ["redb", "lmdb", "fjall"]
+AIMS = {"engine": 0.45, "redb": 20, "lmdb": 10, "rocksdb": 5, "fjall": 5}
+STORES = ["redb", "lmdb", "rocksdb", "fjall"]
 # Transactions that share a commit, at most: workers, transactions in flight of each, and the aims.
 SHARED = {
-    "a commit each": (1, 1, {"redb": 20, "lmdb": 20, "fjall": 5}),
+    "a commit each": (1, 1, {"redb": 20, "lmdb": 20, "rocksdb": 5, "fjall": 5}),
     "at most 100 of a commit": (2, 50, dict.fromkeys(STORES, 1.5)),
 }
 # The most that a read which finds its key in memory may cost, over one of a bare hash map.

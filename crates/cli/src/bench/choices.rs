@@ -73,6 +73,8 @@ words! {
         Fjall = "fjall",
         /// An LMDB environment by itself.
         Lmdb = "lmdb",
+        /// A RocksDB database by itself.
+        RocksDb = "rocksdb",
         /// A hash map, neither durable nor transactional.
         HashMap = "hash-map",
     }

@@ -46,10 +46,10 @@ component over a data component (--dc), whose data may be larger than memory:
 transactions of 4 accesses to keys, of which 84 % read (Levandoski et al., CIDR
 2015). It logs data in streams with LSN vectors and orders transactions by
 timestamps; options of other protocols and controls do not apply. With
---scan-length each transaction writes a key and scans that many. redb, fjall
-and lmdb (in builds with these features) run the same transactions on a store
-by itself, serializable and durable: those in flight share commits. hash-map is
-what to compare reads with: no transactions, no log, no ranges.
+--scan-length each transaction writes a key and scans that many. redb, fjall,
+lmdb and rocksdb (in builds with these features) run the same transactions on a
+store by itself, serializable and durable: those in flight share commits.
+hash-map is what to compare reads with: no transactions, no log, no ranges.
 
 Times are seconds, or have a unit: 500ms, 40us, 2m. Sizes: 4096, 64KiB, 8MB.
 How to choose: docs/choosing.md. Errors in the protocols as published:

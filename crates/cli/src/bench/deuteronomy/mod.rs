@@ -42,8 +42,8 @@ const VALUE_BYTES: usize = 100;
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct EngineOptions {
     /// What runs the transactions: memory, the engine that keeps all rows in memory; deuteronomy, a
-    /// transaction component over a data component; or redb, fjall, lmdb or hash-map, to compare
-    /// with (see below)
+    /// transaction component over a data component; or redb, fjall, lmdb, rocksdb or hash-map, to
+    /// compare with (see below)
     #[arg(long, default_value = "memory")]
     engine: Engine,
     /// Data component of deuteronomy: memory, which recovery fills again from the whole log, load
@@ -159,6 +159,7 @@ impl EngineOptions {
             "redb" => cfg!(feature = "redb"),
             "fjall" => cfg!(feature = "fjall"),
             "lmdb" => cfg!(feature = "lmdb"),
+            "rocksdb" => cfg!(feature = "rocksdb"),
             _ => true,
         };
         if !is_built {

@@ -5,12 +5,12 @@
 //! become durable: a later one may have what a crash takes back.
 
 use super::snapshot::{ReadOnly, SnapshotReads, failed};
+use super::written::Written;
 use super::{GroupedStore, StoreBody};
 use crate::bench::choices::Engine;
 use crate::bench::deuteronomy::KeysAndValues;
 use crate::failure::Failure;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
-use std::collections::HashMap;
 use std::hint::black_box;
 use std::ops::Bound;
 use std::path::Path;
@@ -55,7 +55,7 @@ struct FjallReads<'s> {
 /// What is there, and the writes of a group.
 struct FjallWrites<'s> {
     keyspace: &'s Keyspace,
-    written: HashMap<Vec<u8>, Vec<u8>>,
+    written: Written,
 }
 
 /// Counts entries, and reads their values.
@@ -88,20 +88,14 @@ impl KeysAndValues for FjallWrites<'_> {
     type Error = Failure;
 
     fn read(&mut self, key: &[u8]) -> Result<bool, Failure> {
-        if black_box(self.written.get(key)).is_some() {
+        if self.written.read(key) {
             return Ok(true);
         }
         Ok(black_box(self.keyspace.get(key).map_err(wrong)?).is_some())
     }
 
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        match self.written.get_mut(key) {
-            Some(written) => {
-                written.clear();
-                written.extend_from_slice(value);
-            }
-            None => drop(self.written.insert(key.to_vec(), value.to_vec())),
-        }
+        self.written.write(key, value);
         Ok(())
     }
 
@@ -119,10 +113,10 @@ impl GroupedStore for FjallStore {
     }
 
     fn write_all(&self, body: &mut StoreBody<'_>) -> Result<(), Failure> {
-        let mut writes = FjallWrites { keyspace: &self.keyspace, written: HashMap::new() };
+        let mut writes = FjallWrites { keyspace: &self.keyspace, written: Written::default() };
         body(&mut writes)?;
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        for (key, value) in writes.written {
+        for (key, value) in writes.written.into_entries() {
             batch.insert(&self.keyspace, key, value);
         }
         batch.commit().map_err(wrong)?;

@@ -7,13 +7,15 @@
 //! - A commit that is durable costs a sync, whatever it holds. So the transactions that are in
 //!   flight, `--in-flight` of each worker, share commits (`groups.rs`). One commit for each
 //!   transaction, the usual way, would be slower by orders of magnitude.
-//! - redb and LMDB have one writer at a time, which fjall needs, too, if its transactions are to be
-//!   serializable. So a worker that gets to write runs the transactions of all that wait, one after
-//!   the other, with one commit at the end: there are no conflicts, and nothing is checked.
+//! - redb and LMDB have one writer at a time, which fjall and RocksDB need, too, if their
+//!   transactions are to be serializable. So a worker that gets to write runs the transactions of
+//!   all that wait, one after the other, with one commit at the end: there are no conflicts, and
+//!   nothing is checked.
 //! - Transactions that only read run in parallel, a group of them in one snapshot, which is durable
 //!   already. They are handed references into the store's memory and copy nothing.
-//! - redb commits in one phase, its default. fjall writes a group as one batch, which has each key
-//!   once, and syncs data, not metadata. LMDB has its default flags: it syncs each commit.
+//! - redb commits in one phase, its default. fjall and RocksDB write a group as one batch, which
+//!   has each key once; fjall syncs data, not metadata. LMDB has its default flags: it syncs each
+//!   commit.
 //!
 //! How many transactions in flight and how many workers serve a store best is for the caller to
 //! find: `scripts/beside-stores.py` tries several.
@@ -26,8 +28,12 @@ mod hash_map;
 mod lmdb;
 #[cfg(feature = "redb")]
 mod redb;
-#[cfg(any(feature = "redb", feature = "fjall", feature = "lmdb"))]
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(any(feature = "redb", feature = "fjall", feature = "lmdb", feature = "rocksdb"))]
 mod snapshot;
+#[cfg(any(feature = "fjall", feature = "rocksdb"))]
+mod written;
 
 use super::choices::{Concurrency, Engine};
 use super::deuteronomy::{KeyAccesses, KeysAndValues, fill};
@@ -74,6 +80,8 @@ fn open(engine: Engine, dir: &Path, cache: u64) -> Result<Box<dyn GroupedStore>,
         Engine::Fjall => Ok(Box::new(fjall::FjallStore::open(dir, cache)?)),
         #[cfg(feature = "lmdb")]
         Engine::Lmdb => Ok(Box::new(lmdb::LmdbStore::open(dir)?)),
+        #[cfg(feature = "rocksdb")]
+        Engine::RocksDb => Ok(Box::new(rocksdb::RocksDbStore::open(dir, cache)?)),
         Engine::HashMap => Ok(Box::new(hash_map::MapStore::new())),
         other => unreachable!("{} with a cache of {cache}: the options were checked", other.word()),
     }
@@ -134,6 +142,8 @@ mod tests {
             Engine::Fjall,
             #[cfg(feature = "lmdb")]
             Engine::Lmdb,
+            #[cfg(feature = "rocksdb")]
+            Engine::RocksDb,
         ]
     }
 
@@ -188,7 +198,7 @@ mod tests {
         }
     }
 
-    #[cfg(any(feature = "redb", feature = "fjall", feature = "lmdb"))]
+    #[cfg(any(feature = "redb", feature = "fjall", feature = "lmdb", feature = "rocksdb"))]
     #[test]
     fn what_was_written_is_there_when_it_is_opened_again() {
         for engine in engines().into_iter().filter(|engine| engine.has_files()) {
