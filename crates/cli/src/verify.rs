@@ -84,11 +84,11 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     if wrong.is_empty() {
         count_dead(&recovering, &ends, out)?;
     }
-    let whose = match component::is_of_component(manifest) {
-        true => Whose::Component { is_truncated: manifest.checkpoint.is_some() },
-        false => Whose::Engine,
+    let by = match component::is_of_component(manifest) {
+        true => WrittenBy::Component { is_truncated: manifest.checkpoint.is_some() },
+        false => WrittenBy::Engine,
     };
-    conclude(&wrong, whose, out)
+    conclude(&wrong, by, out)
 }
 
 /// Prints how many transactions are dead: they depend on what a crash has lost.
@@ -129,7 +129,7 @@ fn count_dead(
 
 /// What wrote a log.
 #[derive(Clone, Copy)]
-enum Whose {
+enum WrittenBy {
     Engine,
     /// A transaction component; truncated: its data component alone holds what is older.
     Component {
@@ -137,16 +137,16 @@ enum Whose {
     },
 }
 
-impl Whose {
+impl WrittenBy {
     /// What to do about damage.
     fn advice(self) -> &'static str {
         match self {
-            Whose::Engine => {
+            WrittenBy::Engine => {
                 "Restore the damaged files from a copy, or open a backup. If there is none, \
                  `hyades recover DIR... --salvage --out NEW` recovers the transactions that do \
                  not depend on lost data; a damaged checkpoint cannot be salvaged."
             }
-            Whose::Component { .. } => {
+            WrittenBy::Component { .. } => {
                 "Restore the whole directory and the files of the data component from a copy of \
                  both, made while no process had them open."
             }
@@ -155,24 +155,23 @@ impl Whose {
 }
 
 /// Prints all damage, or that there is none.
-fn conclude(wrong: &[String], whose: Whose, out: &mut impl Write) -> Result<bool, Trouble> {
-    if let Whose::Component { is_truncated } = whose {
-        let alone =
-            if is_truncated { ". They alone hold what the log was truncated by" } else { "" };
+fn conclude(wrong: &[String], by: WrittenBy, out: &mut impl Write) -> Result<bool, Trouble> {
+    if let WrittenBy::Component { is_truncated } = by {
+        let alone = if is_truncated { ". They alone hold what is no more in the log" } else { "" };
         writeln!(
             out,
             "the files of the data component are not part of the log, and were not read{alone}"
         )?;
     }
     let Some(first) = wrong.first() else {
-        let of = if matches!(whose, Whose::Engine) { "" } else { " of the log" };
+        let of = if matches!(by, WrittenBy::Engine) { "" } else { " of the log" };
         writeln!(out, "whole: no durable data{of} is missing or damaged")?;
         return Ok(true);
     };
     for what in wrong {
         writeln!(out, "DAMAGED: {what}")?;
     }
-    writeln!(out, "{}", whose.advice())?;
+    writeln!(out, "{}", by.advice())?;
     let places =
         if wrong.len() == 1 { "1 place is" } else { &format!("{} places are", wrong.len()) };
     Err(Trouble::Failure(Failure::Failed(format!("{places} damaged; the first: {first}"))))

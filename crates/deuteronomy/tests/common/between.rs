@@ -135,16 +135,21 @@ pub fn inserts_behind_a_scan(at: At) -> bool {
     inserted && rows == 0
 }
 
+/// Commits a key, and a value that takes most of the budget: the next transaction to begin sweeps
+/// the table, up to the key.
+fn commit_key_and_filler(session: &mut hyades_deuteronomy::Session) {
+    let mut tx = session.begin().unwrap();
+    tx.put(b"k1", b"1").unwrap();
+    tx.put(b"filler1", &[0; 3200]).unwrap();
+    drop(tx.commit().unwrap());
+}
+
 /// Whether a read misses a committed key while the proxy hands it to the data component.
 pub fn misses_what_is_being_applied() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (database, data) = open(dir.path());
     let mut session = database.session().unwrap();
-    let mut tx = session.begin().unwrap();
-    tx.put(b"k1", b"1").unwrap();
-    // Most of the budget: the next transaction to begin sweeps the table, up to this key.
-    tx.put(b"filler1", &[0; 3200]).unwrap();
-    drop(tx.commit().unwrap());
+    commit_key_and_filler(&mut session);
     while database.log().step(0) {}
     let mut read = None;
     let apply = || database.step_proxy().unwrap();
@@ -161,11 +166,7 @@ pub fn misses_what_moves(at: At) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (database, data) = open(dir.path());
     let mut session = database.session().unwrap();
-    let mut tx = session.begin().unwrap();
-    tx.put(b"k1", b"1").unwrap();
-    // Most of the budget: the next transaction to begin sweeps the table, up to this key.
-    tx.put(b"filler1", &[0; 3200]).unwrap();
-    drop(tx.commit().unwrap());
+    commit_key_and_filler(&mut session);
     let rows = rows_of_scan(&database, &data, at, || {
         while database.log().step(0) {}
         assert!(database.step_proxy().unwrap());
