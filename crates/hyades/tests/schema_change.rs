@@ -106,7 +106,8 @@ fn crash_and_change(c: Combination, seed: u64, change: fn(&mut Tables), words: &
     change(&mut after);
     let (db, _watched) = open(twin.path(), &before, c);
     let wanted = after.convert(&rows(&db, &before));
-    assert!(!wanted["accounts"].is_empty() && !wanted["events"].is_empty());
+    let some = !wanted["accounts"].is_empty() && !wanted["events"].is_empty();
+    assert!(some, "{c:?} {seed}: what was on disk before the crash is lost: {wanted:?}");
     let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][seed as usize % 3];
     let with = With { replay, threads: 1 + seed as usize % 3, ..With::default() };
     let (db, watched) = try_open(dir.path(), &after, c, &with)

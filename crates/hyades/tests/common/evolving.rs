@@ -357,18 +357,21 @@ pub fn open(dir: &Path, tables: &Tables, c: Combination) -> (Database, Watched) 
     try_open(dir, tables, c, &With::default()).unwrap_or_else(|error| panic!("{c:?}: {error}"))
 }
 
-/// Runs random transactions, one after the other.
+/// Runs random transactions, one after the other, then waits until each is on disk. The last
+/// ticket would not do: a transaction that changed nothing waits for no other.
 pub fn run(db: &Database, tables: &Tables, rng: &mut fastrand::Rng, count: usize) {
     let apply = db.prepare("apply").unwrap();
     let mut session = db.session().unwrap();
-    let mut last = None;
+    let mut tickets = Vec::new();
     for _ in 0..count {
         let Ok((result, ticket)) = session.call(apply, &random_ops(tables, rng)) else { return };
         result.unwrap();
-        last = Some(ticket);
+        tickets.push(ticket);
     }
-    if let Some(last) = last {
-        let _ = last.wait();
+    for ticket in tickets {
+        if ticket.wait().is_err() {
+            return;
+        }
     }
 }
 
