@@ -146,7 +146,8 @@ impl Database {
     /// After each transaction the session frees some of the deleted rows and stale index entries
     /// that it has left. What remains when it ends is freed by other sessions as they run or end,
     /// by later calls of [`Database::transact`] and [`Database::call`], and by the next checkpoint.
-    /// [`Stats::garbage`] counts what remains.
+    /// A session that is idle for long frees it with [`Session::free_unused`]. [`Stats::garbage`]
+    /// counts what remains.
     ///
     /// # Errors
     /// [`Error::Log`] if the log has no free slot: it has 256, one for each session.

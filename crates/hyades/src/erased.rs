@@ -180,4 +180,8 @@ pub(crate) trait AnySession: Send {
     fn hand_over_garbage(&mut self);
     /// Returns how many attempts ended in a conflict.
     fn conflicts(&self) -> u64;
+    /// Whether there is nothing to free, as far as is known without looking at it.
+    fn has_nothing_to_free(&self) -> bool;
+    /// Frees some of what ended transactions have left.
+    fn free_some(&mut self);
 }

@@ -293,6 +293,20 @@ impl Garbage {
         }
     }
 
+    /// Removes some of the garbage of a session that runs no transactions: checks at most so many
+    /// entries, and as many rows.
+    pub fn sweep_up_to<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        most: usize,
+    ) {
+        let guard = crossbeam_epoch::pin();
+        self.sweep_entries::<C, P>(engine, stamp, most, &guard);
+        self.sweep_rows::<C, P>(engine, stamp, most, &guard);
+        (self.before, self.pause) = (self.len(), 0);
+    }
+
     fn sweep_entries<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,

@@ -6,6 +6,7 @@ mod poisoning;
 pub(crate) mod shared;
 mod snapshots;
 mod streams;
+mod tidying;
 
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
@@ -87,6 +88,9 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
 /// buffer, so that no session waits for a full buffer while others are empty.
 const STREAK_BYTES: u64 = 256 << 10;
 
+/// Bytes for the data of a transaction, before it needs more.
+const ARENA_BYTES: usize = 16 << 10;
+
 /// Ends the epoch before a transaction draws its timestamp, if it is older than it should be.
 /// `was_idle`: its stream had no backlog.
 #[inline(always)]
@@ -150,7 +154,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             log,
             writer,
             stamp,
-            arena: Bump::with_capacity(1 << 14),
+            arena: Bump::with_capacity(ARENA_BYTES),
             payload: Vec::new(),
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
@@ -483,6 +487,14 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
 
     fn conflicts(&self) -> u64 {
         self.tally.conflicts()
+    }
+
+    fn has_nothing_to_free(&self) -> bool {
+        EngineSession::has_nothing_to_free(self)
+    }
+
+    fn free_some(&mut self) {
+        EngineSession::free_some(self);
     }
 }
 

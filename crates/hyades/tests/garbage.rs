@@ -268,6 +268,46 @@ fn conflicts_are_counted_while_sessions_live() {
     assert!(db.stats().conflicts >= 1, "{:?}", db.stats());
 }
 
+/// A session that runs no more transactions frees what it, and one that has ended, have left, once
+/// no snapshot needs it.
+#[test]
+fn an_idle_session_frees_what_was_deleted() {
+    let _alone = alone();
+    for (protocol, concurrency) in all() {
+        let _watched = watched(&format!("{protocol:?} {concurrency:?}"));
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        let [mut idle, mut other] = [db.session().unwrap(), db.session().unwrap()];
+        let insert = |tx: &hyades::Transaction<'_>, from: u64| {
+            (from..from + 3_000).try_for_each(|id| tx.insert(HOT, &row(id, id, 0)).map(drop))
+        };
+        let delete = |tx: &hyades::Transaction<'_>, from: u64| {
+            (from..from + 3_000).try_for_each(|id| tx.delete(HOT, id as i64).map(drop))
+        };
+        idle.try_submit(|tx| insert(tx, 0)).unwrap().0.unwrap();
+        idle.try_submit(|tx| insert(tx, 3_000)).unwrap().0.unwrap();
+        let snapshot = db.open_snapshot();
+        other.try_submit(|tx| delete(tx, 0)).unwrap().0.unwrap();
+        idle.try_submit(|tx| delete(tx, 3_000)).unwrap().0.unwrap();
+        drop(other);
+        let mut free = |until: Duration| {
+            let began = Instant::now();
+            while idle.has_unused() && began.elapsed() < until {
+                idle.free_unused();
+                std::thread::sleep(EPOCH);
+            }
+            (idle.has_unused(), db.stats().garbage)
+        };
+        let (has_unused, left) = free(50 * EPOCH);
+        assert!(has_unused && left >= 6_000, "{protocol:?} {concurrency:?}: {left} of 6000 rows");
+        snapshot.read(|tx| Ok(tx.get(HOT, 1i64)?.is_some())).map(|found| assert!(found)).unwrap();
+        drop(snapshot);
+        assert_eq!(free(Duration::from_secs(20)), (false, 0), "{protocol:?} {concurrency:?}");
+        let count = db.transact(|tx| Ok(tx.scan(HOT).rows()?.len())).unwrap();
+        assert_eq!(count, 0);
+    }
+}
+
 /// Mutation test: with the rules broken, garbage accumulates.
 #[cfg(feature = "mutations")]
 #[test]

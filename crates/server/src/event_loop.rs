@@ -6,6 +6,7 @@
 
 mod deadlines;
 mod farewell;
+mod freeing;
 mod mailbox;
 
 pub use mailbox::{Accepted, Mailbox};
@@ -18,6 +19,7 @@ use crate::executors::Executors;
 use crate::shared::{Shared, Stopping};
 use crate::waker::LoopWaker;
 use deadlines::{Idlers, note_deadline};
+use freeing::Freeing;
 use hyades::{CommitQueue, Session, Ticket};
 use mailbox::Message;
 use mio::{Events, Interest, Poll, Token};
@@ -82,6 +84,7 @@ pub struct EventLoop {
     /// Connections whose command stops waiting then.
     deadlines: BTreeSet<(Instant, u64)>,
     idlers: Idlers,
+    freeing: Freeing,
     /// Handshakes that were served in this turn.
     shaken: usize,
 }
@@ -112,6 +115,7 @@ impl EventLoop {
             set_aside: HashSet::new(),
             deadlines: BTreeSet::new(),
             idlers: Idlers::default(),
+            freeing: Freeing::default(),
             shaken: 0,
         })
     }
@@ -230,14 +234,17 @@ impl EventLoop {
         if !self.set_aside.is_empty() && self.shared.pause.running().is_none() {
             std::mem::take(&mut self.set_aside).into_iter().for_each(|id| self.list(id));
         }
+        self.free_unused();
         let now = self.shared.clock.now_ms();
         self.shaken = 0;
+        let has_served = !self.listed.is_empty();
         for _ in 0..self.listed.len() {
             let Some(id) = self.listed.pop_front() else { break };
             self.serve(id, now);
         }
         self.drain();
         self.end_telling();
+        self.plan_freeing(has_served);
         if self.listed.is_empty()
             && let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty())
         {

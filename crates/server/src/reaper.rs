@@ -143,9 +143,19 @@ pub fn run(shared: &Shared) {
     }
 }
 
+/// Wakes the event loops when it is dropped: they free what a session has removed that ended before.
+struct WakeLoops<'s>(&'s Shared);
+
+impl Drop for WakeLoops<'_> {
+    fn drop(&mut self) {
+        self.0.wake_all();
+    }
+}
+
 /// Removes blocks and chunks that are garbage, until there are none. It leaves the core to others
 /// half of the time: memory should be free again soon.
 fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
+    let _wake = WakeLoops(shared);
     let mut session = opened.database.session()?;
     loop {
         let began = Instant::now();
@@ -176,6 +186,7 @@ pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Erro
 /// Goes on with a pass for a while. It has ended if its cursor is 0 then.
 fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> {
     let found = find(shared, opened, pass)?;
+    let _wake = (!found.dead.is_empty()).then(|| WakeLoops(shared));
     let mut session = opened.database.session()?;
     for batch in found.dead.chunks(BATCH) {
         if shared.stopping().is_some() {

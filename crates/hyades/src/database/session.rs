@@ -29,6 +29,9 @@ pub struct Session {
     loan: Loan,
 }
 
+/// An idle session keeps as many bytes for the arguments of its next call, and for its result.
+const UNUSED_BYTES: usize = 32 << 10;
+
 pub(super) fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
     inner.as_deref_mut().expect("it is taken only when the session is dropped")
 }
@@ -293,6 +296,30 @@ impl Session {
     /// [`Error::Misuse`] if it is not an `R`.
     pub fn result<R: DeserializeOwned>(&self) -> Result<R, Error> {
         decode_result(&self.result)
+    }
+
+    /// Whether [`Session::free_unused`] may find something to free. Costs next to nothing.
+    pub fn has_unused(&self) -> bool {
+        let most = UNUSED_BYTES;
+        let is_large = self.arguments.capacity() > most || self.result.capacity() > most;
+        is_large || self.inner.as_ref().is_some_and(|inner| !inner.has_nothing_to_free())
+    }
+
+    /// Frees memory that ended transactions have left, for a session that may be idle for long:
+    /// deleted rows, of this session and of ended ones, and the room that its largest transaction
+    /// has needed. A session that goes on running transactions frees deleted rows by itself.
+    ///
+    /// A deleted row can be freed a moment later, after its epoch (10 ms), and once no snapshot
+    /// needs it. So call it every few milliseconds while [`Session::has_unused`]. A call takes a few
+    /// milliseconds at most.
+    pub fn free_unused(&mut self) {
+        if self.arguments.capacity() > UNUSED_BYTES {
+            self.arguments = Vec::new();
+        }
+        if self.result.capacity() > UNUSED_BYTES {
+            self.result = Vec::new();
+        }
+        some(&mut self.inner).free_some();
     }
 
     /// Returns how many attempts of this session ended in a conflict.

@@ -82,6 +82,7 @@ impl Conversation {
                     let (arguments, renamed) =
                         (self.parser.arguments(input), &shared.settings.renamed);
                     let request = Request::new(arguments, self.taken, renamed);
+                    self.parser.free_unused();
                     self.taken += length;
                     return Some(request);
                 }

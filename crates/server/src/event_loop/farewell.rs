@@ -29,7 +29,8 @@ impl EventLoop {
         let retry = (!self.pausing.is_empty()).then_some(PAUSE);
         let Some(ends) = self.ends else {
             let first = self.deadlines.first().map(|(first, _)| *first);
-            let first = first.into_iter().chain(self.idlers.looks_at).chain(self.pause_end()).min();
+            let first = first.into_iter().chain(self.idlers.looks_at).chain(self.pause_end());
+            let first = first.chain(self.freeing.due).min();
             return first.map(until).into_iter().chain(retry).min();
         };
         let tells_until = self.tells_until.filter(|until| *until > now);

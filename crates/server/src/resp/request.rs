@@ -29,6 +29,9 @@ impl Limits {
 /// Longest line: of an inline command, or of a length.
 const LONGEST_LINE: usize = 64 << 10;
 
+/// A client's parser keeps room for as many arguments, and for as long a line of words.
+const MOST_KEPT: usize = 1 << 10;
+
 /// Ranges of the arguments, relative to the beginning of the request.
 type Ranges = SmallVec<[(usize, usize); 8]>;
 
@@ -154,6 +157,17 @@ impl Parser {
     }
 
     /// Ends a request; returns its length.
+    /// Frees what the last request has needed, if that is much: its arguments are no longer asked
+    /// for, and a client may send nothing else for long.
+    pub fn free_unused(&mut self) {
+        if self.ranges.capacity() > MOST_KEPT {
+            self.ranges = Ranges::new();
+        }
+        if self.inline.capacity() > MOST_KEPT {
+            self.inline = Vec::new();
+        }
+    }
+
     fn finish(&mut self) -> usize {
         (self.missing, self.searched) = (None, 0);
         std::mem::take(&mut self.at)

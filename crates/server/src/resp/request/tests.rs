@@ -44,6 +44,25 @@ fn requests_of_both_kinds() {
     assert_eq!(parse(&bytes), (requests, None));
 }
 
+/// A client that has sent one large request, and then sleeps, costs no memory.
+#[test]
+fn the_room_of_a_large_request_is_freed() {
+    let kept = |count: usize| {
+        let mut input = format!("*{count}\r\n").into_bytes();
+        (0..count).for_each(|_| input.extend_from_slice(b"$1\r\nx\r\n"));
+        let mut parser = Parser::default();
+        assert_eq!(parser.next(&input, &LIMITS), Ok(Parsed::Request(input.len())));
+        assert_eq!(parser.arguments(&input).len(), count);
+        parser.free_unused();
+        assert_eq!(parser.next(b"*1\r\n$4\r\nPING\r\n", &LIMITS), Ok(Parsed::Request(14)));
+        assert_eq!(parser.arguments(b"*1\r\n$4\r\nPING\r\n").get(0), b"PING");
+        parser.ranges.capacity()
+    };
+    assert_eq!(kept(MOST_KEPT), MOST_KEPT);
+    assert!(kept(MOST_KEPT + 1) <= 8);
+    assert!(kept(100_000) <= 8);
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     assert_eq!(fails(b"*3000000000\r\n"), "invalid multibulk length");

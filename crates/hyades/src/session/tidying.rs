@@ -1,0 +1,51 @@
+//! Freeing of memory while a session is idle.
+
+use super::{Commits, EngineSession};
+use crate::logging::LoggingProtocol;
+use crate::session::poisoning::PoisonOnPanic;
+use bumpalo::Bump;
+
+/// A session keeps as many bytes for its next transaction, and as many for its next record.
+const KEPT_BYTES: usize = 32 << 10;
+
+/// Items of garbage that are checked at a time.
+const CHECKED: usize = 8_192;
+
+/// What is freed has waited until no thread could be reading it. Each round frees up to eight bags
+/// of up to 64 items.
+const ROUNDS: usize = 32;
+
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
+    /// Whether there is nothing to free, as far as is known without looking at it.
+    pub(super) fn has_nothing_to_free(&self) -> bool {
+        self.garbage.is_empty()
+            && self.shared.orphaned.len() == 0
+            && self.arena.allocated_bytes() <= KEPT_BYTES
+            && self.payload.capacity() <= KEPT_BYTES
+    }
+
+    /// Frees some of the garbage, its own and that of ended sessions, and the room that its largest
+    /// transaction has needed. The session is between transactions.
+    pub(super) fn free_some(&mut self) {
+        let engine = &self.shared.engine;
+        engine.epoch.advance_if_older_than(engine.epoch_interval);
+        engine.snapshots.tidy(&engine.epoch);
+        if !self.garbage.is_empty() {
+            let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+            let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
+            self.garbage.sweep_up_to::<C, P>(engine, stamp, CHECKED);
+            self.tally.set_garbage(self.garbage.len());
+            poison_on_panic.disarm();
+        }
+        self.sweep_orphaned(CHECKED / 2);
+        if self.arena.allocated_bytes() > KEPT_BYTES {
+            self.arena = Bump::with_capacity(super::ARENA_BYTES);
+        }
+        if self.payload.capacity() > KEPT_BYTES {
+            self.payload = Vec::new();
+        }
+        for _ in 0..ROUNDS {
+            crossbeam_epoch::pin().flush();
+        }
+    }
+}
