@@ -1,4 +1,4 @@
-//! `oom-score-adj`: how soon the system kills this process, rather than others, when memory runs out.
+//! `oom-score-adj`: how soon the system kills this process, and not others, when memory runs out.
 
 use crate::config::Settings;
 use std::fs::OpenOptions;

@@ -61,9 +61,20 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
             return Err(text.into());
         }
         ("protocol", [what]) => protocol(&lower(what), reply)?,
-        (other, _) => return Err(format!("ERR DEBUG {other} is not built").into()),
+        (other, _) if !is_built(args[1]) => {
+            return Err(format!("ERR DEBUG {other} is not built").into());
+        }
+        _ => {
+            let what = "unknown subcommand or wrong number of arguments for";
+            return Err(super::subcommand_error(what, "debug", args[1]).into());
+        }
     }
     Ok(())
+}
+
+/// Whether a subcommand stands in the help, perhaps with other arguments.
+fn is_built(name: &[u8]) -> bool {
+    HELP[1..].iter().filter_map(|line| line.split(' ').next()).any(|word| super::is(name, word))
 }
 
 /// Has all event loops stand still, this one too.

@@ -19,9 +19,9 @@ fn refused(arguments: &[&str]) -> (String, String) {
 
 #[test]
 fn a_wrong_value_is_shown_with_its_line() {
-    for (arguments, line, text) in [
+    let cases: &[(&[&str], &str, &str)] = &[
         (
-            &["--port", "x"][..],
+            &["--port", "x"],
             r#"port "x""#,
             "argument couldn't be parsed into an integer: port must be a number from 0 to 65535, \
              and not \"x\"",
@@ -36,7 +36,8 @@ fn a_wrong_value_is_shown_with_its_line() {
         (
             &["--port", "6379", "6380"],
             r#"port "6379" "6380""#,
-            "wrong number of arguments: port takes one value, and not 2: quotes make one of several",
+            "wrong number of arguments: port takes one value, and not 2: quotes make one of \
+             several",
         ),
         (
             &["--prot", "1"],
@@ -66,8 +67,10 @@ fn a_wrong_value_is_shown_with_its_line() {
             r#"replicaof "a" "1""#,
             "replicaof cannot be \"a 1\": replication is not built",
         ),
-    ] {
-        assert_eq!(refused(arguments), (line.to_string(), text.to_string()), "{arguments:?}");
+    ];
+    for (arguments, line, text) in cases {
+        let (shown, said) = refused(arguments);
+        assert_eq!((&shown[..], &said[..]), (*line, *text), "{arguments:?}");
     }
     let (_, include) = refused(&["--include", "other.conf"]);
     assert!(include.ends_with("put the lines of that file in its place"), "{include}");
@@ -84,20 +87,19 @@ fn what_is_no_value_is_told_before_what_is_refused() {
     let (line, text) = refused(&["--logfile", "a", "--port", "1", "--daemonize", "yes"]);
     assert_eq!(line, r#"logfile "a""#);
     assert!(text.contains("messages go to standard error"), "{text}");
-    for (arguments, line, expected) in [
-        (&["--replicaof", "127.0.0.1", "abc"][..], r#"replicaof "127.0.0.1" "abc""#, "Invalid"),
+    let number = "wrong number of arguments";
+    let none_of = "argument(s) must be one of the following";
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["--replicaof", "127.0.0.1", "abc"], r#"replicaof "127.0.0.1" "abc""#, "Invalid master"),
         (&["--replicaof", "--a", "65536"], r#"replicaof "--a" "65536""#, "Invalid master port"),
-        (&["--replicaof", "--a", "--abc"], r#"replicaof "--a""#, "wrong number of arguments"),
-        (&["--replicaof", "a", "1", "2"], r#"replicaof "a" "1" "2""#, "wrong number of arguments"),
+        (&["--replicaof", "--a", "--abc"], r#"replicaof "--a""#, number),
+        (&["--replicaof", "a", "1", "2"], r#"replicaof "a" "1" "2""#, number),
         (&["--replicaof", "a", "65535"], r#"replicaof "a" "65535""#, "replicaof cannot be"),
-        (
-            &["--shutdown-on-sigint"],
-            "shutdown-on-sigint",
-            "argument(s) must be one of the following",
-        ),
-    ] {
+        (&["--shutdown-on-sigint"], "shutdown-on-sigint", none_of),
+    ];
+    for (arguments, line, expected) in cases {
         let (shown, text) = refused(arguments);
-        assert_eq!(shown, line);
+        assert_eq!(shown, *line);
         assert!(text.starts_with(expected), "{arguments:?}: {text}");
     }
     for none in [&["--replicaof", "NO", "one"][..], &["--slaveof", ""], &["--replicaof no one"]] {
