@@ -74,6 +74,20 @@ fn a_sleep_holds_up_the_clients_of_all_loops() {
     assert_eq!(ask(&mut sleeper, "PING"), "+PONG");
 }
 
+/// What it says meanwhile is not heard before the end.
+#[test]
+fn a_client_is_not_idle_while_the_server_sleeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(dir.path(), "--loops 2 --enable-debug-command yes --timeout 2");
+    let mut sleeper = BufReader::new(served.connect(PATIENCE));
+    let mut others: Vec<_> = (0..4).map(|_| BufReader::new(served.connect(PATIENCE))).collect();
+    others.iter_mut().for_each(|other| assert_eq!(ask(other, "PING"), "+PONG"));
+    sleeper.get_mut().write_all(b"DEBUG SLEEP 3\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    others.iter_mut().for_each(|other| assert_eq!(ask(other, "PING"), "+PONG"));
+    assert_eq!(ask(&mut sleeper, ""), "+OK");
+}
+
 #[test]
 fn a_stop_ends_a_sleep() {
     let dir = tempfile::tempdir().unwrap();

@@ -84,8 +84,8 @@ fn sleep(shared: &Shared, seconds: &[u8]) -> Result<(), Stop> {
     if !(0.0..=LONGEST_SLEEP).contains(&seconds) {
         return Err(format!("ERR DEBUG SLEEP takes 0 to {LONGEST_SLEEP} seconds").into());
     }
-    shared.standstill.begin(Duration::from_secs_f64(seconds));
-    shared.wake_all();
+    // The others look before they do anything.
+    shared.standstill.begin(Duration::from_secs_f64(seconds), shared.clock.now_ms());
     shared.stand_still();
     Ok(())
 }

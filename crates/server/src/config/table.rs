@@ -33,7 +33,7 @@ pub enum Value {
     ShutdownWords,
     /// Three numbers: how soon the system kills a master, a replica, and a process that saves.
     OomScores,
-    /// The host and the port of a master, `no one`, or nothing.
+    /// The host and the port of a master, or that there is none.
     Master,
     /// Any text.
     Text,
