@@ -58,7 +58,8 @@ if grep -vE '^(#.*|(unit|integration)/\S+ .* # .+)$' "$left" >&2; then
 fi
 
 # What the suite starts, with a file of settings and further arguments. It waits for the number of
-# the process and for the words of Redis. Two log streams save it the measurement of the best number.
+# the process, which Redis tells once it listens, and for the words of Redis. Two log streams save
+# it the measurement of the best number.
 ln -sf "$(command -v redis-cli)" "$(command -v redis-benchmark)" "$suite/src/"
 rm -f "$suite/src/redis-server"
 case $program in
@@ -76,9 +77,9 @@ echo \$\$ >> "$place/servers"
 [ -z "$serve" ] && exec "$program" "\$@"
 file=
 case "\${1:--}" in -*) ;; *) file=\$1; shift ;; esac
-echo " PID: \$\$"
 export HYADES_STREAMS=2
-exec "$program" serve \$file "\$@" > >(exec sed -u '$words') 2>&1
+pid="s/^listening on/ PID: \$\$, &/"
+exec "$program" serve \$file "\$@" > >(exec sed -u -e "\$pid" -e '$words') 2>&1
 END
 chmod +x "$suite/src/redis-server"
 
@@ -101,11 +102,16 @@ failed=0
 skipped=0
 for file in $files; do
     log=$place/$(echo "$file" | tr / -).log
+    tags="-needs:repl -large-memory"
+    case $(awk -v file="$file" '$1 == file { print $3 }' "$list") in
+        debug) ;;
+        *) tags="-needs:debug $tags" ;;
+    esac
     names_of "$file" > "$place/skip.txt"
     : > "$place/servers"
     (cd "$suite" && timeout "$limit" tclsh tests/test_helper.tcl --clients 1 --durable \
         --ignore-encoding --ignore-digest --baseport "$port" --portcount 2000 \
-        --skipfile "$place/skip.txt" --tags "-needs:debug -needs:repl -large-memory" \
+        --skipfile "$place/skip.txt" --tags "$tags" \
         --single "$file") 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$log" || true
     end_servers
     ok=$(grep -ac '^\[ok\]' "$log" || true)

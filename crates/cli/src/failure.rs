@@ -5,7 +5,8 @@ use std::fmt::Display;
 /// A command's failure. It decides the exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// Wrong usage: exit code 2. One sentence that says what would be right.
+    /// Wrong usage: exit code 2. One sentence that says what would be right; of a setting of a
+    /// server, behind the line that is wrong.
     Usage(String),
     /// The command failed, or a check does not hold: exit code 1.
     Failed(String),

@@ -222,6 +222,7 @@ impl EventLoop {
 
     /// A turn. False if the loop ends.
     fn turn(&mut self) -> bool {
+        self.shared.stand_still();
         if self.session.is_none() && self.ends.is_none() {
             self.open_session();
         }
@@ -267,6 +268,8 @@ impl EventLoop {
 
     /// Reads, runs and writes one connection.
     fn serve(&mut self, id: u64, now: i64) {
+        // Another loop may have begun one in this turn.
+        self.shared.stand_still();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_listed = false;
         if connection.is_handshaking() {

@@ -12,7 +12,7 @@ use std::time::Instant;
 type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
 
 /// Lanes, of which all but the first have one thread.
-const LANES: [Lane; 5] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Sleep, Lane::Network];
+const LANES: [Lane; 5] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Unbounded, Lane::Network];
 
 /// Takes jobs.
 #[derive(Clone)]
@@ -41,8 +41,8 @@ impl Executors {
             }
             Ok::<_, std::io::Error>(sender)
         };
-        let [data, disk, long, sleep, network] = LANES.map(&mut start);
-        Ok((Executors { lanes: [data?, disk?, long?, sleep?, network?] }, handles))
+        let [data, disk, long, unbounded, network] = LANES.map(&mut start);
+        Ok((Executors { lanes: [data?, disk?, long?, unbounded?, network?] }, handles))
     }
 
     /// Has a job run; `done` gets its reply on another thread.

@@ -42,6 +42,7 @@ mod listener;
 mod memory;
 mod migration;
 mod monitors;
+mod oom_score;
 mod open_files;
 mod opening;
 mod pause;
@@ -59,6 +60,7 @@ mod server;
 mod shared;
 mod signals;
 mod slow_log;
+mod standstill;
 mod systemd;
 #[cfg(feature = "tls")]
 mod tls;

@@ -6,10 +6,13 @@ use crate::data::head::Head;
 use crate::shared::{Opened, Shared};
 use hyades::{Column, Columns, Database, Error};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const GENERATION: Column<u64> = Column::at(0);
 const HEAD: Column<u64> = Column::at(2);
+
+/// How often `key-load-delay` is looked at while loading is delayed.
+const DELAY_STEP: Duration = Duration::from_millis(20);
 
 /// The most log streams that are not asked for.
 const MOST_PROBED: usize = 8;
@@ -46,6 +49,7 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     // What the first read of a key that is missing allocates is memory of the empty server.
     let missing: (u64, &[u8]) = (u64::MAX, b"");
     database.transact(|tx| Ok(tx.get_columns(tables.keys, missing, HEAD.only())?.is_some()))?;
+    delay(shared);
     let opened = Opened { database, tables };
     assert!(shared.opened.set(opened).is_ok(), "a server opens its database once");
     // What has expired meanwhile, and what was flushed before, is removed at once: not before the
@@ -54,6 +58,20 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.reap_garbage();
     shared.wake_all();
     Ok(())
+}
+
+/// Waits as long as `key-load-delay` has loading last longer: the setting as it is now, as clients
+/// may change it meanwhile. A stop of the server ends it.
+fn delay(shared: &Shared) {
+    let keys = u64::try_from(shared.counts.all()).unwrap_or(0);
+    let since = Instant::now();
+    loop {
+        let left = shared.settings.load_delay(keys).saturating_sub(since.elapsed());
+        if left.is_zero() || shared.stopping().is_some() {
+            return;
+        }
+        shared.wait_for_stop_at_most(left.min(DELAY_STEP));
+    }
 }
 
 /// Counts the keys, and finds out when the first one expires.

@@ -114,6 +114,7 @@ impl Server {
         let _socket_file = listener.take_socket_file();
         let (address, tls_address) = (listener.address(), listener.tls_address());
         let http = HttpServer::bind(&shared)?;
+        shared.oom_score.apply(&shared.settings).map_err(std::io::Error::other)?;
         let metrics_address = http.as_ref().map(HttpServer::address).transpose()?;
         let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
         let mut mailboxes = Vec::new();

@@ -16,10 +16,12 @@ use crate::listener::ListeningPlaces;
 use crate::memory::MemoryUse;
 use crate::migration::{KeptTargets, Lookups};
 use crate::monitors::Monitors;
+use crate::oom_score::OomScore;
 use crate::pause::Pause;
 use crate::rates::Rates;
 use crate::saves::Saves;
 use crate::slow_log::SlowLog;
+use crate::standstill::Standstill;
 use crate::waiting::WaitQueues;
 use hyades::{Database, Progress};
 use std::collections::BTreeMap;
@@ -127,6 +129,10 @@ pub struct Shared {
     pub channels: Arc<Channels>,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// DEBUG SLEEP.
+    pub standstill: Standstill,
+    /// How soon the system kills the process when memory runs out.
+    pub oom_score: OomScore,
     /// Clients that monitor.
     pub monitors: Arc<Monitors>,
     /// Clients that wait for an element.
@@ -213,6 +219,8 @@ impl Shared {
             errors: Mutex::default(),
             counts: KeyCounts::default(),
             pause: Pause::default(),
+            standstill: Standstill::default(),
+            oom_score: OomScore::default(),
             waiting: Arc::default(),
             opened: OnceLock::new(),
             progress: Mutex::default(),

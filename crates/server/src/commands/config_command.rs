@@ -106,8 +106,21 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
             return Err(format!("{text} '{name}') - duplicate parameter").into());
         }
     }
+    if shared.opened.get().is_none()
+        && changes.iter().any(|(of, _)| Settings::waits_for_loading(of))
+    {
+        return Err(format!("LOADING {}", shared.loading()).into());
+    }
     check_clients(&changes)?;
-    let set = shared.settings.set_and_apply(&changes, || listen(shared));
+    let set = shared.settings.set_and_apply(&changes, || {
+        adjust_oom_score(shared, &changes)?;
+        // The last one: nothing that fails would have to undo it.
+        listen(shared)
+    });
+    if set.is_err() {
+        // The settings are what they were. If this fails as well, the first error tells why.
+        let _ = adjust_oom_score(shared, &changes);
+    }
     set.map_err(|error| Stop::from(format!("ERR CONFIG SET failed {error}")))?;
     take_effect(shared, |name| pairs.chunks(2).any(|pair| is(pair[0], name)));
     Ok(())
@@ -128,6 +141,14 @@ fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
         )
         .into()),
     }
+}
+
+/// Has the system use `oom-score-adj` as it is now, if that or its values are among the changes.
+fn adjust_oom_score(shared: &Shared, changes: &[(String, String)]) -> Result<(), ConfigError> {
+    let is_about = |name: &str| name.to_ascii_lowercase().starts_with("oom-score-adj");
+    let Some((name, _)) = changes.iter().find(|(name, _)| is_about(name)) else { return Ok(()) };
+    let adjusted = shared.oom_score.apply(&shared.settings);
+    adjusted.map_err(|text| ConfigError(text).related_to(&name.to_ascii_lowercase()))
 }
 
 /// Listens at the port of the settings, if that is another one now.

@@ -1,14 +1,39 @@
 //! DEBUG, for test suites. Off unless `enable-debug-command` says otherwise.
 
+mod populate;
+
 use super::{Job, Local, config_command, dump, lower, numbers};
 use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::glob;
 use crate::resp::reply::Reply;
 use crate::runs;
 use crate::shared::{Opened, Shared};
+use crate::standstill::LONGEST_SLEEP;
 use hyades::Transaction;
 use std::cell::RefCell;
 use std::time::Duration;
+
+const HELP: &[&str] = &[
+    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CONFIG-REWRITE-FORCE-ALL",
+    "    Writes all settings into the configuration file.",
+    "ERROR <text>",
+    "    Replies this error.",
+    "OBJECT <key>",
+    "    Tells of the value of a key.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Sets <prefix>:0, <prefix>:1 .. (key:0 ..) to value:0, value:1 .., with zero bytes up to",
+    "    <size>, but for those keys that exist.",
+    "PROTOCOL <type>",
+    "    Replies a value of this type: string, integer, double, null, array, set, map, attrib,",
+    "    bignum, true, false, verbatim.",
+    "SLEEP <seconds>",
+    "    Stops the server for this time, 3600 at most: no client is served.",
+    "STRINGMATCH-LEN <length> <pattern>",
+    "    Matches a pattern with a string of this length.",
+    "HELP",
+    "    This help.",
+];
 
 pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     if !local.shared.settings.debug_is_enabled() {
@@ -19,16 +44,11 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
     }
     match (lower(args[1]).as_str(), &args[2..]) {
         ("sleep", [seconds]) => {
-            let text = String::from_utf8_lossy(seconds);
-            let seconds: f64 = text.parse().map_err(|_| "ERR value is not a valid float")?;
-            let time = Duration::try_from_secs_f64(seconds).map_err(|_| super::SYNTAX)?;
-            // Only this connection sleeps; an executor does it.
-            let time = time.min(Duration::from_secs(60));
-            *local.job = Some(Job::sleeping(move |shared, reply| {
-                shared.wait_for_stop_at_most(time);
-                reply.ok();
-            }));
+            sleep(local.shared, seconds)?;
+            reply.ok();
         }
+        ("populate", words) if (1..=3).contains(&words.len()) => populate::populate(local, words)?,
+        ("help", []) => super::help(reply, HELP),
         ("object", [key]) => object(local, key)?,
         ("jmap" | "set-active-expire" | "quicklist-packed-threshold", _) => reply.ok(),
         ("stringmatch-len", [length, pattern]) => {
@@ -41,16 +61,46 @@ pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Re
             return Err(text.into());
         }
         ("protocol", [what]) => protocol(&lower(what), reply)?,
-        (other, _) => return Err(format!("ERR DEBUG {other} is not built").into()),
+        (other, _) if !is_built(args[1]) => {
+            return Err(format!("ERR DEBUG {other} is not built").into());
+        }
+        _ => {
+            let what = "unknown subcommand or wrong number of arguments for";
+            return Err(super::subcommand_error(what, "debug", args[1]).into());
+        }
     }
     Ok(())
 }
 
+/// Whether a subcommand stands in the help, perhaps with other arguments.
+fn is_built(name: &[u8]) -> bool {
+    HELP[1..].iter().filter_map(|line| line.split(' ').next()).any(|word| super::is(name, word))
+}
+
+/// Has all event loops stand still, this one too.
+fn sleep(shared: &Shared, seconds: &[u8]) -> Result<(), Stop> {
+    let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok());
+    let seconds = seconds.ok_or("ERR value is not a valid float")?;
+    if !(0.0..=LONGEST_SLEEP).contains(&seconds) {
+        return Err(format!("ERR DEBUG SLEEP takes 0 to {LONGEST_SLEEP} seconds").into());
+    }
+    // The others look before they do anything.
+    shared.standstill.begin(Duration::from_secs_f64(seconds), shared.clock.now_ms());
+    shared.stand_still();
+    Ok(())
+}
+
+/// An error while the database is being opened.
+fn check_open(shared: &Shared) -> Result<(), Stop> {
+    match shared.opened.get() {
+        Some(_) => Ok(()),
+        None => Err(format!("LOADING {}", shared.loading()).into()),
+    }
+}
+
 /// What Redis tells of the object of a value, as far as there is such a thing here.
 fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
-    if local.shared.opened.get().is_none() {
-        return Err(format!("LOADING {}", local.shared.loading()).into());
-    }
+    check_open(local.shared)?;
     let (database, key) = (local.client.database, key.to_vec());
     *local.job = Some(Job::new(move |shared, reply| match describe(shared, database, &key) {
         Ok(text) => reply.simple(&text),

@@ -88,8 +88,8 @@ pub enum Lane {
     Disk,
     /// [`Job::long`].
     Long,
-    /// [`Job::sleeping`].
-    Sleep,
+    /// [`Job::unbounded`].
+    Unbounded,
     /// [`Job::on_network`].
     Network,
 }
@@ -145,8 +145,8 @@ impl Job {
     }
 
     /// Work that takes as long as a client wants.
-    pub fn sleeping(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
-        Job { lane: Lane::Sleep, ..Job::new(body) }
+    pub fn unbounded(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+        Job { lane: Lane::Unbounded, ..Job::new(body) }
     }
 
     /// Work that waits for another server, with the transaction that its reply tells of.

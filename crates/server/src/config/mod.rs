@@ -1,6 +1,7 @@
 //! Settings: Redis's names and syntax. Each known name works, is stored because it is harmless, or
 //! is refused in a sentence.
 
+mod change;
 mod output_limits;
 mod parse;
 mod places;
@@ -20,10 +21,11 @@ pub use tls::TlsSettings;
 use crate::access::Users;
 use crate::data::collections::PackedLimits;
 use crate::data::keyspace::EventClasses;
+use change::{Change, Moment};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
-use table::{AT_START, HIDDEN, Rule, SETTINGS, Value, first_name};
+use table::{HIDDEN, NOT_WHILE_LOADING, SETTINGS, first_name};
 
 /// The settings of a server.
 ///
@@ -107,13 +109,6 @@ fn value_place(name: &str) -> usize {
     place(first_name(name)).expect("first names stand in the table")
 }
 
-/// When a setting is changed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    Start,
-    Running,
-}
-
 impl Settings {
     /// Settings of a command line: the name of a file, if the first argument is none of the others,
     /// then `--name value` pairs. Values of the environment, `HYADES_NAME`, come between the two.
@@ -168,48 +163,6 @@ impl Settings {
         self.number("acllog-max-len") as usize
     }
 
-    fn change(&self, name: &str, text: &str, moment: Moment) -> Result<(), ConfigError> {
-        let lower = name.to_ascii_lowercase();
-        let at = place(first_name(&lower)).ok_or_else(|| ConfigError::unknown(name))?;
-        let setting = &SETTINGS[at];
-        let is_running = moment == Moment::Running;
-        let was_given = self.given.read().expect("no holder panics").contains(&at);
-        let before = || format!("{} {text}", self.text(&lower));
-        let value = match setting.value {
-            // What it does not name stays.
-            Value::OutputLimits => setting.value.read(&lower, &before())?,
-            // Several lines are all meant, up to one that names none.
-            Value::SaveTimes if !is_running && was_given && !text.trim().is_empty() => {
-                setting.value.read(&lower, &before())?
-            }
-            other => other.read(&lower, text)?,
-        };
-        match setting.rule {
-            // The value that it has may be set again.
-            Rule::Fixed if is_running && value != self.text(setting.name) => {
-                return Err(ConfigError("can't set immutable config".to_string()));
-            }
-            Rule::Fixed if is_running => return Ok(()),
-            Rule::Refused(why)
-                if value != setting.default && is_running && AT_START.contains(&lower.as_str()) =>
-            {
-                return Err(ConfigError(format!("can't set immutable config ({why})")));
-            }
-            Rule::Refused(why) if value != setting.default => {
-                return Err(ConfigError(format!("{lower} cannot be {text:?}: {why}")));
-            }
-            _ => {}
-        }
-        self.values.write().expect("no holder panics")[at] = value;
-        let mut given = self.given.write().expect("no holder panics");
-        if !given.contains(&at) {
-            given.push(at);
-        }
-        drop(given);
-        self.refresh();
-        Ok(())
-    }
-
     /// Reads the numbers that are needed often.
     fn refresh(&self) {
         self.databases.store(self.number("databases"), Relaxed);
@@ -258,7 +211,7 @@ impl Settings {
         let before = self.values.read().expect("no holder panics").clone();
         let given = self.given.read().expect("no holder panics").clone();
         let change = |(name, value): &(String, String)| {
-            let changed = self.change(name, value, Moment::Running);
+            let changed = self.change(name, value, Moment::Running).and_then(Change::or_error);
             changed.map_err(|error| match Settings::knows(name) {
                 true => error.related_to(name),
                 false => error,
@@ -276,6 +229,11 @@ impl Settings {
     /// Whether there is a setting of this name.
     pub(crate) fn knows(name: &str) -> bool {
         place(&name.to_ascii_lowercase()).is_some()
+    }
+
+    /// Whether Redis does not change a setting while it loads its data.
+    pub(crate) fn waits_for_loading(name: &str) -> bool {
+        NOT_WHILE_LOADING.iter().any(|of| of.eq_ignore_ascii_case(name))
     }
 
     /// Names and values of the settings that one of these patterns matches.
@@ -489,5 +447,7 @@ fn loops_for(cores: usize) -> usize {
     (cores * 7 / 8).max(1)
 }
 
+#[cfg(test)]
+mod line_tests;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,17 @@
 //! Configuration files and command lines.
 
-use super::{Moment, Settings};
-use crate::config::table::{SETTINGS, first_name};
+use super::change::{Change, Moment, is_secret};
+use super::value::NUMBER_OF_ARGUMENTS;
+use super::{Settings, place};
+use crate::config::table::{SETTINGS, Value, first_name};
 use crate::resp::inline;
 use std::fmt;
 use std::io::Write;
+use std::iter::Peekable;
 use std::path::Path;
 
-/// A setting is not possible. As text, one sentence.
+/// A setting is not possible. As text, one sentence; of a line of a file, or of a setting on the
+/// command line, the lines in which Redis shows it, and the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(pub(crate) String);
 
@@ -18,7 +22,8 @@ impl ConfigError {
             "loadmodule" => ": there are no modules",
             _ => "",
         };
-        ConfigError(format!("there is no setting {name:?}{way_out}"))
+        let said = "Bad directive or wrong number of arguments";
+        ConfigError(format!("{said}: there is no setting {name:?}{way_out}"))
     }
 }
 
@@ -26,6 +31,15 @@ impl ConfigError {
     /// Says which of several settings it is about.
     pub(crate) fn related_to(self, name: &str) -> ConfigError {
         ConfigError(format!("(possibly related to argument '{name}') - {}", self.0))
+    }
+
+    /// Shows the line that it is about, and says where that stands, as Redis does.
+    fn in_line(self, place: &str, line: &str) -> ConfigError {
+        let printable = |letter: char| if letter.is_control() { '?' } else { letter };
+        let line: String = line.chars().map(printable).collect();
+        let text = self.0;
+        let head = "*** FATAL CONFIG FILE ERROR ***";
+        ConfigError(format!("{head}\nReading {place}\n>>> '{line}'\n{text}"))
     }
 }
 
@@ -58,17 +72,39 @@ fn may_be_empty(name: &str) -> bool {
     name.eq_ignore_ascii_case("save")
 }
 
-/// A name and its value, from the words of a line.
-fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
-    let mut words = words.into_iter().map(|word| {
-        String::from_utf8(word).map_err(|_| ConfigError("a setting is not UTF-8".to_string()))
-    });
-    let name = words.next().expect("the line has a word")?;
-    let values = words.collect::<Result<Vec<_>, _>>()?;
-    if values.is_empty() && !may_be_empty(&name) {
-        return Err(ConfigError(format!("{name} needs a value")));
+/// Checks how many values a setting is given. `shutdown-on-sigterm` says itself what it may be.
+fn check_number(name: &str, values: &[String]) -> Result<(), ConfigError> {
+    let lower = name.to_ascii_lowercase();
+    let Some(setting) = place(&lower).map(|at| &SETTINGS[at]) else {
+        return Err(ConfigError::unknown(name));
+    };
+    let text = match values.len() {
+        0 if may_be_empty(name) || matches!(setting.value, Value::ShutdownWords) => return Ok(()),
+        0 => format!("{name} needs a value"),
+        1 => return Ok(()),
+        _ if setting.takes_several() => return Ok(()),
+        count => format!("{name} takes one value, and not {count}: quotes make one of several"),
+    };
+    Err(ConfigError(format!("{NUMBER_OF_ARGUMENTS}: {text}")))
+}
+
+/// A setting of the command line, as Redis shows it. Passwords are not shown.
+fn shown_setting(name: &str, values: &[String]) -> String {
+    let word = |value: &String| match is_secret(name) {
+        true => " (redacted)".to_string(),
+        false => format!(" {}", inline::quoted(value.as_bytes())),
+    };
+    name.to_string() + &values.iter().map(word).collect::<String>()
+}
+
+/// A line of a file, without a password.
+fn shown_line(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let name = line.split_whitespace().next().unwrap_or("");
+    match is_secret(name.trim_matches(['"', '\''])) {
+        true => format!("{name} (redacted)"),
+        false => line.into_owned(),
     }
-    Ok((name, values.join(" ")))
 }
 
 /// Whether a line is about the name of a command.
@@ -86,36 +122,133 @@ fn rename(settings: &mut Settings, names: &[impl AsRef<str>]) -> Result<(), Conf
     renamed.map_err(|error| ConfigError(format!("rename-command: {error}")))
 }
 
-fn read_file(settings: &mut Settings, file: &Path) -> Result<(), ConfigError> {
-    let at = file.display();
-    let text = std::fs::read(file).map_err(|e| ConfigError(format!("cannot read {at}: {e}")))?;
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.trim_ascii();
-        if line.is_empty() || line[0] == b'#' {
-            continue;
+/// Settings, as far as they are read.
+#[derive(Default)]
+struct Reading {
+    settings: Settings,
+    /// The first value that is refused although it is one. What is none, in a line behind it, is
+    /// told instead, as by Redis.
+    refused: Option<ConfigError>,
+}
+
+impl Reading {
+    /// Takes a setting and its values.
+    fn take(&mut self, name: &str, values: &[String]) -> Result<Change, ConfigError> {
+        if is_rename(name) {
+            return rename(&mut self.settings, values).map(|()| Change::Done);
         }
-        let words = inline::split(line);
-        let result = match words {
-            // Blanks that end the line for the parser only.
-            Some(words) if words.is_empty() => continue,
-            Some(words) if words.len() > 1 && words[0].eq_ignore_ascii_case(b"user") => {
-                settings.user_lines.push(words[1..].to_vec());
+        check_number(name, values)?;
+        self.settings.change(name, &values.join(" "), Moment::Start)
+    }
+
+    /// Notes what has become of a setting. `told` adds to an error where that stands.
+    fn note(
+        &mut self,
+        change: Result<Change, ConfigError>,
+        told: impl FnOnce(ConfigError) -> ConfigError,
+    ) -> Result<(), ConfigError> {
+        match change {
+            Ok(Change::Done) => Ok(()),
+            Ok(Change::Refused(error)) => {
+                self.refused.get_or_insert_with(|| told(error));
                 Ok(())
             }
-            Some(words) if is_rename(&words[0]) => {
-                let names = words[1..].iter().map(|name| std::str::from_utf8(name));
-                let names = names.collect::<Result<Vec<_>, _>>();
-                let names = names.map_err(|_| ConfigError("a name is not UTF-8".to_string()));
-                names.and_then(|names| rename(settings, &names))
-            }
-            Some(words) => {
-                pair(words).and_then(|(name, value)| settings.change(&name, &value, Moment::Start))
-            }
-            None => Err(ConfigError("the quotes do not match".to_string())),
-        };
-        result.map_err(|e| ConfigError(format!("line {} of {at}: {e}", number + 1)))?;
+            Err(error) => Err(told(error)),
+        }
     }
-    Ok(())
+
+    /// Takes the name of a user, with its rules.
+    fn take_user(&mut self, words: Vec<Vec<u8>>) -> Result<Change, ConfigError> {
+        if words.is_empty() {
+            return Err(ConfigError(format!("{NUMBER_OF_ARGUMENTS}: user needs a value")));
+        }
+        self.settings.user_lines.push(words);
+        Ok(Change::Done)
+    }
+
+    /// Takes the words of a line.
+    fn take_words(&mut self, words: Vec<Vec<u8>>) -> Result<Change, ConfigError> {
+        if words[0].eq_ignore_ascii_case(b"user") {
+            return self.take_user(words[1..].to_vec());
+        }
+        let what = if is_rename(&words[0]) { "name" } else { "setting" };
+        let words = words.into_iter().map(String::from_utf8).collect::<Result<Vec<_>, _>>();
+        let words = words.map_err(|_| ConfigError(format!("a {what} is not UTF-8")))?;
+        let (name, values) = words.split_first().expect("the line has a word");
+        self.take(name, values)
+    }
+
+    fn read_file(&mut self, file: &Path) -> Result<(), ConfigError> {
+        let at = file.display();
+        let text = std::fs::read(file);
+        let text = text.map_err(|e| ConfigError(format!("cannot read {at}: {e}")))?;
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            let change = match inline::split(line) {
+                // Blanks that end the line for the parser only.
+                Some(words) if words.is_empty() => continue,
+                Some(words) => self.take_words(words),
+                None => {
+                    let said = "Unbalanced quotes in configuration line";
+                    Err(ConfigError(format!("{said}: the quotes do not match")))
+                }
+            };
+            let place = format!("the configuration file, at line {} of {at}", number + 1);
+            self.note(change, |error| error.in_line(&place, &shown_line(line)))?;
+        }
+        Ok(())
+    }
+
+    fn read_environment(
+        &mut self,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), ConfigError> {
+        for setting in SETTINGS {
+            let name = variable(setting.name);
+            let Some(value) = environment(&name) else { continue };
+            if is_service_address(setting.name, &value) {
+                self.settings.notices.push(format!(
+                    "{name}={value} is the address of a service, as Kubernetes and Docker set it \
+                     for one named hyades, and no setting: it is ignored"
+                ));
+                continue;
+            }
+            let change = self.settings.change(setting.name, &value, Moment::Start);
+            self.note(change, |error| ConfigError(format!("{name}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn read_flags<'a>(
+        &mut self,
+        mut arguments: Peekable<impl Iterator<Item = &'a str>>,
+    ) -> Result<(), ConfigError> {
+        while let Some(flag) = arguments.next() {
+            let (name, mut values) = flag_words(flag)?;
+            // What follows a name is its value, whatever it looks like, but for a name that may
+            // stand alone.
+            let is_value = |value: &&str| !value.starts_with("--");
+            if values.is_empty() && !may_be_empty(&name) {
+                values.extend(arguments.next().map(str::to_string));
+            }
+            while let Some(value) = arguments.next_if(is_value) {
+                values.push(value.to_string());
+            }
+            let change = match name.eq_ignore_ascii_case("user") {
+                true => {
+                    let words = values.iter().flat_map(|value| value.split_whitespace());
+                    self.take_user(words.map(|word| word.as_bytes().to_vec()).collect())
+                }
+                false => self.take(&name, &values),
+            };
+            let line = || shown_setting(&name, &values);
+            self.note(change, |error| error.in_line("the command line", &line()))?;
+        }
+        Ok(())
+    }
 }
 
 impl Settings {
@@ -139,26 +272,6 @@ fn is_service_address(setting: &str, value: &str) -> bool {
     is_port && ["tcp://", "udp://", "sctp://"].iter().any(|of| value.starts_with(of))
 }
 
-fn read_environment(
-    settings: &mut Settings,
-    environment: &dyn Fn(&str) -> Option<String>,
-) -> Result<(), ConfigError> {
-    for setting in SETTINGS {
-        let name = variable(setting.name);
-        let Some(value) = environment(&name) else { continue };
-        if is_service_address(setting.name, &value) {
-            settings.notices.push(format!(
-                "{name}={value} is the address of a service, as Kubernetes and Docker set it for \
-                 one named hyades, and no setting: it is ignored"
-            ));
-            continue;
-        }
-        let change = settings.change(setting.name, &value, Moment::Start);
-        change.map_err(|e| ConfigError(format!("{name}: {e}")))?;
-    }
-    Ok(())
-}
-
 /// The port that the environment names, as [`Settings::from_arguments`] reads it, or else the usual
 /// one.
 ///
@@ -170,11 +283,11 @@ pub fn environment_port() -> Result<u16, ConfigError> {
 
 /// See [`environment_port`].
 pub(super) fn port(environment: &dyn Fn(&str) -> Option<String>) -> Result<u16, ConfigError> {
-    let mut settings = Settings::default();
+    let mut reading = Reading::default();
     let name = variable("port");
     let own = |of: &str| environment(of).filter(|_| of == name);
-    read_environment(&mut settings, &own)?;
-    Ok(settings.port())
+    reading.read_environment(&own)?;
+    Ok(reading.settings.port())
 }
 
 /// The name in a flag, and its values if they stand in the same argument, as in a file.
@@ -193,38 +306,20 @@ pub(super) fn from_arguments<A: AsRef<str>>(
     arguments: &[A],
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Settings, ConfigError> {
-    let mut settings = Settings::default();
+    let mut reading = Reading::default();
     let mut arguments = arguments.iter().map(A::as_ref).peekable();
     if let Some(file) = arguments.next_if(|first| !first.starts_with("--")) {
         // The directory of the data may be relative to another place than the file.
         let file = std::path::absolute(file);
         let file = file.map_err(|e| ConfigError(format!("cannot find the config file: {e}")))?;
-        read_file(&mut settings, &file)?;
-        settings.file = Some(file);
+        reading.read_file(&file)?;
+        reading.settings.file = Some(file);
     }
-    read_environment(&mut settings, environment)?;
-    while let Some(flag) = arguments.next() {
-        let (name, mut values) = flag_words(flag)?;
-        // What follows a name is its value, whatever it looks like, but for a name that may stand
-        // alone.
-        let is_value = |value: &&str| !value.starts_with("--");
-        if values.is_empty() && !may_be_empty(&name) {
-            values.extend(arguments.next().map(str::to_string));
-        }
-        while let Some(value) = arguments.next_if(is_value) {
-            values.push(value.to_string());
-        }
-        if values.is_empty() && !may_be_empty(&name) {
-            return Err(ConfigError(format!("--{name} needs a value")));
-        }
-        if name.eq_ignore_ascii_case("user") {
-            let words = values.iter().flat_map(|value| value.split_whitespace());
-            settings.user_lines.push(words.map(|word| word.as_bytes().to_vec()).collect());
-        } else if is_rename(&name) {
-            rename(&mut settings, &values)?;
-        } else {
-            settings.change(&name, &values.join(" "), Moment::Start)?;
-        }
+    reading.read_environment(environment)?;
+    reading.read_flags(arguments)?;
+    let Reading { mut settings, refused } = reading;
+    if let Some(error) = refused {
+        return Err(error);
     }
     settings.make_users()?;
     Ok(settings)

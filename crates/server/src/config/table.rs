@@ -31,6 +31,10 @@ pub enum Value {
     TitleTemplate,
     /// How Redis shuts down at a signal.
     ShutdownWords,
+    /// Three numbers: how soon the system kills a master, a replica, and a process that saves.
+    OomScores,
+    /// The host and the port of a master, or that there is none.
+    Master,
     /// Any text.
     Text,
 }
@@ -59,6 +63,24 @@ pub struct Setting {
     pub value: Value,
     /// What it does.
     pub rule: Rule,
+}
+
+impl Setting {
+    /// Whether it may be given several values, which are then one with blanks between.
+    pub fn takes_several(&self) -> bool {
+        let is_list = matches!(
+            self.value,
+            Value::Events
+                | Value::Master
+                | Value::OomScores
+                | Value::OutputLimits
+                | Value::Percentiles
+                | Value::SaveTimes
+                | Value::ShutdownWords
+                | Value::TlsProtocols
+        );
+        is_list || matches!(self.name, "bind" | "metrics-bind")
+    }
 }
 
 const fn setting(name: &'static str, default: &'static str, value: Value, rule: Rule) -> Setting {
@@ -134,9 +156,20 @@ pub const AT_START: [&str; 11] = [
     "syslog-enabled",
 ];
 
+/// Those that Redis does not change while it loads its data.
+pub const NOT_WHILE_LOADING: [&str; 3] = ["appendonly", "dir", "repl-diskless-load"];
+
+/// Passwords: errors do not show them.
+pub const SECRETS: [&str; 3] = ["masterauth", "requirepass", "tls-key-file-pass"];
+
 /// Settings of Redis for its own tests: CONFIG GET shows one if it is named in full.
-pub const HIDDEN: [&str; 4] =
-    ["key-load-delay", "rdb-key-save-delay", "use-exit-on-panic", "watchdog-period"];
+pub const HIDDEN: [&str; 5] = [
+    "key-load-delay",
+    "loading-process-events-interval-bytes",
+    "rdb-key-save-delay",
+    "use-exit-on-panic",
+    "watchdog-period",
+];
 
 /// All settings: those that work, then those of Redis that are known.
 pub const SETTINGS: &[Setting] = &[
@@ -229,7 +262,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("io-threads", "1", ANY, Fixed),
     setting("io-threads-do-reads", "no", YesNo, Fixed),
     setting("jemalloc-bg-thread", "yes", YesNo, Stored),
-    setting("key-load-delay", "0", ANY, Stored),
+    setting("key-load-delay", "0", Number(i32::MIN as i64, i32::MAX as i64), Live),
     setting("latency-monitor-threshold", "0", Number(0, i64::MAX), Live),
     setting("latency-tracking", "yes", YesNo, Live),
     setting("latency-tracking-info-percentiles", "50 99 99.9", Value::Percentiles, Live),
@@ -243,6 +276,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("list-compress-depth", "0", ANY, Stored),
     setting("list-max-listpack-size", "-2", ANY, Live),
     setting("list-max-ziplist-size", "-2", ANY, Stored),
+    setting(
+        "loading-process-events-interval-bytes",
+        "2097152",
+        Number(1_024, i32::MAX as i64),
+        Stored,
+    ),
     setting("locale-collate", "", Text, Stored),
     setting("logfile", "", Text, Refused("messages go to standard error")),
     setting(
@@ -265,8 +304,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("min-slaves-to-write", "0", ANY, Refused("there are no replicas")),
     setting("no-appendfsync-on-rewrite", "no", YesNo, Stored),
     setting("notify-keyspace-events", "", Value::Events, Live),
-    setting("oom-score-adj", "no", Text, Refused("set OOMScoreAdjust in the unit of systemd")),
-    setting("oom-score-adj-values", "0 200 800", Text, Stored),
+    setting("oom-score-adj", "no", OneOf(&["no", "yes", "relative", "absolute"]), Live),
+    setting("oom-score-adj-values", "0 200 800", Value::OomScores, Live),
     setting("pidfile", "", Text, Fixed),
     setting(
         "proc-title-template",
@@ -299,7 +338,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("replica-priority", "100", ANY, Stored),
     setting("replica-read-only", "yes", YesNo, Stored),
     setting("replica-serve-stale-data", "yes", YesNo, Stored),
-    setting("replicaof", "", Text, Refused("replication is not built")),
+    setting("replicaof", "", Value::Master, Refused("replication is not built")),
     setting("requirepass", "", Text, Live),
     setting("sanitize-dump-payload", "no", Text, Stored),
     setting("save", "3600 1 300 100 60 10000", Value::SaveTimes, Stored),
@@ -318,7 +357,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("slave-priority", "100", ANY, Stored),
     setting("slave-read-only", "yes", YesNo, Stored),
     setting("slave-serve-stale-data", "yes", YesNo, Stored),
-    setting("slaveof", "", Text, Refused("replication is not built")),
+    setting("slaveof", "", Value::Master, Refused("replication is not built")),
     setting("slowlog-log-slower-than", "10000", Number(-1, i64::MAX), Live),
     setting("slowlog-max-len", "128", Number(0, MOST_SLOW), Live),
     setting("socket-mark-id", "0", ANY, Refused("sockets are not marked")),

@@ -24,24 +24,6 @@ fn defaults_and_flags() {
 }
 
 #[test]
-fn what_is_wrong_is_one_sentence() {
-    assert_eq!(refused(&["--port", "x"]), "port must be a number from 0 to 65535, and not \"x\"");
-    assert_eq!(refused(&["--port"]), "--port needs a value");
-    assert_eq!(refused(&["--prot", "1"]), "there is no setting \"prot\"");
-    let include = refused(&["--include", "other.conf"]);
-    assert!(include.ends_with("put the lines of that file in its place"), "{include}");
-    assert_eq!(
-        refused(&["--protected-mode", "1"]),
-        "protected-mode must be yes or no, and not \"1\""
-    );
-    assert_eq!(
-        refused(&["--replicaof", "a", "1"]),
-        "replicaof cannot be \"a 1\": replication is not built"
-    );
-    assert!(refused(&["no-such-file"]).starts_with("cannot read"));
-}
-
-#[test]
 fn a_file_the_environment_and_flags_in_this_order() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.conf");
@@ -58,7 +40,7 @@ fn a_file_the_environment_and_flags_in_this_order() {
     let settings = read(&[]);
     assert_eq!((settings.port(), settings.max_clients(), settings.databases()), (2, 7, 4));
     std::fs::write(&file, "port 1\nnonsense 2\n").unwrap();
-    assert!(refused(&[path]).starts_with("line 2 of "));
+    assert!(refused(&[path]).contains("at line 2 of "));
 }
 
 /// Kubernetes sets `HYADES_PORT` in every container of a namespace with a service of that name.
@@ -140,10 +122,8 @@ fn second_names_are_the_same_settings() {
     settings.rewrite(&Users::default(), false).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text, "hash-max-listpack-entries \"100\"\n");
-    assert_eq!(
-        refused(&["--slaveof", "a 1"]),
-        "slaveof cannot be \"a 1\": replication is not built"
-    );
+    let text = refused(&["--slaveof", "a 1"]);
+    assert!(text.ends_with("\nslaveof cannot be \"a 1\": replication is not built"), "{text}");
 }
 
 /// All that CONFIG GET shows can be set as it is, and the file that has all of it is read.
@@ -193,7 +173,7 @@ fn a_size_may_be_a_share_of_the_memory() {
         ["0%", "100%", "1024"]
     );
     let text = "percentage argument must be less or equal to 100";
-    assert_eq!(shown("101%").unwrap_err().to_string(), text);
+    assert!(shown("101%").unwrap_err().to_string().ends_with(&format!("\n{text}")));
     assert!(shown("x%").is_err() && shown("%").is_err() && shown("-1%").is_err());
 }
 
@@ -376,8 +356,12 @@ fn a_flag_may_hold_its_value_and_a_value_may_look_like_a_flag() {
     let default = Settings::default().text(title);
     assert_eq!(read(&["--save", "--port", "7"]), shown(&default, "notice", 7));
     let error = |flags: &[&str]| read(flags).unwrap_err().to_string();
-    assert!(error(&["--port", "--loglevel", "verbose"]).starts_with("port must be a number"));
-    assert_eq!(error(&["--port 7", "--port"]), "--port needs a value");
+    let taken = error(&["--port", "--loglevel", "verbose"]);
+    assert!(
+        taken.contains("port \"--loglevel\" \"verbose\"'\nwrong number of arguments"),
+        "{taken}"
+    );
+    assert!(error(&["--port 7", "--port"]).ends_with("port needs a value"));
     assert_eq!(error(&["--"]), "\"--\" is no setting: write --name value");
     assert_eq!(error(&["--port '7"]), "\"--port '7\": the quotes do not match");
 }
@@ -390,6 +374,8 @@ fn hidden_settings_are_shown_by_their_names_alone() {
         settings.matching(patterns).iter().map(|(name, _)| *name).collect()
     };
     assert_eq!(names(&[b"KEY-load-delay"]), ["key-load-delay"]);
+    let interval = "loading-process-events-interval-bytes";
+    assert_eq!(names(&[interval.as_bytes()]), [interval]);
     assert!(names(&[b"key-load-*"]).is_empty() && names(&[b"*delay?"]).is_empty());
     assert!(!names(&[b"*"]).contains(&"rdb-key-save-delay"));
     assert!(table::HIDDEN.iter().all(|name| place(name).is_some()));
@@ -454,13 +440,12 @@ fn what_would_have_no_effect_is_refused_with_a_reason() {
         ("min-replicas-to-write", "1", "there are no replicas"),
         ("min-slaves-to-write", "2", "there are no replicas"),
         ("activedefrag", "yes", "the allocator does not move"),
-        ("oom-score-adj", "yes", "OOMScoreAdjust"),
         ("syslog-enabled", "yes", "standard error"),
         ("socket-mark-id", "1", "sockets are not marked"),
         ("server_cpulist", "0-1", "CPUAffinity"),
     ] {
         let error = refused(&[format!("--{name}").as_str(), value]);
-        assert!(error.starts_with(&format!("{name} cannot be \"{value}\"")), "{error}");
+        assert!(error.contains(&format!("\n{name} cannot be \"{value}\"")), "{error}");
         assert!(error.contains(why), "{error}");
         let set = Settings::default().set(&[(name.to_string(), value.to_string())]);
         let error = set.unwrap_err().to_string();

@@ -3,6 +3,13 @@
 use super::table::Value;
 use super::{ConfigError, memory, output_limits, tls};
 use crate::data::keyspace::EventClasses;
+use std::fmt::Display;
+
+/// What Redis says of a setting with too few values, or too many.
+pub const NUMBER_OF_ARGUMENTS: &str = "wrong number of arguments";
+
+/// What Redis says of a score that is none.
+const OOM_SCORES: &str = "Invalid oom-score-adj-values, elements must be between -2000 and 2000";
 
 /// What Redis says of a share of the memory that is more than all of it.
 const TOO_MUCH_PERCENT: &str = "percentage argument must be less or equal to 100";
@@ -14,77 +21,165 @@ const TITLE_FORMAT: &str = "template format is invalid or contains unknown varia
 const TITLE_FIELDS: [&str; 7] =
     ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
 
+/// What Redis says of a number that is none.
+const NO_INTEGER: &str = "argument couldn't be parsed into an integer";
+
+/// What Redis says of a number of bytes that is none.
+const NO_MEMORY: &str = "argument must be a memory value";
+
 impl Value {
-    /// Checks a value and brings it into its usual form.
+    /// Checks a value and brings it into its usual form. An error says first what Redis says of
+    /// such a value, then what this one may be.
     pub fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
-        let wrong =
-            |wanted: &str| Err(ConfigError(format!("{name} must be {wanted}, and not {text:?}")));
-        let checked = |value: Option<String>, wanted| value.map_or_else(|| wrong(wanted), Ok);
+        let wrong = |said: &str, wanted: &str| {
+            Err(ConfigError(format!("{said}: {name} must be {wanted}, and not {text:?}")))
+        };
+        let checked = |value: Option<String>, said: &str, wanted: &str| {
+            value.map_or_else(|| wrong(said, wanted), Ok)
+        };
         match self {
             Value::YesNo => match text.to_ascii_lowercase().as_str() {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.to_string()),
-                _ => wrong("yes or no"),
+                _ => wrong("argument must be 'yes' or 'no'", "yes or no"),
             },
-            Value::Number(least, most) => match text.parse::<i64>() {
-                Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
-                _ => wrong(&format!("a number from {least} to {most}")),
-            },
+            Value::Number(least, most) => {
+                let wanted = format!("a number from {least} to {most}");
+                match text.parse::<i64>() {
+                    Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
+                    Ok(_) => wrong(&out_of_range(least, most), &wanted),
+                    Err(_) => wrong(NO_INTEGER, &wanted),
+                }
+            }
             Value::Memory => match memory(text) {
                 Some(bytes) => Ok(bytes.to_string()),
-                None => wrong("a size such as 1024, 64kb or 1gb"),
+                None => wrong(NO_MEMORY, "a size such as 1024, 64kb or 1gb"),
             },
-            Value::MemoryOrPercent => match (text.strip_suffix('%'), memory(text)) {
-                (Some(percent), _) => match percent.parse::<u64>() {
-                    Ok(0..=100) => Ok(text.to_string()),
-                    Ok(_) => Err(ConfigError(TOO_MUCH_PERCENT.to_string())),
-                    Err(_) => wrong("a size, or a number of percent such as 5%"),
-                },
-                (None, Some(bytes)) => Ok(bytes.to_string()),
-                (None, None) => wrong("a size such as 1024, 64kb or 1gb, or percent such as 5%"),
-            },
-            Value::MemoryIn(least, most) => match memory(text) {
-                Some(bytes) if (least..=most).contains(&bytes) => Ok(bytes.to_string()),
-                _ => wrong(&format!("a size from {least} to {most} bytes")),
-            },
+            Value::MemoryOrPercent => memory_or_percent(text).unwrap_or_else(|| {
+                wrong(
+                    "argument must be a memory or percent value",
+                    "a size such as 1024, 64kb or 1gb, or percent such as 5%",
+                )
+            }),
+            Value::MemoryIn(least, most) => {
+                let wanted = format!("a size from {least} to {most} bytes");
+                match memory(text) {
+                    Some(bytes) if (least..=most).contains(&bytes) => Ok(bytes.to_string()),
+                    Some(_) => wrong(&out_of_range(least, most), &wanted),
+                    None => wrong(NO_MEMORY, &wanted),
+                }
+            }
             Value::OneOf(words) => {
                 match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
                     Some(word) => Ok((*word).to_string()),
-                    None => wrong(&format!("one of {}", words.join(", "))),
+                    None => wrong(&none_of(words), "one of these"),
                 }
             }
-            Value::Percentiles => checked(percentiles(text), "numbers from 0 to 100"),
-            Value::Events => match EventClasses::read(text) {
-                Some(classes) => Ok(classes.to_string()),
-                None => wrong("letters of Ag$lshzxeKEtmdn"),
-            },
-            Value::OutputLimits => {
-                output_limits::read(text).map_err(|error| ConfigError(error.to_string()))
-            }
-            Value::Permissions => {
-                let is_octal = !text.is_empty() && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-                match u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777) {
-                    Some(mode) => Ok(format!("{mode:o}")),
-                    None => wrong("permissions in octal digits, from 0 to 777"),
-                }
-            }
-            Value::TlsProtocols => checked(
-                tls::read_protocols(text),
-                "TLSv1.2, TLSv1.3 or both (older versions are not secure)",
+            Value::Text => Ok(text.to_string()),
+            Value::Permissions => checked(
+                permissions(text),
+                "argument couldn't be parsed as an octal number",
+                "permissions in octal digits, from 0 to 777",
             ),
             Value::SaveTimes => checked(
                 save_times(text),
+                "Invalid save parameters",
                 "pairs of seconds, from 1, and numbers of changes, or \"\"",
             ),
-            // As Redis says it.
-            Value::TitleTemplate => match is_title_template(text) {
-                true => Ok(text.to_string()),
-                false => Err(ConfigError(TITLE_FORMAT.to_string())),
-            },
-            Value::ShutdownWords => {
-                checked(shutdown_words(text), "default, or words of save, nosave, now and force")
-            }
-            Value::Text => Ok(text.to_string()),
+            Value::ShutdownWords => checked(
+                shutdown_words(text),
+                &none_of(&["default", "save", "nosave", "now", "force"]),
+                "default, or some of the others, but not save beside nosave",
+            ),
+            other => other.read_other(text, checked),
         }
+    }
+
+    /// As [`Value::read`], for values that a single setting or two have.
+    fn read_other(
+        self,
+        text: &str,
+        checked: impl Fn(Option<String>, &str, &str) -> Result<String, ConfigError>,
+    ) -> Result<String, ConfigError> {
+        let said = |text: &str| ConfigError(text.to_string());
+        match self {
+            Value::Percentiles => checked(
+                percentiles(text),
+                "Invalid latency-tracking-info-percentiles parameters",
+                "numbers from 0 to 100",
+            ),
+            Value::Events => checked(
+                EventClasses::read(text).map(|classes| classes.to_string()),
+                "Invalid event class character. Use 'Ag$lshzxeKEtmdn'",
+                "letters of Ag$lshzxeKEtmdn",
+            ),
+            Value::OutputLimits => output_limits::read(text).map_err(said),
+            Value::TlsProtocols => checked(
+                tls::read_protocols(text),
+                &none_of(&["TLSv1.2", "TLSv1.3"]),
+                "TLSv1.2, TLSv1.3 or both (older versions are not secure)",
+            ),
+            Value::OomScores => match text.split_whitespace().count() {
+                3 => checked(oom_scores(text), OOM_SCORES, "three such numbers"),
+                _ => checked(None, NUMBER_OF_ARGUMENTS, "three numbers"),
+            },
+            Value::Master => read_master(text, checked),
+            // As Redis says it.
+            Value::TitleTemplate if !is_title_template(text) => Err(said(TITLE_FORMAT)),
+            _ => Ok(text.to_string()),
+        }
+    }
+}
+
+fn out_of_range(least: impl Display, most: impl Display) -> String {
+    format!("argument must be between {least} and {most} inclusive")
+}
+
+fn none_of(words: &[&str]) -> String {
+    format!("argument(s) must be one of the following: {}", words.join(", "))
+}
+
+/// A size, or up to a hundred percent; `None` if it is neither.
+fn memory_or_percent(text: &str) -> Option<Result<String, ConfigError>> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return memory(text).map(|bytes| Ok(bytes.to_string()));
+    };
+    Some(match percent.parse::<u64>().ok()? {
+        0..=100 => Ok(text.to_string()),
+        _ => Err(ConfigError(TOO_MUCH_PERCENT.to_string())),
+    })
+}
+
+/// Permissions of a file.
+fn permissions(text: &str) -> Option<String> {
+    let is_octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777)?;
+    Some(format!("{mode:o}"))
+}
+
+/// Numbers of which each may be added to what the system gives a process.
+fn oom_scores(text: &str) -> Option<String> {
+    let in_range = |number: &i32| (-2_000..=2_000).contains(number);
+    let numbers = text.split_whitespace().map(|of| of.parse::<i32>().ok().filter(in_range));
+    let numbers = numbers.collect::<Option<Vec<_>>>()?;
+    Some(numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// The place of a master. That there is none may be said in two ways.
+fn read_master(
+    text: &str,
+    checked: impl Fn(Option<String>, &str, &str) -> Result<String, ConfigError>,
+) -> Result<String, ConfigError> {
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        [] => Ok(String::new()),
+        [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => {
+            Ok(String::new())
+        }
+        [host, port] => {
+            let port = port.parse::<u16>().ok();
+            let place = port.map(|port| format!("{host} {port}"));
+            checked(place, "Invalid master port", "a host and a port from 0 to 65535")
+        }
+        _ => checked(None, NUMBER_OF_ARGUMENTS, "a host and a port"),
     }
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod blocking;
 mod collections;
+mod debugging;
 mod dumping;
 mod durability;
 mod events;

@@ -54,12 +54,14 @@ impl EventLoop {
             return;
         }
         let (now, now_ms) = (Instant::now(), self.shared.clock.now_ms());
-        let time = Duration::from_secs(seconds);
+        let (time, unheard_until_ms) =
+            (Duration::from_secs(seconds), self.shared.standstill.last_end_ms());
         let mut looks_at = now + time;
         let mut ended = Vec::new();
         for (id, connection) in &self.connections {
             let entry = &connection.entry;
-            let idle_ms = (now_ms - entry.active_ms.load(Relaxed)).max(0) as u64;
+            let active_ms = entry.active_ms.load(Relaxed).max(unheard_until_ms);
+            let idle_ms = (now_ms - active_ms).max(0) as u64;
             let left = time.saturating_sub(Duration::from_millis(idle_ms));
             let waits = entry.listens()
                 || entry.is_monitor.load(Relaxed)

@@ -236,8 +236,9 @@ fn a_silent_client_hears_nothing_of_exec_either() {
         ("EXEC", "*2 +OK $1 2"),
         (
             "CONFIG SET proto-max-bulk-len 1kb",
-            "-ERR CONFIG SET failed (possibly related to argument 'proto-max-bulk-len') - \
-            proto-max-bulk-len must be a size from 1048576 to 1073741824 bytes, and not \"1kb\"",
+            "-ERR CONFIG SET failed (possibly related to argument 'proto-max-bulk-len') - argument \
+            must be between 1048576 and 1073741824 inclusive: proto-max-bulk-len must be a size \
+            from 1048576 to 1073741824 bytes, and not \"1kb\"",
         ),
         ("INFO keyspace", "$44 # Keyspace db0:keys=1,expires=0,avg_ttl=0"),
     ]);

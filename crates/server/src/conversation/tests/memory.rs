@@ -50,6 +50,17 @@ fn at_the_limit_writes_are_served_and_one_byte_beyond_it_refused() {
     assert_eq!(house.say(&mut client, b"SET a 3\r\n"), "+OK ");
 }
 
+/// Between its transactions.
+#[test]
+fn a_database_is_filled_up_to_the_limit() {
+    let (mut house, mut client) = limited();
+    use_memory(&house, 1_000);
+    assert_eq!(house.say(&mut client, b"DEBUG POPULATE 5\r\n"), "+OK ");
+    use_memory(&house, 1_001);
+    assert_eq!(house.say(&mut client, b"DEBUG POPULATE 6\r\n"), OOM);
+    assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":5 ");
+}
+
 #[test]
 fn the_limit_can_be_changed_and_taken_away() {
     let (mut house, mut client) = limited();

@@ -96,10 +96,11 @@ fn a_transaction_finds_its_own_keys() {
 fn what_takes_a_while_is_refused_in_its_place() {
     let mut house = House::new(false);
     let mut client = house.client();
-    house.say(&mut client, b"MULTI\r\nSET a 1\r\nDEBUG SLEEP 30\r\nGET a\r\n");
+    house.say(&mut client, b"MULTI\r\nSET a 1\r\nDEBUG POPULATE 5\r\nGET a\r\n");
     let said = house.say(&mut client, b"EXEC\r\n");
     let refused = "-ERR DEBUG with these arguments takes a while: send it outside of MULTI";
     assert_eq!(said, format!("*3 +OK {refused} $1 1 "));
+    assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":1 ");
 }
 
 /// A transaction that another thread runs, because it copies more than a loop should.

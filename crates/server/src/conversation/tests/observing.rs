@@ -30,7 +30,7 @@ fn commands_are_counted_and_timed_by_their_own_names() {
     assert_eq!(count("client|id"), [1.0, 0.0, 0.0]);
     assert_eq!(count("client"), [0.0, 0.0, 1.0]);
     assert_eq!(count("zadd"), [-1.0; 3]);
-    house.say(&mut client, b"MULTI\r\nSET a 1\r\nINCR a\r\nPING\r\nDEBUG SLEEP 1\r\nEXEC\r\n");
+    house.say(&mut client, b"MULTI\r\nSET a 1\r\nINCR a\r\nPING\r\nDEBUG POPULATE 1\r\nEXEC\r\n");
     let mut count = |command: &str| {
         ["calls", "failed_calls"].map(|name| field(&mut house, command, name).unwrap_or(-1.0))
     };

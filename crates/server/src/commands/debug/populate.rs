@@ -1,0 +1,115 @@
+//! DEBUG POPULATE: fills a database, for tests.
+//!
+//! It is many transactions of a bounded size, on a thread of its own: clients go on meanwhile. OK
+//! says that all keys are on disk. It ends early, with what is done by then, if memory runs out, the
+//! server stops, or its client is killed (CLIENT KILL).
+
+use super::check_open;
+use crate::clients::ClientEntry;
+use crate::commands::{Job, Local, integer};
+use crate::data::keyspace::{Context, EventClasses, Keyspace, Stop};
+use crate::memory::OUT_OF_MEMORY;
+use crate::runs;
+use crate::shared::Shared;
+use hyades::{Ticket, Transaction};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most keys of a transaction.
+const MOST_KEYS: u64 = 1_000;
+
+/// A transaction ends with the value that reaches this many bytes.
+const MOST_BYTES: usize = 256 << 10;
+
+/// What a database is filled with.
+struct Population {
+    database: u32,
+    /// The number of keys.
+    count: u64,
+    /// What their names begin with.
+    prefix: Vec<u8>,
+    /// The length of their values in bytes; 0: as long as they are.
+    size: usize,
+}
+
+/// Takes a number of keys, perhaps with the begin of their names and the size of their values.
+pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
+    let count = positive(args[0])?;
+    let size = args.get(2).map_or(Ok(0), |size| positive(size))?;
+    check_open(local.shared)?;
+    let longest = local.shared.settings.longest_argument();
+    let size = usize::try_from(size).ok().filter(|size| *size <= longest);
+    let size = size.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
+    let prefix = args.get(1).map_or(b"key".to_vec(), |prefix| prefix.to_vec());
+    let population = Population { database: local.client.database, count, prefix, size };
+    let client = local.client.entry.clone();
+    let fill = move |shared: &Shared| population.fill(shared, &client);
+    *local.job = Some(Job::unbounded(move |shared, reply| match fill(shared) {
+        Ok(()) => reply.ok(),
+        Err(text) => reply.error(&text),
+    }));
+    Ok(())
+}
+
+/// A number that is not negative.
+fn positive(text: &[u8]) -> Result<u64, Stop> {
+    let number = u64::try_from(integer(text)?);
+    number.map_err(|_| "ERR value is out of range, must be positive".into())
+}
+
+impl Population {
+    /// Adds all keys that do not exist.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn fill(&self, shared: &Shared, client: &ClientEntry) -> Result<(), String> {
+        let (mut next, mut last) = (0, None);
+        while next < self.count {
+            if shared.stopping().is_some() || client.is_killed.load(Relaxed) {
+                return Err(format!("ERR DEBUG POPULATE has ended before key {next}"));
+            }
+            if shared.is_out_of_memory() {
+                shared.note_out_of_memory();
+                return Err(OUT_OF_MEMORY.to_string());
+            }
+            let (behind, _, ticket) =
+                runs::patiently(shared, |tx, context| self.add(tx, context, next))?;
+            // One is written to disk while the next one runs.
+            wait(shared, last.replace(ticket))?;
+            next = behind;
+        }
+        wait(shared, last)
+    }
+
+    /// Adds the first keys from this one on, and returns the number of the one behind them.
+    fn add(&self, tx: &Transaction<'_>, context: Context<'_>, first: u64) -> Result<u64, Stop> {
+        // As in Redis, which tells nothing of them.
+        let context = Context { events: EventClasses::from_bits(0), ..context };
+        let space = Keyspace::open(*tx, context, self.database)?;
+        let (mut number, mut bytes) = (first, 0);
+        while number < self.count && number - first < MOST_KEYS && bytes < MOST_BYTES {
+            let key = [&self.prefix[..], format!(":{number}").as_bytes()].concat();
+            let entry = space.find_head(&key)?;
+            if !entry.exists() {
+                let value = self.value(number);
+                space.put_string(&key, &entry, &value)?;
+                bytes += value.len();
+            }
+            number += 1;
+        }
+        Ok(number)
+    }
+
+    fn value(&self, number: u64) -> Vec<u8> {
+        let mut value = format!("value:{number}").into_bytes();
+        if self.size > 0 {
+            value.resize(self.size, 0);
+        }
+        value
+    }
+}
+
+/// Waits until a transaction is on disk.
+fn wait(shared: &Shared, ticket: Option<Ticket>) -> Result<(), String> {
+    let done = ticket.map_or(Ok(()), Ticket::wait);
+    done.map_err(|error| runs::failure(shared, error))
+}

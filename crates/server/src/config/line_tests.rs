@@ -1,0 +1,205 @@
+//! What is said of a line of a file, or of the command line, that is wrong: as Redis shows it, and
+//! what would be right.
+
+use super::*;
+
+fn read(arguments: &[&str]) -> Result<Settings, ConfigError> {
+    parse::from_arguments(arguments, &|_| None)
+}
+
+/// The line that is shown, and the text behind it.
+fn refused(arguments: &[&str]) -> (String, String) {
+    let text = read(arguments).unwrap_err().to_string();
+    let parts: Vec<&str> = text.lines().collect();
+    assert_eq!(parts.len(), 4, "{text}");
+    assert_eq!(parts[..2], ["*** FATAL CONFIG FILE ERROR ***", "Reading the command line"]);
+    let line = parts[2].strip_prefix(">>> '").and_then(|line| line.strip_suffix('\''));
+    (line.unwrap().to_string(), parts[3].to_string())
+}
+
+#[test]
+fn a_wrong_value_is_shown_with_its_line() {
+    let cases: &[(&[&str], &str, &str)] = &[
+        (
+            &["--port", "x"],
+            r#"port "x""#,
+            "argument couldn't be parsed into an integer: port must be a number from 0 to 65535, \
+             and not \"x\"",
+        ),
+        (
+            &["--PORT", "65536"],
+            r#"PORT "65536""#,
+            "argument must be between 0 and 65535 inclusive: port must be a number from 0 to \
+             65535, and not \"65536\"",
+        ),
+        (&["--port"], "port", "wrong number of arguments: port needs a value"),
+        (
+            &["--port", "6379", "6380"],
+            r#"port "6379" "6380""#,
+            "wrong number of arguments: port takes one value, and not 2: quotes make one of \
+             several",
+        ),
+        (
+            &["--prot", "1"],
+            r#"prot "1""#,
+            "Bad directive or wrong number of arguments: there is no setting \"prot\"",
+        ),
+        (
+            &["--protected-mode", "1"],
+            r#"protected-mode "1""#,
+            "argument must be 'yes' or 'no': protected-mode must be yes or no, and not \"1\"",
+        ),
+        (
+            &["--loglevel", "--bla"],
+            r#"loglevel "--bla""#,
+            "argument(s) must be one of the following: debug, verbose, notice, warning, nothing: \
+             loglevel must be one of these, and not \"--bla\"",
+        ),
+        (
+            &["--maxmemory", "1gbyte"],
+            r#"maxmemory "1gbyte""#,
+            "argument must be a memory value: maxmemory must be a size such as 1024, 64kb or 1gb, \
+             and not \"1gbyte\"",
+        ),
+        (&["--user"], "user", "wrong number of arguments: user needs a value"),
+        (
+            &["--replicaof", "a", "1"],
+            r#"replicaof "a" "1""#,
+            "replicaof cannot be \"a 1\": replication is not built",
+        ),
+    ];
+    for (arguments, line, text) in cases {
+        let (shown, said) = refused(arguments);
+        assert_eq!((&shown[..], &said[..]), (*line, *text), "{arguments:?}");
+    }
+    let (_, include) = refused(&["--include", "other.conf"]);
+    assert!(include.ends_with("put the lines of that file in its place"), "{include}");
+    assert!(read(&["no-such-file"]).unwrap_err().to_string().starts_with("cannot read"));
+}
+
+/// As Redis does: what is no value at all is told before what this server has not.
+#[test]
+fn what_is_no_value_is_told_before_what_is_refused() {
+    let (line, text) = refused(&["--logfile", "--my--file", "--loglevel", "--bla"]);
+    assert_eq!(line, r#"loglevel "--bla""#);
+    assert!(text.starts_with("argument(s) must be one of the following"), "{text}");
+    // Of several that are refused the first one is told.
+    let (line, text) = refused(&["--logfile", "a", "--port", "1", "--daemonize", "yes"]);
+    assert_eq!(line, r#"logfile "a""#);
+    assert!(text.contains("messages go to standard error"), "{text}");
+    let number = "wrong number of arguments";
+    let none_of = "argument(s) must be one of the following";
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["--replicaof", "127.0.0.1", "abc"], r#"replicaof "127.0.0.1" "abc""#, "Invalid master"),
+        (&["--replicaof", "--a", "65536"], r#"replicaof "--a" "65536""#, "Invalid master port"),
+        (&["--replicaof", "--a", "--abc"], r#"replicaof "--a""#, number),
+        (&["--replicaof", "a", "1", "2"], r#"replicaof "a" "1" "2""#, number),
+        (&["--replicaof", "a", "65535"], r#"replicaof "a" "65535""#, "replicaof cannot be"),
+        (&["--shutdown-on-sigint"], "shutdown-on-sigint", none_of),
+    ];
+    for (arguments, line, expected) in cases {
+        let (shown, text) = refused(arguments);
+        assert_eq!(shown, *line);
+        assert!(text.starts_with(expected), "{arguments:?}: {text}");
+    }
+    for none in [&["--replicaof", "NO", "one"][..], &["--slaveof", ""], &["--replicaof no one"]] {
+        assert_eq!(read(none).unwrap().text("replicaof"), "", "{none:?}");
+    }
+}
+
+#[test]
+fn lists_take_several_values_and_others_one() {
+    let settings = read(&["--bind", "10.0.0.1", "::1", "--oom-score-adj-values", "1", "-2", "3"]);
+    let settings = settings.unwrap();
+    assert_eq!(settings.text("bind"), "10.0.0.1 ::1");
+    assert_eq!(settings.text("oom-score-adj-values"), "1 -2 3");
+    assert_eq!(refused(&["--dir", "my", "data"]).0, r#"dir "my" "data""#);
+    assert_eq!(read(&["--dir", "my data"]).unwrap().dir(), Path::new("my data"));
+}
+
+/// At the limit, and one past it.
+#[test]
+fn scores_have_their_bounds() {
+    let shown = |values: &str| {
+        let settings = read(&["--oom-score-adj-values", values])?;
+        Ok::<_, ConfigError>(settings.text("oom-score-adj-values"))
+    };
+    assert_eq!(shown("-2000  2000 +7").as_deref(), Ok("-2000 2000 7"));
+    for wrong in ["-2001 0 0", "0 2001 0", "0 0 x", "0 0 99999999999"] {
+        let error = shown(wrong).unwrap_err().to_string();
+        let said = "Invalid oom-score-adj-values, elements must be between -2000 and 2000";
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+    for wrong in ["", "0 0", "0 0 0 0"] {
+        let error = shown(wrong).unwrap_err().to_string();
+        assert!(error.contains("wrong number of arguments: "), "{wrong}: {error}");
+    }
+    let set = |how: &str| read(&["--oom-score-adj", how]).map(|of| of.oom_score());
+    let scores = ["no", "yes", "relative", "absolute"].map(|how| set(how).unwrap());
+    assert_eq!(scores, [None, Some((0, true)), Some((0, true)), Some((0, false))]);
+    assert!(set("maybe").is_err());
+}
+
+/// Microseconds for each key; a negative number stands for a fraction.
+#[test]
+fn the_delay_of_loading_follows_the_number_of_keys() {
+    let delay = |value: &str, keys: u64| {
+        let settings = read(&["--key-load-delay", value])?;
+        Ok::<_, ConfigError>(settings.load_delay(keys).as_micros())
+    };
+    assert_eq!(delay("0", 1_000), Ok(0));
+    assert_eq!(delay("50", 1_000), Ok(50_000));
+    assert_eq!(delay("2147483647", u64::MAX), Ok(u128::from(u64::MAX)));
+    assert_eq!(delay("-10", 1_000), Ok(100));
+    assert_eq!(delay("-2147483648", 1_000), Ok(0));
+    assert!(delay("2147483648", 1).is_err() && delay("-2147483649", 1).is_err());
+    for (value, is_right) in [("1023", false), ("1024", true), ("2147483648", false)] {
+        let set = read(&["--loading-process-events-interval-bytes", value]);
+        assert_eq!(set.is_ok(), is_right, "{value}");
+    }
+}
+
+/// A file shows its own line; passwords are not shown.
+#[test]
+fn lines_of_a_file_are_shown_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    let name = file.to_str().unwrap();
+    let of = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        read(&[name]).unwrap_err().to_string()
+    };
+    let head = format!(
+        "*** FATAL CONFIG FILE ERROR ***\nReading the configuration file, at line 2 of {name}\n>>> "
+    );
+    for (line, expected) in [
+        ("  port  x ", "'port  x'\nargument couldn't be parsed into an integer: port must"),
+        ("maxmemory 1 2", "'maxmemory 1 2'\nwrong number of arguments: maxmemory takes one"),
+        ("port 'x", "'port 'x'\nUnbalanced quotes in configuration line: the quotes"),
+        ("user", "'user'\nwrong number of arguments: user needs a value"),
+        ("a \x1b[2J", "'a ?[2J'\nBad directive or wrong number of arguments: there is no"),
+        ("requirepass s3cret word", "'requirepass (redacted)'\nwrong number of arguments"),
+        ("\"Requirepass\" 's3cret", "'\"Requirepass\" (redacted)'\nUnbalanced quotes"),
+        ("masterauth s3cret", "'masterauth (redacted)'\nmasterauth cannot be \"(redacted)\""),
+    ] {
+        let text = of(&format!("# comment\n{line}\n"));
+        let rest = text.strip_prefix(&head).unwrap_or_else(|| panic!("{text}"));
+        assert!(rest.starts_with(expected) && !rest.contains("s3cret"), "{text}");
+    }
+    let (line, text) = refused(&["--requirepass", "s3cret", "word"]);
+    assert_eq!(line, "requirepass (redacted) (redacted)");
+    assert!(!text.contains("s3cret"), "{text}");
+}
+
+/// Those of the environment have no line.
+#[test]
+fn variables_are_named() {
+    let read = |name: &'static str, value: &'static str| {
+        let environment = move |of: &str| (of == name).then(|| value.to_string());
+        parse::from_arguments::<&str>(&[], &environment).map(|_| ()).map_err(|of| of.to_string())
+    };
+    let error = read("HYADES_PORT", "x").unwrap_err();
+    assert!(error.starts_with("HYADES_PORT: argument couldn't be parsed"), "{error}");
+    let error = read("HYADES_DAEMONIZE", "yes").unwrap_err();
+    assert!(error.starts_with("HYADES_DAEMONIZE: daemonize cannot be \"yes\""), "{error}");
+}
