@@ -14,6 +14,7 @@ use crate::data_component::{
     DataComponent, Found, KeyRange, Limits, Operation, ResumePoint, ScanOrder, cut_bounds, is_empty,
 };
 use crate::error::Error;
+use fjall::config::PartitioningPolicy;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -56,6 +57,16 @@ fn deleted_key(ts: u64, key: &[u8]) -> Vec<u8> {
     [&[DELETED], &ts.to_be_bytes()[..], key].concat()
 }
 
+/// What fjall needs to find a key in a table, its filter and its index, is read in pieces of a
+/// block. By default a table of the upper levels has them in one piece each, a megabyte for a
+/// million keys: a cache that is small beside that holds none, and each look reads all of it.
+fn keyspace_options() -> KeyspaceCreateOptions {
+    let in_pieces = || PartitioningPolicy::all(true);
+    KeyspaceCreateOptions::default()
+        .filter_block_partitioning_policy(in_pieces())
+        .index_block_partitioning_policy(in_pieces())
+}
+
 impl FjallData {
     /// Opens the database in this directory, or creates it. Its cache takes up to `cache_bytes`.
     ///
@@ -65,8 +76,7 @@ impl FjallData {
         let builder = Database::builder(dir).cache_size(cache_bytes as u64);
         let builder = builder.worker_threads(1).max_journaling_size(JOURNAL_BYTES);
         let database = builder.open().map_err(failed)?;
-        let keyspace =
-            database.keyspace("hyades", KeyspaceCreateOptions::default).map_err(failed)?;
+        let keyspace = database.keyspace("hyades", keyspace_options).map_err(failed)?;
         Ok(Self { database, keyspace, writing: RwLock::new(()) })
     }
 
