@@ -293,8 +293,8 @@ impl Garbage {
         }
     }
 
-    /// Removes some of the garbage of a session that runs no transactions: checks at most so many
-    /// entries, and as many rows.
+    /// Removes some of the garbage of a session that runs no transactions: checks up to `most`
+    /// entries, and up to `most` rows.
     pub fn sweep_up_to<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,

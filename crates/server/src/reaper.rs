@@ -39,7 +39,7 @@ const MOST_FOUND_BYTES: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 
 /// A turn is followed by a pause this many times as long. One that has found keys of a database
 /// that was flushed leaves the core to others half of the time: that memory should be free soon. A
-/// pass is followed by a pause of at least so many milliseconds.
+/// pass is followed by a pause of at least this many milliseconds.
 const PAUSE: u32 = 19;
 const PAUSE_OF_FLUSH: u32 = 1;
 const SHORTEST_PAUSE_MS: i64 = 100;

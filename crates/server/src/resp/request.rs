@@ -156,7 +156,6 @@ impl Parser {
         self.bulk.map_or(0, |bulk| (self.at + bulk + 2).saturating_sub(available))
     }
 
-    /// Ends a request; returns its length.
     /// Frees what the last request has needed, if that is much: its arguments are no longer asked
     /// for, and a client may send nothing else for long.
     pub fn free_unused(&mut self) {
@@ -168,6 +167,7 @@ impl Parser {
         }
     }
 
+    /// Ends a request; returns its length.
     fn finish(&mut self) -> usize {
         (self.missing, self.searched) = (None, 0);
         std::mem::take(&mut self.at)
