@@ -37,20 +37,19 @@ impl OomScore {
         // The settings are read under the lock: of two that change them, the last one to be here
         // does what both have left.
         let mut before = self.before.lock().expect("no holder panics");
-        let score = match (settings.oom_score(), *before) {
+        let (score, known) = match (settings.oom_score(), *before) {
             (None, None) => return Ok(()),
-            (None, Some(own)) => {
-                *before = None;
-                own
-            }
+            (None, Some(own)) => (own, None),
             (Some((added, is_relative)), known) => {
                 let own = known.map_or_else(|| self.read(), Ok)?;
-                *before = Some(own);
                 let score = if is_relative { own.saturating_add(added) } else { added };
-                score.clamp(-MOST, MOST)
+                (score.clamp(-MOST, MOST), Some(own))
             }
         };
-        self.write(score).map_err(|error| self.failure("write", &error.to_string()))
+        self.write(score).map_err(|error| self.failure("write", &error.to_string()))?;
+        // Not before: as long as it has another score, what it was is known.
+        *before = known;
+        Ok(())
     }
 
     fn read(&self) -> Result<i32, String> {
@@ -140,6 +139,27 @@ mod tests {
         of.apply(&on).unwrap();
         std::fs::remove_file(&file).unwrap();
         assert!(of.apply(&off).unwrap_err().contains("cannot write"));
-        assert_eq!(of.apply(&off), Ok(()));
+        assert!(of.apply(&off).unwrap_err().contains("cannot write"), "it is not restored yet");
+    }
+
+    /// What cannot be written changes nothing of what is known: the settings go back to what they
+    /// were, and what the process had before is restored later.
+    #[test]
+    fn what_it_was_is_known_after_a_failure() {
+        let (of, file, _dir) = score("22");
+        let shown = || std::fs::read_to_string(&file).unwrap();
+        let (on, off) = (settings("yes", "10 0 0"), settings("no", "10 0 0"));
+        of.apply(&on).unwrap();
+        assert_eq!(shown(), "32");
+        // It cannot be written for a time.
+        let aside = file.with_extension("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        assert!(of.apply(&off).unwrap_err().contains("cannot write"));
+        std::fs::rename(&aside, &file).unwrap();
+        // CONFIG SET has failed, and undoes what it did.
+        of.apply(&on).unwrap();
+        assert_eq!(shown(), "32", "it is not added twice");
+        of.apply(&off).unwrap();
+        assert_eq!(shown(), "22");
     }
 }
