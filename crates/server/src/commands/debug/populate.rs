@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Most keys of a transaction.
 const MOST_KEYS: u64 = 1_000;
 
-/// A transaction ends with the value that reaches this many bytes.
+/// A transaction ends with the key that reaches this many bytes, with its value.
 const MOST_BYTES: usize = 256 << 10;
 
 /// What a database is filled with.
@@ -89,6 +89,8 @@ impl Population {
         while number < self.count && number - first < MOST_KEYS && bytes < MOST_BYTES {
             let key = [&self.prefix[..], format!(":{number}").as_bytes()].concat();
             let entry = space.find_head(&key)?;
+            // A key has up to 1 MiB itself, and is looked for if it exists as well.
+            bytes += key.len();
             if !entry.exists() {
                 let value = self.value(number);
                 space.put_string(&key, &entry, &value)?;

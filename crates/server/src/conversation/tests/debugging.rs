@@ -113,6 +113,23 @@ fn populate_adds_more_than_a_transaction_has() {
     assert_eq!(house.say(&mut other, b"EXEC\r\n"), "*-1 ");
 }
 
+/// Long keys count as long values do: a transaction has one of them, and not a thousand.
+#[test]
+fn populate_adds_long_keys_one_by_one() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let prefix = "p".repeat(crate::data::keyspace::LONGEST_KEY - 2);
+    let words = ["DEBUG", "POPULATE", "3", &prefix].map(|of| format!("${}\r\n{of}\r\n", of.len()));
+    let said = format!("*4\r\n{}", words.concat());
+    let commits = |house: &House| house.shared.opened.get().unwrap().database.stats().commits;
+    for keys in ["new", "old"] {
+        let before = commits(&house);
+        assert_eq!(house.say(&mut client, said.as_bytes()), "+OK ");
+        assert_eq!(commits(&house) - before, 3, "{keys} keys");
+    }
+    assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":3 ");
+}
+
 #[test]
 fn populate_ends_with_its_client_and_with_the_server() {
     let ended = "-ERR DEBUG POPULATE has ended before key 0 ";
