@@ -1,13 +1,10 @@
 //! What may not be shown of commands: the passwords in their arguments.
 
 use crate::commands::is;
+use crate::config::SECRETS;
 
 /// Stands where a password was.
 pub const REDACTED: &[u8] = b"(redacted)";
-
-/// Settings whose values are passwords, or the names that belong to them.
-const SECRET_SETTINGS: [&str; 5] =
-    ["requirepass", "masterauth", "masteruser", "tls-key-file-pass", "tls-client-key-file-pass"];
 
 /// Whether the argument at a place is a password, or may be one. Looks at few arguments, however
 /// many there are.
@@ -28,7 +25,7 @@ pub fn is_secret(args: &[&[u8]], at: usize) -> bool {
         () if is_at(0, "config") && is_at(1, "set") => {
             // Without a value for each name it is unknown which is which.
             let is_odd = args.len() % 2 == 1;
-            let names_secret = || SECRET_SETTINGS.iter().any(|name| is_at(at - 1, name));
+            let names_secret = || SECRETS.iter().any(|name| is_at(at - 1, name));
             at >= 3 && (is_odd || at % 2 == 1 && names_secret())
         }
         () => false,

@@ -181,6 +181,12 @@ fn lines_of_a_file_are_shown_as_they_are() {
         ("requirepass s3cret word", "'requirepass (redacted)'\nwrong number of arguments"),
         ("\"Requirepass\" 's3cret", "'\"Requirepass\" (redacted)'\nUnbalanced quotes"),
         ("masterauth s3cret", "'masterauth (redacted)'\nmasterauth cannot be \"(redacted)\""),
+        ("masteruser s3cret", "'masteruser (redacted)'\nmasteruser cannot be \"(redacted)\""),
+        ("tls-client-key-file-pass s3cret 1", "'tls-client-key-file-pass (redacted)'\nwrong"),
+        ("user a on >s3cret \"", "'user (redacted)'\nUnbalanced quotes"),
+        ("'user' a '>s3cret", "''user' (redacted)'\nUnbalanced quotes"),
+        ("requirepass\"s3cret", "'requirepass\" (redacted)'\nUnbalanced quotes"),
+        ("requirepass", "'requirepass'\nwrong number of arguments: requirepass needs a value"),
     ] {
         let text = of(&format!("# comment\n{line}\n"));
         let rest = text.strip_prefix(&head).unwrap_or_else(|| panic!("{text}"));
@@ -189,6 +195,10 @@ fn lines_of_a_file_are_shown_as_they_are() {
     let (line, text) = refused(&["--requirepass", "s3cret", "word"]);
     assert_eq!(line, "requirepass (redacted) (redacted)");
     assert!(!text.contains("s3cret"), "{text}");
+    for flag in ["--requirepass 's3cret", "--user a on \">s3cret", "--masterauth\"s3cret"] {
+        let text = read(&[flag]).unwrap_err().to_string();
+        assert!(text.ends_with("the quotes do not match") && !text.contains("s3cret"), "{text}");
+    }
 }
 
 /// Those of the environment have no line.

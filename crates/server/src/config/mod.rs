@@ -13,7 +13,7 @@ mod value;
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use parse::{ConfigError, environment_port, memory, replace};
 pub use renamed::RenamedCommands;
-pub(crate) use table::MOST_DATABASES;
+pub(crate) use table::{MOST_DATABASES, SECRETS};
 #[cfg(feature = "tls")]
 pub use tls::ClientCertificates;
 pub use tls::TlsSettings;

@@ -97,14 +97,19 @@ fn shown_setting(name: &str, values: &[String]) -> String {
     name.to_string() + &values.iter().map(word).collect::<String>()
 }
 
-/// A line of a file, without a password.
-fn shown_line(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line);
-    let name = line.split_whitespace().next().unwrap_or("");
-    match is_secret(name.trim_matches(['"', '\''])) {
-        true => format!("{name} (redacted)"),
-        false => line.into_owned(),
+/// A line of a file, or of a flag, without a password. The rules of a user may have some. As the
+/// line may be wrong, a quote that is not closed may stand between a name and its value.
+fn shown_line(line: &str) -> String {
+    let is_quote = |letter: char| matches!(letter, '"' | '\'');
+    let rest = line.trim_start_matches(is_quote);
+    let end = rest.find(|letter: char| letter.is_whitespace() || is_quote(letter));
+    let (name, behind) = rest.split_at(end.unwrap_or(rest.len()));
+    let has_secret = is_secret(name) || name.eq_ignore_ascii_case("user");
+    if !has_secret || behind.is_empty() {
+        return line.to_string();
     }
+    let hidden = behind.strip_prefix(is_quote).unwrap_or(behind);
+    format!("{} (redacted)", &line[..line.len() - hidden.len()])
 }
 
 /// Whether a line is about the name of a command.
@@ -197,7 +202,8 @@ impl Reading {
                 }
             };
             let place = format!("the configuration file, at line {} of {at}", number + 1);
-            self.note(change, |error| error.in_line(&place, &shown_line(line)))?;
+            let line = String::from_utf8_lossy(line);
+            self.note(change, |error| error.in_line(&place, &shown_line(&line)))?;
         }
         Ok(())
     }
@@ -294,7 +300,8 @@ pub(super) fn port(environment: &dyn Fn(&str) -> Option<String>) -> Result<u16, 
 fn flag_words(flag: &str) -> Result<(String, Vec<String>), ConfigError> {
     let no_setting = || ConfigError(format!("{flag:?} is no setting: write --name value"));
     let line = flag.strip_prefix("--").ok_or_else(no_setting)?;
-    let quotes = || ConfigError(format!("{flag:?}: the quotes do not match"));
+    let shown = || format!("--{}", shown_line(line));
+    let quotes = || ConfigError(format!("{:?}: the quotes do not match", shown()));
     let words = inline::split(line.as_bytes()).ok_or_else(quotes)?;
     let mut words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
     let name = words.next().ok_or_else(no_setting)?;

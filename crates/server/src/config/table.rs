@@ -159,8 +159,9 @@ pub const AT_START: [&str; 11] = [
 /// Those that Redis does not change while it loads its data.
 pub const NOT_WHILE_LOADING: [&str; 3] = ["appendonly", "dir", "repl-diskless-load"];
 
-/// Passwords: errors do not show them.
-pub const SECRETS: [&str; 3] = ["masterauth", "requirepass", "tls-key-file-pass"];
+/// Passwords, and the names that belong to them: neither errors nor MONITOR show them.
+pub const SECRETS: [&str; 5] =
+    ["masterauth", "masteruser", "requirepass", "tls-client-key-file-pass", "tls-key-file-pass"];
 
 /// Settings of Redis for its own tests: CONFIG GET shows one if it is named in full.
 pub const HIDDEN: [&str; 5] = [
