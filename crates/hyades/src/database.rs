@@ -109,7 +109,8 @@ pub struct Stats {
     /// Deleted rows, and index entries that no longer match a row, that are still in memory. A
     /// deleted row is kept until its epoch is over
     /// ([`LogSettings::epoch`](crate::LogSettings::epoch)). Both are freed after later transactions
-    /// of the session that left them, or after that session has ended. See [`Database::session`].
+    /// of the session that left them, by its [`Session::free_unused`], or after it has ended. See
+    /// [`Database::session`].
     pub garbage: u64,
     /// Snapshots that are open now.
     pub snapshots: u64,
