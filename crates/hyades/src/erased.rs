@@ -182,6 +182,6 @@ pub(crate) trait AnySession: Send {
     fn conflicts(&self) -> u64;
     /// Whether there is nothing to free, as far as is known without looking at it.
     fn has_nothing_to_free(&self) -> bool;
-    /// Frees some of what ended transactions have left.
-    fn free_some(&mut self);
+    /// Frees some of what ended transactions have left. Returns whether there was some to free.
+    fn free_some(&mut self) -> bool;
 }

@@ -384,13 +384,16 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     }
 
     /// Removes some of the garbage that sessions have handed over, `noted` items of it by this one.
-    fn sweep_orphaned(&mut self, noted: usize) {
-        if self.shared.orphaned.len() > 0 {
-            let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-            let poison_on_panic = PoisonOnPanic::arm::<C>(&self.shared.engine, self.log.as_ref());
-            self.shared.orphaned.sweep::<C, P>(&self.shared.engine, stamp, noted);
-            poison_on_panic.disarm();
+    /// Returns how many are removed.
+    fn sweep_orphaned(&mut self, noted: usize) -> usize {
+        if self.shared.orphaned.len() == 0 {
+            return 0;
         }
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        let poison_on_panic = PoisonOnPanic::arm::<C>(&self.shared.engine, self.log.as_ref());
+        let removed = self.shared.orphaned.sweep::<C, P>(&self.shared.engine, stamp, noted);
+        poison_on_panic.disarm();
+        removed
     }
 }
 
@@ -493,8 +496,8 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         EngineSession::has_nothing_to_free(self)
     }
 
-    fn free_some(&mut self) {
-        EngineSession::free_some(self);
+    fn free_some(&mut self) -> bool {
+        EngineSession::free_some(self)
     }
 }
 

@@ -300,9 +300,8 @@ impl Session {
 
     /// Whether [`Session::free_unused`] may find something to free. Costs next to nothing.
     pub fn has_unused(&self) -> bool {
-        let most = UNUSED_BYTES;
-        let is_large = self.arguments.capacity() > most || self.result.capacity() > most;
-        is_large || self.inner.as_ref().is_some_and(|inner| !inner.has_nothing_to_free())
+        let inner = self.inner.as_deref();
+        self.has_large_room() || inner.is_some_and(|inner| !inner.has_nothing_to_free())
     }
 
     /// Frees memory that ended transactions have left, for a session that may be idle for long:
@@ -310,16 +309,23 @@ impl Session {
     /// has needed. A session that goes on running transactions frees deleted rows by itself.
     ///
     /// A deleted row can be freed a moment later, after its epoch (10 ms), and once no snapshot
-    /// needs it. So call it every few milliseconds while [`Session::has_unused`]. A call takes a few
-    /// milliseconds at most.
-    pub fn free_unused(&mut self) {
+    /// needs it. So call it every few milliseconds while [`Session::has_unused`], and less often
+    /// while it returns false: there was nothing that can be freed. A call takes a few milliseconds
+    /// at most. A large [`Session::result`] is gone afterwards.
+    pub fn free_unused(&mut self) -> bool {
+        let is_large = self.has_large_room();
         if self.arguments.capacity() > UNUSED_BYTES {
             self.arguments = Vec::new();
         }
         if self.result.capacity() > UNUSED_BYTES {
             self.result = Vec::new();
         }
-        some(&mut self.inner).free_some();
+        some(&mut self.inner).free_some() || is_large
+    }
+
+    /// Whether its last call has needed much room for arguments, or for its result.
+    fn has_large_room(&self) -> bool {
+        self.arguments.capacity() > UNUSED_BYTES || self.result.capacity() > UNUSED_BYTES
     }
 
     /// Returns how many attempts of this session ended in a conflict.

@@ -43,21 +43,21 @@ impl OrphanedGarbage {
 
     /// Removes some items, for a session that has left `noted` items itself and is between
     /// transactions. They are taken out and checked without the lock, so several threads may do
-    /// this at once.
+    /// this at once. Returns how many are removed.
     pub fn sweep<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
         noted: usize,
-    ) {
+    ) -> usize {
         let waiting = self.len();
         if waiting == 0 {
-            return;
+            return 0;
         }
         // Sessions that end after a few transactions advance no epoch otherwise.
         engine.epoch.advance_if_older_than(engine.epoch_interval);
         let mut taken = self.items().take(looks(noted, waiting), engine);
-        self.sweep_taken::<C, P>(engine, stamp, &mut taken);
+        self.sweep_taken::<C, P>(engine, stamp, &mut taken)
     }
 
     /// Removes everything it can.
@@ -75,10 +75,10 @@ impl OrphanedGarbage {
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
         taken: &mut Garbage,
-    ) {
+    ) -> usize {
         let before = taken.len();
         if before == 0 {
-            return;
+            return 0;
         }
         let guard = crossbeam_epoch::pin();
         taken.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
@@ -89,5 +89,6 @@ impl OrphanedGarbage {
             self.items().append(taken);
         }
         self.count.fetch_sub(cleared, Ordering::Relaxed);
+        cleared
     }
 }

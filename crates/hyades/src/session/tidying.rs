@@ -25,27 +25,33 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     }
 
     /// Frees some of the garbage, its own and that of ended sessions, and the room that its largest
-    /// transaction has needed. The session is between transactions.
-    pub(super) fn free_some(&mut self) {
+    /// transaction has needed. The session is between transactions. Returns whether it has removed
+    /// garbage, or had such room.
+    pub(super) fn free_some(&mut self) -> bool {
         let engine = &self.shared.engine;
         engine.epoch.advance_if_older_than(engine.epoch_interval);
         engine.snapshots.tidy(&engine.epoch);
-        if !self.garbage.is_empty() {
+        let before = self.garbage.len();
+        if before > 0 {
             let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
             let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
             self.garbage.sweep_up_to::<C, P>(engine, stamp, CHECKED);
             self.tally.set_garbage(self.garbage.len());
             poison_on_panic.disarm();
         }
-        self.sweep_orphaned(CHECKED / 2);
+        let mut has_freed = self.garbage.len() < before;
+        has_freed |= self.sweep_orphaned(CHECKED / 2) > 0;
         if self.arena.allocated_bytes() > KEPT_BYTES {
             self.arena = Bump::with_capacity(super::ARENA_BYTES);
+            has_freed = true;
         }
         if self.payload.capacity() > KEPT_BYTES {
             self.payload = Vec::new();
+            has_freed = true;
         }
         for _ in 0..ROUNDS {
             crossbeam_epoch::pin().flush();
         }
+        has_freed
     }
 }

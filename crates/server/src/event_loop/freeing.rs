@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// next one, if another thread might still be reading it.
 const LAST_ROUNDS: u32 = 3;
 
-/// A round has freed something if at least as many bytes less are used.
+/// A round has freed something if it has removed rows, or if at least as many bytes less are used.
 const FREED_BYTES: u64 = 16 << 10;
 
 /// When a loop frees memory.
@@ -31,6 +31,19 @@ pub(super) struct Freeing {
     in_vain: u32,
 }
 
+impl Freeing {
+    /// Plans what follows a round.
+    fn note(&mut self, now: Instant, has_freed: bool, is_left: bool) {
+        self.in_vain = if has_freed { 0 } else { self.in_vain.saturating_add(1) };
+        let pause = match is_left {
+            true => (IDLE * (1 << self.in_vain.min(6))).min(LONGEST_PAUSE),
+            false => IDLE,
+        };
+        let goes_on = is_left || self.in_vain < LAST_ROUNDS;
+        self.due = goes_on.then(|| now + pause);
+    }
+}
+
 impl EventLoop {
     /// Runs a round that is due, if no connection is to be served.
     pub(super) fn free_unused(&mut self) {
@@ -40,16 +53,10 @@ impl EventLoop {
             return;
         }
         let before = self.shared.used_memory();
-        session.free_unused();
+        // What it has removed may be freed later, and others allocate memory meanwhile.
+        let has_removed = session.free_unused();
         let freed = before.saturating_sub(self.shared.used_memory());
-        let (in_vain, is_left) = (&mut self.freeing.in_vain, session.has_unused());
-        *in_vain = if freed < FREED_BYTES { *in_vain + 1 } else { 0 };
-        let pause = match is_left {
-            true => (IDLE * (1 << (*in_vain).min(6))).min(LONGEST_PAUSE),
-            false => IDLE,
-        };
-        let goes_on = is_left || *in_vain < LAST_ROUNDS;
-        self.freeing.due = goes_on.then(|| now + pause);
+        self.freeing.note(now, has_removed || freed >= FREED_BYTES, session.has_unused());
     }
 
     /// Plans a round if there is something to free; a later one if the loop was not idle.
@@ -59,5 +66,33 @@ impl EventLoop {
         if is_planned && has_served || !is_planned && session.has_unused() {
             self.freeing = Freeing { due: Some(Instant::now() + IDLE), in_vain: 0 };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_follow_one_another_while_they_free_something_and_then_seldom() {
+        let mut of = Freeing::default();
+        let now = Instant::now();
+        let mut pause = |has_freed, is_left| {
+            of.note(now, has_freed, is_left);
+            of.due.map(|due| due.duration_since(now))
+        };
+        for _ in 0..100 {
+            assert_eq!(pause(true, true), Some(IDLE));
+        }
+        // A snapshot needs what is left.
+        for millis in [40, 80, 160, 320, 640, 1_000, 1_000, 1_000] {
+            assert_eq!(pause(false, true), Some(Duration::from_millis(millis)));
+        }
+        assert_eq!(pause(true, true), Some(IDLE), "it is closed");
+        // Nothing is left: a loop sleeps soon.
+        assert_eq!(pause(true, false), Some(IDLE));
+        assert_eq!(pause(false, false), Some(IDLE));
+        assert_eq!(pause(false, false), Some(IDLE));
+        assert_eq!(pause(false, false), None);
     }
 }
