@@ -201,6 +201,24 @@ fn lines_of_a_file_are_shown_as_they_are() {
     }
 }
 
+/// A name may have quotes, as a value may: its line is rewritten, and not kept beside a new one.
+#[test]
+fn lines_with_quoted_names_are_rewritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    let lines = "# don't\n\"port\" 7000\n'save' 900 1\n\"user\" a on nopass\nhz 1\n";
+    std::fs::write(&file, lines).unwrap();
+    let name = file.to_str().unwrap();
+    let settings = read(&[name]).unwrap();
+    settings.set(&[("port".to_string(), "7001".to_string())]).unwrap();
+    settings.rewrite(settings.users(), false).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let begin = "# don't\nport \"7001\"\nsave \"900 1\"\nhz \"1\"\nuser ";
+    assert!(text.starts_with(begin), "{text}");
+    let again = read(&[name]).unwrap();
+    assert_eq!((again.port(), &again.text("save")[..]), (7_001, "900 1"));
+}
+
 /// Those of the environment have no line.
 #[test]
 fn variables_are_named() {

@@ -342,6 +342,14 @@ fn user_line(line: &[u8]) -> String {
     line.split(|byte| *byte == b' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// The name that a line begins with, in lower case, without the quotes that it may have; empty if
+/// it is no line of a setting.
+fn name_in(line: &str) -> String {
+    let words = inline::split(line.as_bytes()).unwrap_or_default();
+    let name = words.first().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
+    name.unwrap_or_default()
+}
+
 /// Replaces the lines of these settings and of users in a file, adds those that it lacks, and puts
 /// the new file in the place of the old one.
 pub(super) fn rewrite(
@@ -355,7 +363,7 @@ pub(super) fn rewrite(
         |(name, value): &(&str, String)| format!("{name} {}", inline::quoted(value.as_bytes()));
     let (mut text, mut written) = (String::new(), Vec::new());
     for old_line in old.lines() {
-        let name = old_line.split_whitespace().next().unwrap_or("").to_ascii_lowercase();
+        let name = name_in(old_line);
         // A line with a second name gives way to the first name.
         match settings.iter().find(|(of, _)| *of == first_name(&name)) {
             None if name == "user" => continue,
