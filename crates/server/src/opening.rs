@@ -17,8 +17,8 @@ const DELAY_STEP: Duration = Duration::from_millis(20);
 /// The most log streams that are not asked for.
 const MOST_PROBED: usize = 8;
 
-/// The buffer of a log stream, in bytes. A record of up to 1 MiB fits into a quarter of it. Twice as
-/// many would make no command faster, and soon are all in memory, however small the data are.
+/// The buffer of a log stream, in bytes. A record of up to 1 MiB fits into a quarter of it. Twice
+/// as many made no command faster, and all of them are soon in memory, however small the data are.
 const LOG_BUFFER: usize = 4 << 20;
 
 /// Opens the database of the settings and counts its keys.

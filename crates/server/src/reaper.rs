@@ -148,7 +148,7 @@ pub fn run(shared: &Shared) {
     }
 }
 
-/// Wakes the event loops when it is dropped: they free what a session has removed that ended before.
+/// Wakes the event loops when it is dropped: they free what a session has removed that ended then.
 struct WakeLoops<'s>(&'s Shared);
 
 impl Drop for WakeLoops<'_> {

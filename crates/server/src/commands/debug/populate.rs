@@ -1,8 +1,8 @@
 //! DEBUG POPULATE: fills a database, for tests.
 //!
 //! It is many transactions of a bounded size, on a thread of its own: clients go on meanwhile. OK
-//! says that all keys are on disk. It ends early, with what is done by then, if memory runs out, the
-//! server stops, or its client is killed (CLIENT KILL).
+//! says that all keys are on disk. It ends early, with what is done by then, if memory runs out,
+//! the server stops, or its client is killed (CLIENT KILL).
 
 use super::check_open;
 use crate::clients::ClientEntry;
