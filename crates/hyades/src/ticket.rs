@@ -17,6 +17,11 @@ use std::task::{Context, Poll, Waker};
 /// Block with [`Ticket::wait`], await it, or poll [`Ticket::is_acknowledged`]. Dropping a ticket
 /// does not cancel the transaction, which is in the log all the same.
 ///
+/// A ticket speaks for its own transaction. An earlier one of the same session, of which it has
+/// read nothing, may not be on disk yet; and one that changed nothing, and read nothing that is not
+/// on disk, is acknowledged at once. So keep each ticket that matters, or push them into a
+/// [`CommitQueue`](crate::CommitQueue).
+///
 /// ```
 /// use hyades::{Database, Schema, Type};
 /// # let dir = tempfile::tempdir()?;
