@@ -73,7 +73,7 @@ const OF_LOG: [Mutation; 4] = [
 ];
 
 /// A test of a rule's own has threads meet at a moment that the system may have them miss: with the
-/// rule broken it is run until it shows that, at most so many times.
+/// rule broken it is run until it shows that, at most this many times.
 const TRIES: usize = 10;
 
 /// Looks with some seeds whether this is noticed where a rule is broken, and adds it to `kinds`.
