@@ -129,6 +129,9 @@ pub(crate) struct Answer {
     pub draws: Drawn,
 }
 
+/// An idle session keeps this many bytes of each buffer for what it runs next.
+pub(crate) const KEPT_BYTES: usize = 32 << 10;
+
 /// A session of some engine.
 pub(crate) trait AnySession: Send {
     /// Runs `body` as a transaction until an attempt ends without a conflict.
@@ -180,8 +183,8 @@ pub(crate) trait AnySession: Send {
     fn hand_over_garbage(&mut self);
     /// Returns how many attempts ended in a conflict.
     fn conflicts(&self) -> u64;
-    /// Whether there is nothing to free, as far as is known without looking at it.
-    fn has_nothing_to_free(&self) -> bool;
-    /// Frees some of what ended transactions have left. Returns whether there was some to free.
-    fn free_some(&mut self) -> bool;
+    /// Whether ended transactions have left something that may be free by now.
+    fn has_unused(&self) -> bool;
+    /// Frees some of it. Returns whether there was some to free.
+    fn free_unused(&mut self) -> bool;
 }

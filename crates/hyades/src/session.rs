@@ -492,12 +492,12 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         self.tally.conflicts()
     }
 
-    fn has_nothing_to_free(&self) -> bool {
-        EngineSession::has_nothing_to_free(self)
+    fn has_unused(&self) -> bool {
+        EngineSession::has_unused(self)
     }
 
-    fn free_some(&mut self) -> bool {
-        EngineSession::free_some(self)
+    fn free_unused(&mut self) -> bool {
+        EngineSession::free_unused(self)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{DatabaseInner, Snapshot};
 use crate::engine::snapshots::SnapshotState;
-use crate::erased::{Answer, AnySession, Verdict};
+use crate::erased::{Answer, AnySession, KEPT_BYTES, Verdict};
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::retry::OnThisThread;
@@ -28,9 +28,6 @@ pub struct Session {
     pub(super) answer: Answer,
     loan: Loan,
 }
-
-/// An idle session keeps as many bytes for the arguments of its next call, and for its result.
-const UNUSED_BYTES: usize = 32 << 10;
 
 pub(super) fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
     inner.as_deref_mut().expect("it is taken only when the session is dropped")
@@ -301,7 +298,7 @@ impl Session {
     /// Whether [`Session::free_unused`] may find something to free. Costs next to nothing.
     pub fn has_unused(&self) -> bool {
         let inner = self.inner.as_deref();
-        self.has_large_room() || inner.is_some_and(|inner| !inner.has_nothing_to_free())
+        self.has_large_room() || inner.is_some_and(AnySession::has_unused)
     }
 
     /// Frees memory that ended transactions have left, for a session that may be idle for long:
@@ -314,18 +311,18 @@ impl Session {
     /// at most. A large [`Session::result`] is gone afterwards.
     pub fn free_unused(&mut self) -> bool {
         let is_large = self.has_large_room();
-        if self.arguments.capacity() > UNUSED_BYTES {
+        if self.arguments.capacity() > KEPT_BYTES {
             self.arguments = Vec::new();
         }
-        if self.result.capacity() > UNUSED_BYTES {
+        if self.result.capacity() > KEPT_BYTES {
             self.result = Vec::new();
         }
-        some(&mut self.inner).free_some() || is_large
+        some(&mut self.inner).free_unused() || is_large
     }
 
     /// Whether its last call has needed much room for arguments, or for its result.
     fn has_large_room(&self) -> bool {
-        self.arguments.capacity() > UNUSED_BYTES || self.result.capacity() > UNUSED_BYTES
+        self.arguments.capacity() > KEPT_BYTES || self.result.capacity() > KEPT_BYTES
     }
 
     /// Returns how many attempts of this session ended in a conflict.

@@ -1,12 +1,10 @@
 //! Freeing of memory while a session is idle.
 
 use super::{Commits, EngineSession};
+use crate::erased::KEPT_BYTES;
 use crate::logging::LoggingProtocol;
 use crate::session::poisoning::PoisonOnPanic;
 use bumpalo::Bump;
-
-/// A session keeps as many bytes for its next transaction, and as many for its next record.
-const KEPT_BYTES: usize = 32 << 10;
 
 /// Items of garbage that are checked at a time.
 const CHECKED: usize = 8_192;
@@ -16,18 +14,18 @@ const CHECKED: usize = 8_192;
 const ROUNDS: usize = 32;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    /// Whether there is nothing to free, as far as is known without looking at it.
-    pub(super) fn has_nothing_to_free(&self) -> bool {
-        self.garbage.is_empty()
-            && self.shared.orphaned.len() == 0
-            && self.arena.allocated_bytes() <= KEPT_BYTES
-            && self.payload.capacity() <= KEPT_BYTES
+    /// Whether there is garbage, which may be needed still, or a buffer is large.
+    pub(super) fn has_unused(&self) -> bool {
+        !self.garbage.is_empty()
+            || self.shared.orphaned.len() > 0
+            || self.arena.allocated_bytes() > KEPT_BYTES
+            || self.payload.capacity() > KEPT_BYTES
     }
 
     /// Frees some of the garbage, its own and that of ended sessions, and the room that its largest
     /// transaction has needed. The session is between transactions. Returns whether it has removed
     /// garbage, or had such room.
-    pub(super) fn free_some(&mut self) -> bool {
+    pub(super) fn free_unused(&mut self) -> bool {
         let engine = &self.shared.engine;
         engine.epoch.advance_if_older_than(engine.epoch_interval);
         engine.snapshots.tidy(&engine.epoch);

@@ -31,7 +31,7 @@ struct Population {
     size: usize,
 }
 
-/// Takes a number of keys, perhaps with the begin of their names and the size of their values.
+/// Takes a number of keys, perhaps with the beginning of their names and the size of their values.
 pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
     let count = positive(args[0])?;
     let size = args.get(2).map_or(Ok(0), |size| positive(size))?;
