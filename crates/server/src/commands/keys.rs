@@ -2,7 +2,7 @@
 //! and what is replied is on disk. SCAN and RANDOMKEY take steps of a bounded size, in a
 //! transaction.
 
-use super::{Done, Job, Local, SYNTAX, integer, is};
+use super::{Done, Job, Local, SYNTAX, Stop, integer, is};
 use crate::data::databases;
 use crate::data::head::{Head, KINDS};
 use crate::data::keyspace::Keyspace;
@@ -77,8 +77,7 @@ pub fn randomkey(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Do
         return some_key(space, 0, reply);
     }
     for _ in 0..RANDOM_PLACES {
-        let mut found = Vec::new();
-        space.walk(random(CURSORS), RANDOM_KEYS, |key, _| found.push(key))?;
+        let found = keys_from(space, random(CURSORS), RANDOM_KEYS)?;
         if !found.is_empty() {
             reply.bulk(found[random(found.len() as u64) as usize]);
             return Ok(());
@@ -87,23 +86,41 @@ pub fn randomkey(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Do
     some_key(space, random(CURSORS), reply)
 }
 
-/// Replies the first key that a walk from here finds, which goes round.
-fn some_key(space: &Keyspace<'_>, begin: u64, reply: &mut Reply<'_>) -> Done {
-    let (mut cursor, mut is_round) = (begin, false);
-    loop {
-        let mut found = None;
-        let next = space.walk(cursor, 1, |key, _| found = Some(key))?;
-        if let Some(key) = found {
-            reply.bulk(key);
-            return Ok(());
-        }
-        if is_round && next >= begin || next == 0 && begin == 0 {
-            reply.null();
-            return Ok(());
-        }
-        is_round |= next == 0;
-        cursor = next;
+/// Keys that a step from this cursor finds, each once. Where it reaches the end, it goes on at the
+/// beginning: otherwise the first keys would hardly ever be among them, and the last alone too
+/// often.
+fn keys_from<'t>(space: &Keyspace<'t>, begin: u64, count: usize) -> Result<Vec<&'t [u8]>, Stop> {
+    let mut found = Vec::new();
+    let next = space.walk(begin, count, |key, _| found.push(key))?;
+    if next == 0 && found.len() < count {
+        let from_begin = found.len();
+        space.walk(0, count - from_begin, |key, _| {
+            if !found[..from_begin].contains(&key) {
+                found.push(key)
+            }
+        })?;
     }
+    Ok(found)
+}
+
+/// Replies the first key that a walk from here finds, which goes round once.
+fn some_key(space: &Keyspace<'_>, begin: u64, reply: &mut Reply<'_>) -> Done {
+    for (mut cursor, end) in [(begin, CURSORS), (0, begin)] {
+        while cursor < end {
+            let mut found = None;
+            let next = space.walk(cursor, 1, |key, _| found = Some(key))?;
+            if let Some(key) = found {
+                reply.bulk(key);
+                return Ok(());
+            }
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+        }
+    }
+    reply.null();
+    Ok(())
 }
 
 /// What SCAN has found is read in its transaction, so it waits for the disk as any read does. A key

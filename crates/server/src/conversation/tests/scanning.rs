@@ -124,8 +124,11 @@ fn random_keys_are_those_of_the_database_and_each_comes() {
     // 40 times each, if all were alike.
     assert_eq!(seen.len(), 50);
     assert!(seen.values().all(|times| (4..400).contains(times)), "{seen:?}");
+    // Of the key that expired the count does not know yet, so a search begins at random.
     house.say(&mut small, b"DEL left\r\n");
-    assert_eq!(house.say(&mut small, b"RANDOMKEY\r\n"), "$-1 ");
+    for _ in 0..200 {
+        assert_eq!(house.say(&mut small, b"RANDOMKEY\r\n"), "$-1 ");
+    }
 }
 
 /// What is found waits for the disk, as whatever is read.
