@@ -4,7 +4,7 @@
 
 mod common;
 use common::directory;
-use hyades::{Column, Concurrency, Database, Error, Schema, Table, Transaction, Type};
+use hyades::{Column, Concurrency, Database, Error, Protocol, Schema, Table, Transaction, Type};
 #[cfg(feature = "mutations")]
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,6 +74,37 @@ fn after_a_change_and_a_panic() -> u32 {
     let read = |tx: &Transaction<'_>| Ok(tx.get(ROWS, 5i64).map(drop)?);
     let other = |tx: &Transaction<'_>| Ok(tx.update(ROWS, 5i64, &[VALUE.set(1)]).map(drop)?);
     interleaved(&db, read, other, |run| assert!(run > 1, "of what the first run has read"))
+}
+
+/// A transaction misses key after key and inserts each, so its own insertions change gaps that it
+/// has seen: it does not conflict with itself.
+#[test]
+fn keys_that_were_missed_are_inserted_at_once() {
+    let _alone = alone();
+    let (silo, no_wait) = (Concurrency::Silo, Concurrency::NoWait);
+    for concurrency in [silo, no_wait, Concurrency::TicToc, Concurrency::Hekaton] {
+        let mut builder = Database::builder().protocol(Protocol::None).concurrency(concurrency);
+        let hashed = Schema::new("hashed").column("id", Type::I64).primary_key(&["id"]).hash();
+        let hashed = builder.table(hashed);
+        let ordered = Schema::new("ordered").column("id", Type::I64).column("name", Type::I64);
+        let ordered = ordered.primary_key(&["id"]).unique("by_name", &["name"]);
+        let ordered = builder.table(ordered);
+        let dir = directory();
+        let db = builder.open(dir.path()).unwrap();
+        let fill = |tx: &Transaction<'_>| {
+            for n in 0..2_000i64 {
+                // In no order; 2,003 is a prime number.
+                let id = n * 1_910 % 2_003;
+                let missed = [tx.get(hashed, id)?.is_none(), tx.get(ordered, id)?.is_none()];
+                assert_eq!(missed, [true; 2], "{concurrency:?}: {id}");
+                tx.put(hashed, &[id.into()])?;
+                tx.insert(ordered, &[id.into(), (-id).into()])?;
+            }
+            Ok(())
+        };
+        db.transact(fill).unwrap();
+        assert_eq!((db.rows(), db.stats().conflicts), (4_000, 0), "{concurrency:?}");
+    }
 }
 
 #[test]

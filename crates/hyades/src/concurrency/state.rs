@@ -10,7 +10,7 @@ use crate::logging::LoggingProtocol;
 use crate::logging::determinism::{Determinism, Drawn};
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::storage::descents::IndexPositions;
-use crate::storage::gap::Gap;
+use crate::storage::gap::{Gap, GapPlaces};
 use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
@@ -119,6 +119,8 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub reads: ArenaVec<'s, ReadRow<'s, P::RowStamp>>,
     pub held: ArenaVec<'s, HeldLock<'s, P::RowStamp>>,
     pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
+    /// Where gaps are in `gaps`.
+    pub gap_places: GapPlaces,
     pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
     pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
     pub stale: ArenaVec<'s, Stale<'s>>,
@@ -207,6 +209,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             reads: ArenaVec::with_capacity_in(64, arena),
             held: ArenaVec::with_capacity_in(64, arena),
             gaps: ArenaVec::with_capacity_in(16, arena),
+            gap_places: GapPlaces::default(),
             writes: ArenaVec::with_capacity_in(32, arena),
             links: ArenaVec::new_in(arena),
             stale: ArenaVec::new_in(arena),

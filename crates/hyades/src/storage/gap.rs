@@ -1,6 +1,11 @@
 //! Gaps between rows: a transaction can read, validate and stamp the absence of a key like a row.
 
+use super::address_hasher::AddressHasher;
+use bumpalo::collections::Vec as ArenaVec;
 use hyades_index::{GapHooks, Insertion, Leaf};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasherDefault;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,6 +63,47 @@ impl<'g, S> Gap<'g, S> {
             Gap::Bucket(bucket, version) => bucket.version.load(Ordering::SeqCst) == *version,
         }
     }
+
+    /// What identifies the gap while the guard is pinned, and the version observed.
+    fn observed(&self) -> (usize, u64) {
+        match self {
+            Gap::Leaf(leaf) => (leaf.id(), leaf.version()),
+            Gap::Bucket(bucket, version) => (std::ptr::from_ref(*bucket) as usize, *version),
+        }
+    }
+}
+
+/// From this number on a transaction's observations are found by their gaps: an insertion does not
+/// look at all of them.
+const MANY_OBSERVATIONS: usize = 32;
+
+/// Where a transaction has observed which gap, once it has observed many.
+#[derive(Default)]
+pub(crate) struct GapPlaces {
+    /// The first observation of each gap, by what identifies it.
+    first: HashMap<usize, usize, BuildHasherDefault<AddressHasher>>,
+    /// How many observations are taken in.
+    known: usize,
+}
+
+impl GapPlaces {
+    /// Takes in what was observed since the last call. What was observed twice is kept once.
+    fn take_in<S>(&mut self, seen: &mut ArenaVec<'_, Gap<'_, S>>) {
+        let mut kept = self.known;
+        for at in self.known..seen.len() {
+            let (gap, version) = seen[at].observed();
+            match self.first.entry(gap) {
+                Entry::Occupied(first) if seen[*first.get()].observed().1 == version => continue,
+                // Two versions: one of them is not current, so the transaction conflicts anyway.
+                Entry::Occupied(_) => {}
+                Entry::Vacant(place) => _ = place.insert(kept),
+            }
+            seen.swap(kept, at);
+            kept += 1;
+        }
+        seen.truncate(kept);
+        self.known = kept;
+    }
 }
 
 /// How a transaction's own insertion changed a gap: `before` may be replaced by `after` in its
@@ -71,27 +117,29 @@ pub(crate) struct GapChange<'g, S> {
 
 impl<'g, S> GapChange<'g, S> {
     /// Replaces the observation of the gap just before the insertion by the gaps that it became.
-    pub fn update_observations(self, seen: &mut bumpalo::collections::Vec<'_, Gap<'g, S>>) {
-        let mut found = false;
-        for gap in seen.iter_mut() {
-            match (gap, &self.after[0]) {
-                (Gap::Leaf(leaf), Some(Gap::Leaf(now)))
-                    if (leaf.id(), leaf.version()) == self.before =>
-                {
-                    *leaf = *now;
-                    found = true;
-                }
-                (Gap::Bucket(bucket, version), Some(Gap::Bucket(..)))
-                    if (std::ptr::from_ref(*bucket) as usize, *version) == self.before =>
-                {
-                    *version += 1;
-                }
-                _ => {}
-            }
-        }
+    pub fn update_observations(self, seen: &mut ArenaVec<'_, Gap<'g, S>>, places: &mut GapPlaces) {
+        let found = if seen.len() < MANY_OBSERVATIONS {
+            seen.iter_mut().fold(false, |found, gap| self.update(gap) | found)
+        } else {
+            places.take_in(seen);
+            places.first.get(&self.before.0).is_some_and(|at| self.update(&mut seen[*at]))
+        };
         if let (true, [_, Some(sibling)]) = (found, self.after) {
             seen.push(sibling);
         }
+    }
+
+    /// Replaces an observation if it is of the gap just before the insertion.
+    fn update(&self, seen: &mut Gap<'g, S>) -> bool {
+        if seen.observed() != self.before {
+            return false;
+        }
+        match (seen, &self.after[0]) {
+            (Gap::Leaf(leaf), Some(Gap::Leaf(now))) => *leaf = *now,
+            (Gap::Bucket(_, version), Some(Gap::Bucket(..))) => *version += 1,
+            _ => {}
+        }
+        true
     }
 }
 
@@ -114,5 +162,78 @@ impl<S, F: Fn(&S, &S)> GapHooks<S> for StampHooks<F> {
     }
     fn merge(&self, into: &S, from: &S) {
         (self.0)(into, from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bumpalo::Bump;
+
+    fn bucket() -> MissBucket<()> {
+        MissBucket { version: AtomicU64::new(0), stamp: () }
+    }
+
+    /// An insertion into a bucket.
+    fn insertion(bucket: &MissBucket<()>, before: u64) -> GapChange<'_, ()> {
+        GapChange {
+            before: Gap::Bucket(bucket, before).observed(),
+            after: [Some(Gap::Bucket(bucket, before + 1)), None],
+            holder: Gap::Bucket(bucket, before + 1),
+        }
+    }
+
+    /// However many there are: those of another gap, or of another version, stay as they are.
+    #[test]
+    fn an_insertion_changes_the_observations_of_its_gap() {
+        let buckets: Vec<_> = (0..100).map(|_| bucket()).collect();
+        for count in [1, MANY_OBSERVATIONS - 1, MANY_OBSERVATIONS, 100] {
+            let (arena, mut places) = (Bump::new(), GapPlaces::default());
+            let mut seen: ArenaVec<'_, Gap<'_, ()>> = ArenaVec::new_in(&arena);
+            for version in 0..3 {
+                // All of them at first, and each third one again.
+                let step = if version == 0 { 1 } else { 3 };
+                let observed = buckets[..count].iter().step_by(step);
+                seen.extend(observed.map(|bucket| Gap::Bucket(bucket, version)));
+                for bucket in buckets[..count].iter().step_by(3) {
+                    insertion(bucket, version).update_observations(&mut seen, &mut places);
+                }
+                insertion(&buckets[0], 7).update_observations(&mut seen, &mut places);
+            }
+            for (at, bucket) in buckets[..count].iter().enumerate() {
+                let gap = Gap::Bucket(bucket, 0).observed().0;
+                let of_it = seen.iter().map(Gap::observed).filter(|(other, _)| *other == gap);
+                let mut versions: Vec<u64> = of_it.map(|(_, version)| version).collect();
+                versions.dedup();
+                let now = if at.is_multiple_of(3) { 3 } else { 0 };
+                assert_eq!(versions, [now], "bucket {at} of {count}");
+            }
+        }
+    }
+
+    /// Otherwise a transaction that inserts key after key, each of which it has missed before,
+    /// would look at all of the observations before, each time.
+    #[test]
+    fn what_is_observed_again_and_again_is_kept_once() {
+        let (bucket, arena, mut places) = (bucket(), Bump::new(), GapPlaces::default());
+        let mut seen: ArenaVec<'_, Gap<'_, ()>> = ArenaVec::new_in(&arena);
+        for version in 0..10_000 {
+            seen.push(Gap::Bucket(&bucket, version));
+            insertion(&bucket, version).update_observations(&mut seen, &mut places);
+            assert!(seen.len() < MANY_OBSERVATIONS);
+        }
+        assert!(seen.iter().all(|gap| gap.observed().1 == 10_000));
+    }
+
+    /// What was observed in two versions has changed in between: that is not forgotten.
+    #[test]
+    fn an_observation_of_another_version_is_kept() {
+        let (bucket, arena, mut places) = (bucket(), Bump::new(), GapPlaces::default());
+        let mut seen: ArenaVec<'_, Gap<'_, ()>> = ArenaVec::new_in(&arena);
+        for round in 0..50 {
+            seen.extend([0, 4].map(|version| Gap::Bucket(&bucket, version)));
+            insertion(&bucket, 4 + round).update_observations(&mut seen, &mut places);
+            assert!(seen.iter().any(|gap| gap.observed().1 == 0), "round {round}");
+        }
     }
 }

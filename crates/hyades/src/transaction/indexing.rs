@@ -46,7 +46,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             protocol.inherit(&record.stamp, change.holder.stamp(), state.stamp);
         }
         protocol.observe_write(change.holder.stamp(), state.stamp);
-        change.update_observations(&mut state.gaps);
+        change.update_observations(&mut state.gaps, &mut state.gap_places);
     }
 
     /// Links the row `new`, to be written to `record`, into the secondary indexes with columns in
