@@ -93,8 +93,9 @@ const ATTEMPTS_WAITED: u64 = 4;
 /// Closed while a transaction runs alone.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Written by the session that closes the gate, under `holder`; read by every session before a
-    /// transaction. Relaxed: a transaction that begins in between counts as one already running.
+    /// Written by the session that closes the gate, under the lock of `holder`: otherwise it could
+    /// open the gate that the next one has just closed. Read by every session before a transaction.
+    /// Relaxed: a transaction that begins in between counts as one already running.
     closed: AtomicBool,
     /// The longest attempt of the transaction that runs alone, in ns; a hint.
     attempt_ns: AtomicU64,
@@ -161,8 +162,10 @@ impl Alone<'_> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        *self.0.holder.lock().expect("no holder panics") = false;
+        let mut held = self.0.holder.lock().expect("no holder panics");
+        *held = false;
         self.0.closed.store(false, Ordering::Relaxed);
+        drop(held);
         self.0.opened.notify_all();
     }
 }
@@ -226,6 +229,9 @@ mod tests {
         gate.pass();
         let alone = gate.close(Duration::ZERO).expect("it is open");
         assert!(gate.close(Duration::from_millis(1)).is_none());
+        // It would stay closed for long.
+        let long = Duration::from_secs(600);
+        alone.attempt_took(long.as_nanos() as u64);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 let began = clock::monotonic_ns();
@@ -235,10 +241,31 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             drop(alone);
             let waited = Duration::from_nanos(waiting.join().unwrap());
-            assert!(waited < SHORTEST_WAIT, "{waited:?}");
+            assert!(waited < long, "{waited:?}");
         });
         assert!(gate.close(Duration::ZERO).is_some());
         gate.pass();
+    }
+
+    /// What closes the gate just when another one opens it finds it closed, and so do all others.
+    #[test]
+    fn what_runs_alone_after_another_one_is_alone() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        let alone = gate.close(Duration::from_secs(600)).expect("it opens again");
+                        for _ in 0..100 {
+                            assert!(gate.is_closed(), "it runs alone");
+                            std::hint::spin_loop();
+                        }
+                        drop(alone);
+                    }
+                });
+            }
+        });
+        assert!(!gate.is_closed());
     }
 
     #[test]
