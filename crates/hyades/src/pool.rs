@@ -52,8 +52,14 @@ impl SessionPool {
         let mut state = self.state();
         state.lent -= usize::from(is_short);
         state.idle.extend(session);
+        let is_last = state.lent == 0;
         drop(state);
-        self.came_back.notify_one();
+        if is_last {
+            // Another caller may be faster, and keep it for long: nothing is left to wait for.
+            self.came_back.notify_all();
+        } else {
+            self.came_back.notify_one();
+        }
     }
 
     /// Ends the idle sessions.
@@ -64,5 +70,41 @@ impl SessionPool {
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().expect("no holder panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    /// What several callers wait for does not come back: none of them waits any more.
+    #[test]
+    fn callers_wait_only_while_a_session_is_lent() {
+        let pool = Arc::new(SessionPool::default());
+        pool.state().lent = 1;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (told, outcomes) = mpsc::channel();
+        for _ in 0..2 {
+            let (pool, asked, told) = (pool.clone(), asked.clone(), told.clone());
+            thread::spawn(move || {
+                let none = || {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    Err(Error::Log(hyades_wal::Error::Writers(256)))
+                };
+                told.send(pool.take(true, none).is_err())
+            });
+        }
+        // Each asks under the lock, which it releases by waiting.
+        while asked.load(Ordering::SeqCst) < 2 {
+            thread::yield_now();
+        }
+        pool.give_back(None, true);
+        for _ in 0..2 {
+            assert_eq!(outcomes.recv_timeout(Duration::from_secs(600)), Ok(true));
+        }
     }
 }
