@@ -366,6 +366,21 @@ impl Garbage {
         taken
     }
 
+    /// Bytes of the room that its items take, or have taken.
+    pub fn room_bytes(&self) -> usize {
+        let (entries, rows) = (self.entries.capacity(), self.rows.capacity());
+        entries * size_of::<StaleEntry>() + rows * size_of::<AbsentRow>()
+    }
+
+    /// Frees this room, if no item is left and it is larger than `kept`. Returns whether it was.
+    pub fn free_room(&mut self, kept: usize) -> bool {
+        let is_free = self.is_empty() && self.room_bytes() > kept;
+        if is_free {
+            (self.entries, self.rows) = (VecDeque::new(), VecDeque::new());
+        }
+        is_free
+    }
+
     /// Moves all items of `other` here.
     pub fn append(&mut self, other: &mut Garbage) {
         self.entries.append(&mut other.entries);

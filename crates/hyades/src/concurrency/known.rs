@@ -25,6 +25,11 @@ impl KnownRows {
         KnownRows { slots: vec![KnownRow::default(); FIRST_SLOTS], transaction: 1, len: 0 }
     }
 
+    /// Its size in bytes, which the largest transaction so far has needed.
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<KnownRow>()
+    }
+
     /// Empties the table for the next transaction.
     #[inline]
     pub fn begin(&mut self) {

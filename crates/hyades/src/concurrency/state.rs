@@ -79,6 +79,16 @@ impl Workspace {
             last_savepoint,
         }
     }
+
+    /// Bytes of its largest buffer: the largest row, or the largest transaction, has needed them.
+    pub fn room_bytes(&self) -> usize {
+        self.scratch.capacity().max(self.known.bytes())
+    }
+
+    /// Frees these buffers. No transaction runs.
+    pub fn free_room(&mut self) {
+        (self.scratch, self.known) = (Vec::new(), KnownRows::new());
+    }
 }
 
 /// Minimum number of operations between two checks of whether the reads are still current.

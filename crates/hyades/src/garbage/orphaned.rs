@@ -60,6 +60,11 @@ impl OrphanedGarbage {
         self.sweep_taken::<C, P>(engine, stamp, &mut taken)
     }
 
+    /// As [`Garbage::free_room`].
+    pub fn free_room(&self, kept: usize) -> bool {
+        self.items().free_room(kept)
+    }
+
     /// Removes everything it can.
     pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(&self, engine: &Engine<P>) {
         if self.len() > 0 {

@@ -5,6 +5,7 @@ use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::silo::Silo;
 use crate::engine::Engine;
 use crate::engine::partitions::PartitionStamps;
+use crate::erased::KEPT_BYTES;
 use crate::logging::draft::{Draft, Reserved};
 use crate::logging::{Needs, RowRef};
 use crate::retry::RetrySettings;
@@ -171,4 +172,28 @@ fn a_body_that_panics_leaves_nothing_locked() {
     }));
     assert!(panic.is_err());
     put(&mut EngineSession::<NoWait, Panics>::new(shared, None).unwrap()).unwrap();
+}
+
+/// Also the lists of what a transaction has written, and of what it has deleted, are freed.
+#[test]
+fn an_idle_session_keeps_little_of_the_room_of_a_large_transaction() {
+    let mut session = EngineSession::<Silo, Panics>::new(sessions(), None).unwrap();
+    let mut all = |change: fn(&Transaction<'_>, i64)| {
+        let mut body = |tx: &Transaction<'_>| {
+            (0..5_000).for_each(|n| change(tx, n));
+            Verdict::Commit
+        };
+        run(&mut session, &mut body).unwrap();
+    };
+    all(|tx, n| tx.put(NUMBERS, &[n.into()]).unwrap());
+    all(|tx, n| assert!(tx.delete(NUMBERS, n).unwrap()));
+    assert!(session.workspace.room_bytes() > KEPT_BYTES);
+    assert!(session.garbage.room_bytes() > KEPT_BYTES);
+    // Until the epoch of the deletions is over.
+    while session.has_unused() {
+        session.free_unused();
+    }
+    assert!(session.garbage.is_empty());
+    assert!(session.workspace.room_bytes() <= KEPT_BYTES);
+    assert!(session.garbage.room_bytes() <= KEPT_BYTES);
 }

@@ -20,6 +20,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             || self.shared.orphaned.len() > 0
             || self.arena.allocated_bytes() > KEPT_BYTES
             || self.payload.capacity() > KEPT_BYTES
+            || self.workspace.room_bytes() > KEPT_BYTES
+            || self.garbage.room_bytes() > KEPT_BYTES
     }
 
     /// Frees some of the garbage, its own and that of ended sessions, and the room that its largest
@@ -47,6 +49,12 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             self.payload = Vec::new();
             has_freed = true;
         }
+        if self.workspace.room_bytes() > KEPT_BYTES {
+            self.workspace.free_room();
+            has_freed = true;
+        }
+        has_freed |= self.garbage.free_room(KEPT_BYTES);
+        has_freed |= self.shared.orphaned.free_room(KEPT_BYTES);
         for _ in 0..ROUNDS {
             crossbeam_epoch::pin().flush();
         }
