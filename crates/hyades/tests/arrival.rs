@@ -221,6 +221,8 @@ fn panics_are_replayed() {
     // The partition is free, and the session goes on.
     assert_eq!(session.call(calls.bump, &3i64).unwrap().0, Ok(()));
     assert_eq!(session.result::<i64>().unwrap(), 501);
+    let stats = db.stats();
+    assert_eq!((stats.commits, stats.panics), (2, 2), "{stats:?}");
     drop(session);
     db.close().unwrap();
     let (db, _) = open(dir.path(), 8);

@@ -217,7 +217,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             self.arena.reset();
         };
         self.arena.reset();
-        if self.tally.attempt().is_multiple_of(super::HOUSEKEEPING_INTERVAL) {
+        // A panic is counted where it is passed on.
+        let panics = ended.panic.is_some() && ended.lacks == Drawn::NOTHING;
+        if !panics && self.tally.attempt().is_multiple_of(super::HOUSEKEEPING_INTERVAL) {
             self.housekeep();
         }
         if !self.garbage.is_empty() {
