@@ -7,8 +7,8 @@ use common::beside::beside;
 use common::partitions::{self, NOTES, PRICE, PRICES, SHOPS, STAFF, STOCK, Shops};
 use common::partitions::{builder, count, open, recovered, set};
 use hyades::{
-    Abort, Attempt, Column, Concurrency, Error, Index, Partitions, Protocol, RecordKind, Schema,
-    Transaction, Type,
+    Abort, Attempt, Column, Concurrency, Database, Error, Index, Partitions, Protocol, RecordKind,
+    Schema, Transaction, Type,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,13 @@ const PROTOCOLS: [Protocol; 4] =
 
 fn unlogged() -> Shops {
     open(builder(Protocol::None, 64))
+}
+
+/// Waits until there are more conflicts than before.
+fn until_a_conflict(db: &Database, before: u64) {
+    while db.stats().conflicts == before {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -102,6 +109,7 @@ fn what_is_held_is_waited_for() {
     std::thread::scope(|scope| {
         let mut waiting = None;
         beside(&db, slow, || {
+            let before = db.stats().conflicts;
             let both = || {
                 let mut attempts = 0;
                 let run = |tx: &Transaction<'_>| {
@@ -114,7 +122,7 @@ fn what_is_held_is_waited_for() {
                 attempts
             };
             waiting = Some(scope.spawn(both));
-            std::thread::sleep(Duration::from_millis(20));
+            until_a_conflict(&db, before);
         });
         assert_eq!(waiting.unwrap().join().unwrap(), 2);
     });
@@ -315,8 +323,9 @@ fn replicated_rows_cost_no_second_partition() {
                     Ok(count(tx, 1)?)
                 })
             };
+            let before = db.stats().conflicts;
             waiting = Some(scope.spawn(read));
-            std::thread::sleep(Duration::from_millis(50));
+            until_a_conflict(db, before);
             let mut session = db.session().unwrap();
             for shop in (0..SHOPS).filter(|shop| *shop != 1) {
                 let end = session.attempt(|tx| set(tx, shop, 9)).unwrap();

@@ -33,7 +33,7 @@ fn add(tx: &Transaction<'_>, id: i64) -> Result<bool, Abort> {
     tx.update(ROWS, id, &[VALUE.set(value + 1)])
 }
 
-/// Attempts that conflict while another transaction holds the lock for a while.
+/// Attempts that conflict while another transaction holds the lock: without patience until one has.
 fn conflicts_beside_a_holder(patience: u32) -> u64 {
     let dir = directory();
     let db = open(dir.path(), patience);
@@ -44,6 +44,9 @@ fn conflicts_beside_a_holder(patience: u32) -> u64 {
                 tx.update(ROWS, 1i64, &[VALUE.set(1)])?;
                 held.store(true, Ordering::Release);
                 std::thread::sleep(Duration::from_millis(20));
+                while patience == 0 && db.stats().conflicts == 0 {
+                    std::thread::yield_now();
+                }
                 Ok::<_, Abort>(())
             };
             db.try_transact(hold).unwrap().unwrap();

@@ -219,7 +219,7 @@ fn snapshots_of_the_same_state_are_shared() {
     let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
     let opened = || format!("{:?}", db.open_snapshot());
     let mut session = db.session().unwrap();
-    let (mut before, mut began) = (opened(), Instant::now());
+    let (mut began, mut before) = (Instant::now(), opened());
     for n in 0..100i64 {
         for _ in 0..100 {
             let now = opened();
@@ -230,8 +230,9 @@ fn snapshots_of_the_same_state_are_shared() {
             assert_eq!(now, before, "nothing was written");
         }
         session.try_submit(|tx| tx.put(ROWS, &row(n, 0, ""))).unwrap().0.unwrap();
+        began = Instant::now();
         assert_ne!(opened(), before, "something was written");
-        (began, before) = (Instant::now(), opened());
+        before = opened();
         let count = |tx: &Transaction<'_>| Ok(tx.scan_index(ROWS, BY_GROUP).rows()?.len() as i64);
         assert_eq!(db.snapshot(count).unwrap(), n + 1);
         assert_eq!(db.stats().snapshots, 0);

@@ -66,8 +66,8 @@ fn write_and_sum(tx: &Transaction<'_>, commits: &Commits) -> Result<i64, Abort> 
 }
 
 /// Reads all rows like `sum`, then writes.
-fn sum_up(tx: &Transaction<'_>, commits: &Commits) -> Result<(), Abort> {
-    let sum = sum(tx, commits, A_WHILE)?;
+fn sum_up(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<(), Abort> {
+    let sum = sum(tx, commits, patience)?;
     tx.update(ROWS, 1i64, &[VALUE.set(sum)]).map(drop)
 }
 
@@ -122,7 +122,7 @@ fn a_long_writer_beside_a_quick_writer_gets_through() {
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
         beside_a_writer(&db, |commits| {
-            db.try_transact(|tx| sum_up(tx, commits)).unwrap().unwrap();
+            db.try_transact(|tx| sum_up(tx, commits, A_WHILE)).unwrap().unwrap();
         });
     }
 }
@@ -141,29 +141,36 @@ fn without_running_alone_a_long_writer_starves() {
         let db = limited.open(dir.path()).unwrap();
         fill(&db);
         mutation::set(broken);
-        let ended = beside_a_writer(&db, |commits| db.try_transact(|tx| sum_up(tx, commits)));
+        let patience = if starves { FOR_EVER } else { A_WHILE };
+        let ended =
+            beside_a_writer(&db, |commits| db.try_transact(|tx| sum_up(tx, commits, patience)));
         mutation::set(None);
         assert_eq!(matches!(ended, Err(Error::Starved { .. })), starves, "{broken:?}: {ended:?}");
     }
 }
 
-/// Writes for a few milliseconds while another thread takes one checkpoint after the other.
-fn write_beside_checkpoints(concurrency: Concurrency) -> Result<(), Error> {
+/// Writes while another thread takes one checkpoint after the other: until one was begun and taken
+/// meanwhile, or for as long as `patience`, since checkpoints may be held at the gate.
+fn write_beside_checkpoints(concurrency: Concurrency, patience: Duration) -> Result<(), Error> {
     let dir = directory();
     let limited =
         builder(concurrency).retries(|retries| retries.deadline = Some(Duration::from_secs(4)));
     let db = limited.open(dir.path()).unwrap();
     db.try_transact(|tx| tx.insert(ROWS, &[1i64.into(), 0i64.into()]).map(drop)).unwrap().unwrap();
-    let over = AtomicBool::new(false);
+    let (over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 db.checkpoint().unwrap();
+                taken.fetch_add(1, Ordering::Release);
             }
         });
         let slowly = |tx: &Transaction<'_>| {
             tx.update(ROWS, 1i64, &[VALUE.set(1)])?;
-            std::thread::sleep(Duration::from_millis(20));
+            let (began, before) = (Instant::now(), taken.load(Ordering::Acquire));
+            while taken.load(Ordering::Acquire) < before + 2 && began.elapsed() < patience {
+                std::thread::sleep(Duration::from_micros(100));
+            }
             Ok::<_, Abort>(())
         };
         let ended = (0..3).try_for_each(|_| db.try_transact(slowly).map(Result::unwrap));
@@ -178,7 +185,7 @@ fn write_beside_checkpoints(concurrency: Concurrency) -> Result<(), Error> {
 fn a_slow_writer_beside_checkpoints_gets_through() {
     let _alone = alone();
     for concurrency in Concurrency::all() {
-        write_beside_checkpoints(concurrency).unwrap();
+        write_beside_checkpoints(concurrency, A_WHILE).unwrap();
     }
 }
 
@@ -190,7 +197,7 @@ fn if_checkpoints_do_not_wait_a_slow_writer_starves() {
 
     let _alone = alone();
     mutation::set(Some(Mutation::CloseEpochsOfStarving));
-    let ended = write_beside_checkpoints(Concurrency::TimestampOrder);
+    let ended = write_beside_checkpoints(Concurrency::TimestampOrder, FOR_EVER);
     mutation::set(None);
     assert!(matches!(ended, Err(Error::Starved { .. })), "{ended:?}");
 }
