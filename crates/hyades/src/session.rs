@@ -224,8 +224,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let mut may_only_read = self.may_wait || !P::LOGS_FIRST;
         loop {
             self.tally.conflict();
-            let attempt_began = clock::monotonic_ns();
-            let starved_for = Duration::from_nanos(attempt_began - began);
+            let starved_for = Duration::from_nanos(clock::monotonic_ns() - began);
             if retries.attempts.is_some_and(|most| attempts >= most)
                 || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
             {
@@ -255,6 +254,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 continue;
             }
             back_off(&mut self.rng, attempts);
+            let attempt_began = clock::monotonic_ns();
             if self.try_once(call, body, answer)?.is_ok() {
                 return Ok(());
             }
