@@ -157,7 +157,8 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
 #[test]
 fn a_key_is_fetched_once_for_all_that_miss_it() {
     let dir = tempfile::tempdir().unwrap();
-    let data = Slow::new(Duration::from_millis(50));
+    // Longer than a thread is without a processor between its look and its wait.
+    let data = Slow::new(Duration::from_millis(500));
     let database = Database::open(options(dir.path(), 4 << 10), data.clone()).unwrap();
     let barrier = Barrier::new(8);
     std::thread::scope(|scope| {
