@@ -23,8 +23,22 @@ pub struct Session {
     /// The stream of its records, and the bytes that it has written there, without the last record.
     stream: usize,
     streak_bytes: usize,
-    at: usize,
     work: Work,
+    /// Behind the writer, and so dropped after it: there may be as few writers as places, and one
+    /// that gets a place gets a writer.
+    _place: SessionPlace,
+}
+
+/// A session's place among the announcements, until this is dropped.
+struct SessionPlace {
+    component: Arc<TransactionComponent>,
+    at: usize,
+}
+
+impl Drop for SessionPlace {
+    fn drop(&mut self) {
+        self.component.timestamps.leave(self.at);
+    }
 }
 
 impl Session {
@@ -32,11 +46,11 @@ impl Session {
         let sessions = component.options.sessions;
         // First: there may be as few writers as sessions, and the error of these says more.
         let at = component.timestamps.enter().ok_or(Error::Sessions(sessions))?;
-        let writer = component.log.writer();
-        let writer = writer.inspect_err(|_| component.timestamps.leave(at))?;
+        let place = SessionPlace { component: Arc::clone(&component), at };
+        let writer = component.log.writer()?;
         let (stream, work) = (writer.first_stream(), Work::new(at, component.log.streams()));
         let log = Arc::new(component.log.clone());
-        Ok(Self { component, log, writer, stream, streak_bytes: 0, at, work })
+        Ok(Self { component, log, writer, stream, streak_bytes: 0, work, _place: place })
     }
 
     /// The ticket of a transaction that waits for this.
@@ -210,7 +224,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         // Its `Transaction` was leaked.
         self.abort_active();
-        self.component.timestamps.leave(self.at);
     }
 }
 

@@ -409,6 +409,29 @@ fn a_session_too_many_is_an_error_of_its_own() {
     let _sessions = [database.session().unwrap(), database.session().unwrap()];
 }
 
+/// Threads want more sessions than there are, with as few writers of the log: each time one gets
+/// a session, or is told that all are in use.
+#[test]
+fn a_session_that_is_being_dropped_is_in_use_until_its_writer_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 1);
+    settings.log.max_writers = 2;
+    let settings = Options::new(settings.log);
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..30_000 {
+                    match database.session() {
+                        Ok(session) => drop(session),
+                        Err(error) => assert!(matches!(error, Error::Sessions(2)), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn patience_has_no_end_if_it_is_so_long() {
     for patience in [Duration::MAX, Duration::from_nanos(u64::MAX)] {

@@ -157,7 +157,8 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
 #[test]
 fn a_key_is_fetched_once_for_all_that_miss_it() {
     let dir = tempfile::tempdir().unwrap();
-    let data = Slow::new(Duration::from_millis(50));
+    // Longer than a thread is without a processor between its look and its wait.
+    let data = Slow::new(Duration::from_millis(500));
     let database = Database::open(options(dir.path(), 4 << 10), data.clone()).unwrap();
     let barrier = Barrier::new(8);
     std::thread::scope(|scope| {
@@ -204,6 +205,49 @@ fn an_open_transaction_keeps_nobody_out() {
     }
     let mine = one.execute(|tx| tx.get(b"mine")).unwrap();
     assert_eq!(mine.as_deref(), Some(&[0][..]), "of the second, nothing is there");
+}
+
+/// Of a key that an open transaction has written, what younger ones have written leaves memory, and
+/// is not mistaken for what the open one has written.
+#[test]
+fn an_open_transaction_keeps_none_from_a_key_that_it_has_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 64 << 10);
+    settings.attempts = 1000;
+    let database = Database::open(settings, Slow::new(Duration::ZERO)).unwrap();
+    let mut sessions = [(); 4].map(|()| database.session().unwrap());
+    let [one, two, three, four] = &mut sessions;
+    let key = 7u64.to_be_bytes();
+    for ends_first in [true, false] {
+        put(one, 7, &[0; 300]);
+        let mut open = two.begin().unwrap();
+        open.put(&key, &[1; 300]).unwrap();
+        put(one, 7, &[2; 300]);
+        // What the one has to read leaves memory, and what the other may not write below.
+        let (mut reader, mut writer) = (three.begin().unwrap(), four.begin().unwrap());
+        for n in 0..2000 {
+            put(one, if n < 1000 { 7 } else { n }, &[3; 300]);
+            let bytes = database.version_bytes();
+            assert!(bytes <= 66 << 10, "{bytes} bytes");
+        }
+        let written = writer.put(&key, &[4; 300]);
+        let is_refused =
+            matches!(written, Err(Error::Aborted(Abort::ReadByYounger | Abort::TooLate)));
+        assert!(is_refused, "{written:?}");
+        drop(writer);
+        let read = one.execute(|tx| tx.get(&key)).unwrap();
+        assert_eq!(read.as_deref(), Some(&[3; 300][..]));
+        if ends_first {
+            open.commit().unwrap().wait().unwrap();
+        } else {
+            drop(open);
+        }
+        let gone = reader.get(&key);
+        assert!(matches!(gone, Err(Error::Aborted(Abort::SnapshotTooOld))), "{gone:?}");
+        drop(reader);
+        let read = one.execute(|tx| tx.get(&key)).unwrap();
+        assert_eq!(read.as_deref(), Some(&[3; 300][..]));
+    }
 }
 
 #[test]

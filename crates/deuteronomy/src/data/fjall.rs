@@ -80,21 +80,24 @@ impl FjallData {
         Ok(Self { database, keyspace, writing: RwLock::new(()) })
     }
 
-    /// Removes deleted keys below a timestamp, the oldest first; returns how many.
-    fn forget_some_below(&self, ts: u64) -> Result<usize, Error> {
+    /// Removes some deleted keys below a timestamp, the oldest first, from this entry on. Returns
+    /// the last entry, if there may be more. The next look begins there: fjall passes over each
+    /// entry that was removed, until its tables are compacted.
+    fn forget_some_below(&self, from: Vec<u8>, ts: u64) -> Result<Option<Vec<u8>>, Error> {
         // Where an operation was written in part the batch was not, so a panic leaves no trace.
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
-        let (from, to) = (vec![DELETED], deleted_key(ts, b""));
-        let (mut batch, mut removed) = (self.database.batch(), 0);
+        let to = deleted_key(ts, b"");
+        let (mut batch, mut removed, mut last) = (self.database.batch(), 0, None);
         for entry in self.keyspace.range(from..to).take(REMOVED_AT_ONCE) {
             let deleted = entry.key().map_err(failed)?;
             let key = deleted.get(9..).ok_or_else(|| damaged("a deleted key"))?;
             batch.remove(&self.keyspace, data_key(key));
             batch.remove(&self.keyspace, &*deleted);
             removed += 1;
+            last = Some(deleted);
         }
         batch.commit().map_err(failed)?;
-        Ok(removed)
+        Ok(last.filter(|_| removed == REMOVED_AT_ONCE).map(|last| last.to_vec()))
     }
 }
 
@@ -195,11 +198,37 @@ impl DataComponent for FjallData {
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
-        while self.forget_some_below(ts)? == REMOVED_AT_ONCE {}
+        let mut from = vec![DELETED];
+        while let Some(last) = self.forget_some_below(from, ts)? {
+            from = last;
+        }
         Ok(())
     }
 
     fn limits(&self) -> Limits {
         LIMITS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_look_for_deleted_keys_begins_where_the_last_one_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = FjallData::open(dir.path(), 1 << 20).unwrap();
+        let keys: Vec<[u8; 4]> = (0..10_000u32).map(u32::to_be_bytes).collect();
+        let batch = (1..).zip(&keys).map(|(ts, key)| Operation { key, ts, value: None });
+        data.apply(&batch.collect::<Vec<_>>()).unwrap();
+        let mut from = vec![DELETED];
+        for nth in [REMOVED_AT_ONCE, 2 * REMOVED_AT_ONCE] {
+            let last = data.forget_some_below(from, 10_000).unwrap().expect("there are more");
+            assert_eq!(last, deleted_key(nth as u64, &keys[nth - 1]));
+            from = last;
+        }
+        assert_eq!(data.forget_some_below(from, 10_000).unwrap(), None);
+        assert_eq!(data.get(&keys[9_998]).unwrap(), Found::default());
+        assert_eq!(data.get(&keys[9_999]).unwrap().ts, 10_000);
     }
 }

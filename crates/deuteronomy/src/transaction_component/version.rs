@@ -21,6 +21,8 @@ struct VersionHead {
     is_fetched: bool,
     /// Whether the key is deleted. Then there are no bytes.
     is_tombstone: bool,
+    /// Whether it stands for versions that have left.
+    is_gone: bool,
 }
 
 /// A version of a key: one allocation with its value, of which all clones are references. Nothing
@@ -31,7 +33,7 @@ pub(crate) struct Version(ThinArc<VersionHead, u8>);
 impl Version {
     fn with(ts: u64, value: Option<&[u8]>, is_fetched: bool) -> Self {
         let (applied, is_tombstone) = (AtomicBool::new(is_fetched), value.is_none());
-        let head = VersionHead { ts, applied, is_fetched, is_tombstone };
+        let head = VersionHead { ts, applied, is_fetched, is_tombstone, is_gone: false };
         Self(ThinArc::from_header_and_slice(head, value.unwrap_or_default()))
     }
 
@@ -43,6 +45,14 @@ impl Version {
     /// That of the data component.
     pub fn fetched(ts: u64, value: Option<&[u8]>) -> Self {
         Self::with(ts, value, true)
+    }
+
+    /// Stands in a record for versions that are only in the data component: the one with this
+    /// timestamp, and those behind it up to the next in the record.
+    pub(super) fn gone(ts: u64) -> Self {
+        let (applied, is_fetched, is_tombstone) = (AtomicBool::new(true), false, true);
+        let head = VersionHead { ts, applied, is_fetched, is_tombstone, is_gone: true };
+        Self(ThinArc::from_header_and_slice(head, &[]))
     }
 
     fn head(&self) -> &VersionHead {
@@ -61,6 +71,11 @@ impl Version {
     /// Whether it came from the data component.
     pub(super) fn is_fetched(&self) -> bool {
         self.head().is_fetched
+    }
+
+    /// Whether it stands for versions that are only in the data component.
+    pub(super) fn is_gone(&self) -> bool {
+        self.head().is_gone
     }
 
     /// The value; None of a deleted key.

@@ -12,7 +12,8 @@
 //! - No version is put into a record below its `last_read`, or below its newest version.
 //! - A key without a record has not been read, and has no version, above its bucket's `floor`.
 //! - Each version that a transaction may read is in its record, or in the data component; or a
-//!   newer one is there, which tells it that its own is gone ([`Sweep::PastActive`]).
+//!   newer one is there, which tells it that its own is gone ([`Sweep::PastActive`]). Where some
+//!   have left from between others, one that is gone stands in their place ([`Version::gone`]).
 //!
 //! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
 //! last one (a clock with a second chance; a key that was read only once has none).
@@ -40,7 +41,8 @@ const MOST_SPLIT: usize = 4;
 #[derive(Debug)]
 struct KeyRecord {
     key: Key,
-    /// The highest timestamp of a transaction that has read it.
+    /// The highest timestamp of a transaction that has read it, or has written a version of it that
+    /// has left for the data component alone.
     last_read: u64,
     /// By ascending timestamp. Two lie in the record: mostly there are no more, since a write
     /// takes out what it leaves without a reader.
@@ -58,8 +60,9 @@ pub(crate) enum Sweep {
     Unread,
     /// What no active transaction needs.
     Unneeded,
-    /// Everything that the data component holds, or something newer. An active transaction that
-    /// needs an older version finds that it is gone.
+    /// Everything that the data component holds, or something newer; of a key whose record has to
+    /// stay, these versions. An active transaction that needs an older version finds that it is
+    /// gone.
     PastActive,
 }
 
@@ -112,15 +115,47 @@ struct Trimmed {
 /// back, and no snapshot that is announced later reads below it.
 fn trim_record(record: &mut KeyRecord, oldest_active: u64) -> Trimmed {
     let old = record.versions.iter().take_while(|v| v.ts() < oldest_active).count();
+    let mut left = old.saturating_sub(1);
+    // In front, one that is gone says no more than a record without it.
+    while record.versions.get(left).is_some_and(Version::is_gone) {
+        left += 1;
+    }
     let mut trimmed = Trimmed::default();
-    if old < 2 {
+    if left == 0 {
         return trimmed;
     }
-    for version in record.versions.drain(..old - 1) {
+    for version in record.versions.drain(..left) {
         trimmed.bytes += version.size();
         trimmed.versions += 1;
     }
     trimmed
+}
+
+/// Drops the versions that the data component holds, or something newer, of a record that has to
+/// stay for others: those of transactions that are active, or not durable. A reader that finds none
+/// behind these others goes to the data component, which has what is right for it, or something
+/// newer. Where one that stays is older, another that is gone keeps the reader from it. Older
+/// writers that are active may not write below what is dropped, as where a record leaves. The
+/// caller counts what was dropped.
+fn drop_applied(record: &mut KeyRecord) -> Trimmed {
+    let mut dropped = Trimmed::default();
+    for version in std::mem::take(&mut record.versions) {
+        // In front, and behind one that is gone, none has to stand for it.
+        let needs_none = record.versions.last().is_none_or(Version::is_gone);
+        if !version.is_applied() || version.is_gone() && !needs_none {
+            record.versions.push(version);
+            continue;
+        }
+        record.last_read = record.last_read.max(version.ts());
+        dropped.versions += 1;
+        dropped.bytes += version.size();
+        if !needs_none {
+            let gone = Version::gone(version.ts());
+            dropped.bytes -= gone.size();
+            record.versions.push(gone);
+        }
+    }
+    dropped
 }
 
 impl Bucket {
@@ -267,6 +302,9 @@ impl VersionTable {
                 Some(version.ts()) != reader || version.is_fetched(),
                 "a transaction reads its own"
             );
+            if version.is_gone() {
+                break;
+            }
             // To read past an active one would be wrong: it may commit below this read (D0).
             return match version.standing(transactions) {
                 Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
@@ -412,6 +450,11 @@ impl VersionTable {
             };
             let is_spared = std::mem::take(&mut record.hit) && what == Sweep::Unread;
             if is_spared || !record.versions.iter().all(is_old) {
+                if what == Sweep::PastActive {
+                    let dropped = drop_applied(record);
+                    *drops += dropped.versions;
+                    self.replace(dropped.bytes, 0);
+                }
                 return true;
             }
             // E3. An older transaction that is active may neither write below what is evicted.
