@@ -157,7 +157,8 @@ fn ten_times_the_budget_is_read_and_written_and_what_is_hot_stays_in_memory() {
 #[test]
 fn a_key_is_fetched_once_for_all_that_miss_it() {
     let dir = tempfile::tempdir().unwrap();
-    let data = Slow::new(Duration::from_millis(50));
+    // Long enough that all miss it meanwhile on a busy machine.
+    let data = Slow::new(Duration::from_millis(500));
     let database = Database::open(options(dir.path(), 4 << 10), data.clone()).unwrap();
     let barrier = Barrier::new(8);
     std::thread::scope(|scope| {
@@ -177,7 +178,7 @@ fn an_open_transaction_keeps_nobody_out() {
     let dir = tempfile::tempdir().unwrap();
     let mut settings = options(dir.path(), 64 << 10);
     // Each is run again until the log is durable, not until the other has ended.
-    settings.attempts = 1000;
+    settings.attempts = 100_000;
     let database = Database::open(settings, Slow::new(Duration::ZERO)).unwrap();
     let (mut one, mut other) = (database.session().unwrap(), database.session().unwrap());
     (0..1000).for_each(|key| put(&mut one, key, &[1; 300]));

@@ -173,14 +173,20 @@ fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
 /// A scan of an empty table takes a fraction of this time, one over 100,000 deleted rows far more.
 const SHORT: Duration = Duration::from_micros(100);
 
-/// Measures how long a scan of the empty table takes.
+/// A busy machine interrupts some of this many scans, and not all.
+const SCANS: u64 = 10;
+
+/// Measures how long a scan of the empty table takes that is not interrupted.
 fn scan_of_nothing(db: &Database) -> Duration {
-    let scan = db.try_transact(|tx| {
-        let began = Instant::now();
-        assert!(tx.scan(HOT).rows()?.is_empty());
-        Ok::<_, Abort>(began.elapsed())
-    });
-    scan.unwrap().unwrap()
+    let scan = |_| {
+        let scan = db.try_transact(|tx| {
+            let began = Instant::now();
+            assert!(tx.scan(HOT).rows()?.is_empty());
+            Ok::<_, Abort>(began.elapsed())
+        });
+        scan.unwrap().unwrap()
+    };
+    (0..SCANS).map(scan).min().expect("there are some")
 }
 
 /// Sessions that insert a row, delete it and end. Then sessions that do nothing.
@@ -209,7 +215,7 @@ fn sessions_that_end_leave_nothing_behind() {
         let took = scan_of_nothing(&db);
         eprintln!("{protocol:?}, {concurrency:?}: a scan of the empty table took {took:?}");
         assert!(took < 20 * SHORT, "{protocol:?}, {concurrency:?}: {took:?}");
-        assert_eq!(db.stats().attempts, 50_001);
+        assert_eq!(db.stats().attempts, 50_000 + SCANS);
     }
 }
 

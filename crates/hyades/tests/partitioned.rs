@@ -11,9 +11,9 @@ use hyades::{
     Transaction, Type,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROTOCOLS: [Protocol; 4] =
     [Protocol::None, Protocol::Serial, Protocol::Taurus, Protocol::Physiological];
@@ -94,6 +94,7 @@ fn other_partitions_go_on() {
 #[test]
 fn what_is_held_is_waited_for() {
     let Shops { db, dir: _dir } = unlogged();
+    let has_met = AtomicBool::new(false);
     let slow = |tx: &Transaction<'_>, pause: &dyn Fn()| {
         let n = count(tx, 1)?;
         pause();
@@ -106,7 +107,9 @@ fn what_is_held_is_waited_for() {
                 let mut attempts = 0;
                 let run = |tx: &Transaction<'_>| {
                     attempts += 1;
-                    let (two, one) = (count(tx, 2)?, count(tx, 1)?);
+                    let (two, one) = (count(tx, 2)?, count(tx, 1));
+                    has_met.fetch_or(one.is_err(), Ordering::Relaxed);
+                    let one = one?;
                     set(tx, 2, two + 1)?;
                     set(tx, 1, one * 2)
                 };
@@ -114,7 +117,10 @@ fn what_is_held_is_waited_for() {
                 attempts
             };
             waiting = Some(scope.spawn(both));
-            std::thread::sleep(Duration::from_millis(20));
+            let began = Instant::now();
+            while !has_met.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         });
         assert_eq!(waiting.unwrap().join().unwrap(), 2);
     });

@@ -48,11 +48,12 @@ const FOR_EVER: Duration = Duration::from_secs(60);
 type Commits = AtomicU64;
 
 /// Reads all rows after the writer has committed in between, or after `patience`: a writer that is
-/// held at the gate does not commit.
+/// held at the gate does not commit. Of two commits that are counted, the first may have come before
+/// the first read.
 fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i64, Abort> {
     let first = tx.get(ROWS, 0i64)?.expect("it is there").get(VALUE);
     let (began, before) = (Instant::now(), commits.load(Ordering::Acquire));
-    while commits.load(Ordering::Acquire) == before && began.elapsed() < patience {
+    while commits.load(Ordering::Acquire) < before + 2 && began.elapsed() < patience {
         std::thread::sleep(Duration::from_micros(100));
     }
     let rows = tx.scan(ROWS).rows()?;
@@ -66,8 +67,8 @@ fn write_and_sum(tx: &Transaction<'_>, commits: &Commits) -> Result<i64, Abort> 
 }
 
 /// Reads all rows like `sum`, then writes.
-fn sum_up(tx: &Transaction<'_>, commits: &Commits) -> Result<(), Abort> {
-    let sum = sum(tx, commits, A_WHILE)?;
+fn sum_up(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<(), Abort> {
+    let sum = sum(tx, commits, patience)?;
     tx.update(ROWS, 1i64, &[VALUE.set(sum)]).map(drop)
 }
 
@@ -122,7 +123,7 @@ fn a_long_writer_beside_a_quick_writer_gets_through() {
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
         beside_a_writer(&db, |commits| {
-            db.try_transact(|tx| sum_up(tx, commits)).unwrap().unwrap();
+            db.try_transact(|tx| sum_up(tx, commits, A_WHILE)).unwrap().unwrap();
         });
     }
 }
@@ -141,7 +142,10 @@ fn without_running_alone_a_long_writer_starves() {
         let db = limited.open(dir.path()).unwrap();
         fill(&db);
         mutation::set(broken);
-        let ended = beside_a_writer(&db, |commits| db.try_transact(|tx| sum_up(tx, commits)));
+        // Without the gate the writer commits in any case.
+        let patience = if starves { FOR_EVER } else { A_WHILE };
+        let ended =
+            beside_a_writer(&db, |commits| db.try_transact(|tx| sum_up(tx, commits, patience)));
         mutation::set(None);
         assert_eq!(matches!(ended, Err(Error::Starved { .. })), starves, "{broken:?}: {ended:?}");
     }
@@ -189,10 +193,14 @@ fn if_checkpoints_do_not_wait_a_slow_writer_starves() {
     use hyades_platform::mutation::{self, Mutation};
 
     let _alone = alone();
-    mutation::set(Some(Mutation::CloseEpochsOfStarving));
-    let ended = write_beside_checkpoints(Concurrency::TimestampOrder);
-    mutation::set(None);
-    assert!(matches!(ended, Err(Error::Starved { .. })), "{ended:?}");
+    // The writer gets through if the thread of checkpoints is held up: then it is tried again.
+    let starves = |_| {
+        mutation::set(Some(Mutation::CloseEpochsOfStarving));
+        let ended = write_beside_checkpoints(Concurrency::TimestampOrder);
+        mutation::set(None);
+        matches!(ended, Err(Error::Starved { .. }))
+    };
+    assert!((0..10).any(starves), "the writer gets through");
 }
 
 #[test]
@@ -201,7 +209,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
     let dir = directory();
     let limited = builder(Concurrency::Silo).retries(|retries| {
         retries.alone_after = None;
-        retries.deadline = Some(Duration::from_millis(150));
+        retries.deadline = Some(Duration::from_secs(1));
     });
     let db = limited.open(dir.path()).unwrap();
     fill(&db);
@@ -210,7 +218,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
         db.try_transact(|tx| write_and_sum(tx, commits)).unwrap_err()
     });
     assert!(matches!(error, Error::Starved { attempts, .. } if attempts > 1), "{error}");
-    assert!(began.elapsed() >= Duration::from_millis(150));
+    assert!(began.elapsed() >= Duration::from_secs(1));
     assert!(error.to_string().contains("Builder::retries"), "{error}");
     db.close().unwrap();
 
