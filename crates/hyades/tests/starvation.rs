@@ -48,8 +48,8 @@ const FOR_EVER: Duration = Duration::from_secs(60);
 type Commits = AtomicU64;
 
 /// Reads all rows after the writer has committed in between, or after `patience`: a writer that is
-/// held at the gate does not commit. Of two commits that are counted, the first may have come before
-/// the first read.
+/// held at the gate does not commit. Of two commits that are counted, the first may have come
+/// before the first read.
 fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i64, Abort> {
     let first = tx.get(ROWS, 0i64)?.expect("it is there").get(VALUE);
     let (began, before) = (Instant::now(), commits.load(Ordering::Acquire));
