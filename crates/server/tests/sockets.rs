@@ -15,10 +15,14 @@ struct Served {
 
 impl Served {
     fn new() -> Served {
+        Served::at("127.0.0.1")
+    }
+
+    fn at(address: &str) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let settings =
-            format!("--port 0 --dir {path} --bind 127.0.0.1 --loops 1 --enable-debug-command yes");
+            format!("--port 0 --dir {path} --bind {address} --loops 1 --enable-debug-command yes");
         let settings: Vec<&str> = settings.split(' ').collect();
         let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
         server.wait_until_open().unwrap();
@@ -361,9 +365,10 @@ fn the_port_can_be_changed() {
 /// When the reply is sent, the port before is free: for the same server, or for another one.
 #[test]
 fn a_port_is_free_once_another_has_taken_its_place() {
-    let served = Served::new();
+    // At an address at which no other test takes a port meanwhile.
+    let served = Served::at("127.0.0.2");
     let mut admin = BufReader::new(served.connect());
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = || std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let ports = [free(), free()].map(|of| of.local_addr().unwrap().port());
     // From one to the other and back, without a moment between.
     let lines: String = (0..100).map(|n| format!("CONFIG SET port {}\r\n", ports[n % 2])).collect();
@@ -371,8 +376,8 @@ fn a_port_is_free_once_another_has_taken_its_place() {
     for round in 0..100 {
         assert_eq!(ask(&mut admin, ""), "+OK", "{round}");
     }
-    assert!(TcpStream::connect(("127.0.0.1", ports[0])).is_err());
-    let new = TcpStream::connect(("127.0.0.1", ports[1])).unwrap();
+    assert!(TcpStream::connect(("127.0.0.2", ports[0])).is_err());
+    let new = TcpStream::connect(("127.0.0.2", ports[1])).unwrap();
     assert_eq!(ask(&mut BufReader::new(new), "PING"), "+PONG");
 }
 
