@@ -19,8 +19,8 @@ pub enum Does {
     Close(&'static str),
     /// It replies, closes the connection, and tells that.
     HangUp(&'static str, Sender<()>),
-    /// It replies, and says something else when the test has come to the barrier; behind that it
-    /// comes there once more.
+    /// It replies, and says something else once the test is at the barrier; both meet there again
+    /// behind that.
     Add(&'static str, &'static str, Arc<Barrier>),
     /// It replies in pieces of a byte.
     Spell(&'static str),
