@@ -77,15 +77,15 @@ fn a_blocking_command_begins_to_wait_after_it() {
     let (mut other, mut admin) = (house.client(), house.client());
     let id = house.say(&mut other, b"CLIENT ID\r\n").trim_end().replace(':', "");
     assert_eq!(house.say(&mut admin, b"CLIENT PAUSE 100000 WRITE\r\n"), "+OK ");
-    assert_eq!(house.say(&mut other, b"BLPOP l 0.05\r\n"), "");
-    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(house.say(&mut other, b"BLPOP l 0.3\r\n"), "");
+    std::thread::sleep(Duration::from_millis(310));
     assert_eq!(house.say(&mut other, b""), "");
     // It is not one that UNBLOCK ends.
     let unblock = format!("CLIENT UNBLOCK {id}\r\n");
     assert_eq!(house.say(&mut admin, unblock.as_bytes()), ":0 ");
     assert_eq!(house.say(&mut admin, b"CLIENT UNPAUSE\r\n"), "+OK ");
     assert_eq!(house.say(&mut other, b""), "");
-    std::thread::sleep(Duration::from_millis(60));
+    std::thread::sleep(Duration::from_millis(310));
     assert_eq!(house.say(&mut other, b""), "*-1 ");
 }
 
