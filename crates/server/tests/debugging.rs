@@ -91,10 +91,10 @@ fn a_client_is_not_idle_while_the_server_sleeps() {
     let served = Served::start(dir.path(), "--loops 2 --enable-debug-command yes --timeout 2");
     // If this thread is held up they are idle before the sleep: then it is tried again.
     let speaks_in_time = |_| {
+        let began = Instant::now();
         let mut sleeper = BufReader::new(served.connect(PATIENCE));
         let mut others: Vec<_> = (0..4).map(|_| BufReader::new(served.connect(PATIENCE))).collect();
         others.iter_mut().for_each(|other| assert_eq!(ask(other, "PING"), "+PONG"));
-        let began = Instant::now();
         sleeper.get_mut().write_all(b"DEBUG SLEEP 3\r\n").unwrap();
         std::thread::sleep(Duration::from_millis(500));
         if began.elapsed() > Duration::from_millis(1_500) {
