@@ -6,7 +6,7 @@ mod common;
 mod running;
 
 use common::{code, hyades, stderr, stdout};
-use running::{SHORT, bench};
+use running::{SHORT, bench, bench_once, bench_until};
 use serde_json::Value;
 use std::process::Command;
 
@@ -261,9 +261,9 @@ fn smallbank_and_tatp_hold_their_conditions_after_a_crash() {
     {
         for log in logs {
             for concurrency in ["no-wait", "silo"] {
-                let report = bench(&format!(
-                    "{workload} --protocol {log} --concurrency {concurrency} --recover"
-                ));
+                let words =
+                    format!("{workload} --protocol {log} --concurrency {concurrency} --recover");
+                let report = bench_until(&words, |report| report["rollbacks"].as_u64() > Some(0));
                 assert_eq!(report["recovery"]["state_matches"], true, "{report}");
                 assert_eq!(report["consistent"], true, "{report}");
                 assert!(rows.contains(&report["load"]["records"].as_u64().unwrap()), "{report}");
@@ -290,7 +290,7 @@ fn a_hot_spot_can_be_chosen() {
 #[test]
 fn an_offered_load_is_not_exceeded() {
     for ends in ["0.001", "1e9"] {
-        let report = bench(&format!("bank --accounts 100 --protocol none --rate {ends}"));
+        let report = bench_once(&format!("bank --accounts 100 --protocol none --rate {ends}"));
         assert!(report["acknowledged"].is_u64(), "{report}");
     }
     let report = bench("bank --accounts 500 --rate 1000");
@@ -424,9 +424,16 @@ fn tables_are_written_between_their_marks_with_the_commands_of_their_rows() {
 #[test]
 fn tables_are_one_object_with_json() {
     let words = "bench table --tiny --rounds 1 --seconds 0.1 --only latency --only poplar --json";
-    let output = hyades(words, &[]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+    let run = || {
+        let output = hyades(words, &[]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        serde_json::from_str::<Value>(&stdout(&output)).expect("it is JSON")
+    };
+    // A busy disk may acknowledge nothing in the short interval.
+    let is_timed = |report: &Value| {
+        report["tables"][0]["rows"][0]["figures"]["p50_us"]["median"].as_f64() > Some(0.0)
+    };
+    let report = (0..9).map(|_| run()).find(is_timed).unwrap_or_else(run);
     let row = &report["tables"][0]["rows"][0];
     assert_eq!((&row["protocol"], &row["record"]), (&"poplar".into(), &"data".into()));
     assert!(row["figures"]["p50_us"]["median"].as_f64() > Some(0.0), "{row}");

@@ -6,7 +6,8 @@ mod common;
 mod running;
 
 use common::{code, hyades, stderr};
-use running::{SHORT, bench};
+use running::{SHORT, bench, bench_until};
+use serde_json::Value;
 
 #[test]
 fn calls_that_are_logged_on_arrival_are_recovered() {
@@ -132,7 +133,11 @@ fn calls_are_posted_and_refused() {
     }
     let arrival = "voter --concurrency partitioned --protocol arrival --recover --post --workers 2";
     for limit in ["--posted-calls 1", "--posted-calls 1 --rate 100000"] {
-        let report = bench(&format!("{arrival} {limit}"));
+        let some_of_each = |report: &Value| {
+            let of = [&report["acknowledged"], &report["posted"]["refused"]];
+            of.iter().all(|number| number.as_u64() > Some(0))
+        };
+        let report = bench_until(&format!("{arrival} {limit}"), some_of_each);
         assert!(report["acknowledged"].as_u64().unwrap() > 0, "{limit}: {report}");
         assert!(report["posted"]["refused"].as_u64().unwrap() > 0, "{limit}: {report}");
         assert_eq!((&report["posted"]["limit"], &report["consistent"]), (&1.into(), &true.into()));

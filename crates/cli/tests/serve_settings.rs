@@ -10,7 +10,7 @@ use process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Stops it, and checks that it ends in good order.
 fn stop(mut server: Process) {
@@ -145,4 +145,34 @@ fn the_score_of_the_process_follows_its_settings() {
     let server = Process::start_with(dir.path(), &flags);
     assert_eq!(score(&server), plus(7));
     stop(server);
+}
+
+/// What has arrived counts, though the process was held up for longer than `timeout` before it
+/// could look at it.
+#[test]
+fn a_client_that_spoke_while_the_process_was_held_up_is_not_idle() {
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Process::start(dir.path());
+        let pid = Pid::from_raw(server.child.id() as i32).unwrap();
+        let mut client = Client::connect(&server);
+        let began = Instant::now();
+        assert_eq!(client.set("timeout 2"), "+OK");
+        // Its threads sleep then, and then each of them stands.
+        std::thread::sleep(Duration::from_millis(50));
+        kill_process(pid, Signal::STOP).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let spoke = client.0.get_mut().write_all(b"PING\r\n");
+        let was_in_time = began.elapsed() < Duration::from_secs(1);
+        std::thread::sleep(Duration::from_millis(2_500));
+        kill_process(pid, Signal::CONT).unwrap();
+        if !was_in_time {
+            // This thread was held up itself, so that the client may have been idle.
+            continue;
+        }
+        spoke.unwrap();
+        assert_eq!(client.reply(), "+PONG");
+        return stop(server);
+    }
+    panic!("this thread was held up each time");
 }

@@ -7,7 +7,8 @@ mod common;
 use common::checkpointing::*;
 use common::{
     ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, combinations_and_calls,
-    directory, files, fingerprint, populate, power_cut, refused, run, some_combinations, try_open,
+    directory, files, fingerprint, fingerprint_at_rest, populate, power_cut, refused, run,
+    some_combinations, try_open,
 };
 use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,11 @@ fn the_recovered_state_is_the_state_that_was() {
 #[test]
 fn acknowledged_is_recovered_wherever_the_power_fails() {
     let mut taken = 0;
-    for round in 0..1u64 {
+    for round in 0..10u64 {
+        // One round, unless the machine is so busy that it takes few.
+        if taken > 50 {
+            break;
+        }
         for (at, c) in combinations_and_calls().into_iter().enumerate() {
             let seed = round * 1000 + at as u64 + 500;
             let dir = directory();
@@ -303,13 +308,11 @@ fn an_idle_database_takes_no_checkpoints() {
     // A checkpoint can be complete a moment before it is counted, and the log takes its time to
     // prepare the next segment.
     let settled = |stats: hyades::CheckpointStats| stats.replay_seconds == 0.0 && !stats.under_way;
-    let prepares = || {
+    while !settled(opened.db.checkpoints()) {
         std::thread::sleep(Duration::from_millis(5));
-        files(dir.path()).iter().any(|path| path.extension().is_some_and(|of| of == "tmp"))
-    };
-    // Between the segments of two streams there is none for a moment.
-    while (0..10).any(|_| prepares()) || !settled(opened.db.checkpoints()) {}
-    let (taken, before) = (opened.db.checkpoints().taken, fingerprint(dir.path()));
+    }
+    let before = fingerprint_at_rest(dir.path());
+    let taken = opened.db.checkpoints().taken;
     assert!(taken > 0);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(opened.db.checkpoints().taken, taken);
@@ -367,6 +370,19 @@ fn replay_stays_below_its_bound_or_it_is_said_why() {
 /// have.
 #[test]
 fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
+    // Once, unless the machine is so busy that it takes few.
+    let mut taken = 0;
+    for _ in 0..10 {
+        taken += exact_cuts_are_recovered();
+        if taken > 10 {
+            return;
+        }
+    }
+    panic!("only {taken} checkpoints were taken");
+}
+
+/// Returns the number of checkpoints.
+fn exact_cuts_are_recovered() -> u64 {
     let mut taken = 0;
     let data = |c: &Combination| c.record == RecordKind::Data && c.streams < 16;
     for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| data(c)) {
@@ -401,5 +417,5 @@ fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
         let checkpoint = manifest.checkpoint.as_ref().unwrap();
         assert_eq!((checkpoint.scan_end, checkpoint.cut), (None, report.cut_epoch), "{c:?}");
     }
-    assert!(taken > 10, "only {taken} checkpoints were taken");
+    taken
 }

@@ -42,14 +42,20 @@ fn an_idle_database_uses_no_processor() {
         populate(&opened);
         run(&opened, 1, 200);
         let pause = || std::thread::sleep(Duration::from_millis(300));
-        pause();
-        let before = used();
-        pause();
-        let after = used();
         // This thread and the test harness are switched a few times. Polling would show as
-        // hundreds.
-        assert!(after.1 - before.1 < 30, "{c:?}: {} context switches", after.1 - before.1);
-        assert!(after.0 - before.0 < 10, "{c:?}: {} ticks", after.0 - before.0);
+        // hundreds, in each of some tries; what follows from the last transactions, later than
+        // expected on a busy machine, does not.
+        let is_idle = |_| {
+            pause();
+            let before = used();
+            pause();
+            let after = used();
+            let (ticks, switches) =
+                (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+            eprintln!("{c:?}: {switches} context switches, {ticks} ticks");
+            switches < 30 && ticks < 10
+        };
+        assert!((0..10).any(is_idle), "{c:?}: it uses the processor");
         opened.db.close().unwrap();
     }
 }

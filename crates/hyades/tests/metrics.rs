@@ -67,7 +67,13 @@ fn the_values_add_up_after_known_work() {
     let dir = tempfile::tempdir().unwrap();
     let db = database(dir.path(), Protocol::Taurus);
     work(&db);
-    let (metrics, stats) = (db.metrics(), db.stats());
+    // The log may write by itself just now: both are of a moment when it does not.
+    let (metrics, stats) = loop {
+        let (stats, metrics) = (db.stats(), db.metrics());
+        if format!("{stats:?}") == format!("{:?}", db.stats()) {
+            break (metrics, stats);
+        }
+    };
     let total = |name: &str| metrics.total(name).unwrap_or_else(|| panic!("no {name}"));
     let aborts = |cause: &str| {
         let is_it = |metric: &&Metric| {

@@ -143,7 +143,7 @@ fn a_slow_recovery_is_told_as_it_goes() {
         opened.db.try_transact(|tx| common::ballast_rows(tx, first)).unwrap().unwrap();
     }
     opened.db.close().unwrap();
-    let throttle = Throttle { bytes_per_s: Some(4e6), latency_ns: 0, depth: 1 };
+    let throttle = Throttle { bytes_per_s: Some(2e6), latency_ns: 0, depth: 1 };
     let slow: Arc<dyn Device> = Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle));
     let (db, told) = open(dir.path(), c, How { device: Some(slow), ..How::default() });
     check(&told, db.recovery(), "slow");

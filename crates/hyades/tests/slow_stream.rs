@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const ROWS: Table = Table::nth(0);
 
 /// Longer than any test takes on a busy machine without waiting for a held device.
-const LONG: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(15);
 
 /// One test at a time: each measures time, and one breaks rules that are global to the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -307,13 +307,18 @@ fn keep_pace() {
         latency_ns: latency_ms * 1_000_000,
         depth: 1,
     };
-    let without = with_the_last(USUAL).acknowledged;
     for (times, slow) in [(20, device(5e6, 20)), (1000, device(100e3, 1000))] {
-        let with = with_the_last(slow).acknowledged;
-        eprintln!(
-            "{without} acknowledged with equal devices, {with} with one {times} times slower"
-        );
-        assert!(with * 2 >= without, "{without}, but {with} with a device {times} times slower");
+        // A machine that is busy in one of the two measurements says nothing: then both are
+        // repeated.
+        let keeps = |_| {
+            let without = with_the_last(USUAL).acknowledged;
+            let with = with_the_last(slow).acknowledged;
+            eprintln!(
+                "{without} acknowledged with equal devices, {with} with one {times} times slower"
+            );
+            with * 2 >= without
+        };
+        assert!((0..3).any(keeps), "less than half with a device {times} times slower");
     }
 }
 
@@ -322,6 +327,12 @@ fn keep_pace() {
 #[test]
 fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
     let _alone = alone();
+    // A client whose thread is held up has a pause as well: then it is tried again.
+    let goes_on = |_| longest_pause_beside_a_hang() < Duration::from_millis(500);
+    assert!((0..3).any(goes_on), "clients wait for the device that hangs");
+}
+
+fn longest_pause_beside_a_hang() -> Duration {
     let dir = directory();
     let inner = throttled(dir.path(), USUAL);
     let device = HeldDevice::new(inner);
@@ -336,8 +347,8 @@ fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
         clients.join().unwrap()
     });
     eprintln!("{} acknowledged, the longest pause {:?}", pace.acknowledged, pace.longest_pause);
-    assert!(pace.longest_pause < Duration::from_millis(500), "{:?}", pace.longest_pause);
     db.close().unwrap();
+    pace.longest_pause
 }
 
 /// Mutation test: each rule that the other tests rely on, broken on purpose, is found.

@@ -39,8 +39,8 @@ fn threads_that_wait_for_a_stream_sleep() {
     }
     drop(session);
     db.close().unwrap();
-    // Four megabytes in about a second, for one stream, so one of the four threads has work.
-    let throttle = Throttle { bytes_per_s: Some(4e6), latency_ns: 0, depth: 1 };
+    // Four megabytes in about two seconds, for one stream, so one of the four threads has work.
+    let throttle = Throttle { bytes_per_s: Some(2e6), latency_ns: 0, depth: 1 };
     let device = Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle));
     let (began, cpu_before) = (monotonic_ns(), process_cpu_ns());
     let db = open(dir.path(), device);

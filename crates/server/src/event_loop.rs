@@ -131,10 +131,12 @@ impl EventLoop {
         loop {
             let sleeps = self.listed.is_empty();
             match self.poll.poll(&mut events, self.timeout(sleeps)) {
-                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                Ok(()) => {}
+                // What has arrived is not known, so that no client is known to be idle.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => {
                     return self.shared.stop(Stopping::Failed(format!("cannot poll: {error}")));
                 }
-                _ => {}
             }
             if sleeps {
                 self.shared.counters.turns.fetch_add(1, Relaxed);
@@ -150,6 +152,7 @@ impl EventLoop {
 
     /// Notes what has happened.
     fn note(&mut self, events: &Events) {
+        let now_ms = self.shared.clock.now_ms();
         for event in events {
             if event.token() == WAKER {
                 continue;
@@ -157,6 +160,10 @@ impl EventLoop {
             let id = event.token().0 as u64;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             connection.note(event);
+            // It is not idle, however long this thread was held up before it could look.
+            if event.is_readable() {
+                connection.entry.active_ms.store(now_ms, Relaxed);
+            }
             self.list(id);
         }
         // What is sent from here on wakes the loop again.

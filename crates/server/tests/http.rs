@@ -160,10 +160,14 @@ fn numbers_are_those_of_info_and_an_idle_server_sleeps() {
     let written = "\nhyades_commands_total{class=\"string\",command=\"set\"} 3\n";
     assert!(metrics.contains(written), "{metrics}");
     // Nothing is asked: the thread sleeps.
-    std::thread::sleep(Duration::from_millis(100));
-    let before = sleeps();
-    std::thread::sleep(Duration::from_millis(600));
-    assert_eq!(sleeps(), before);
+    let is_quiet = |_| {
+        std::thread::sleep(Duration::from_millis(100));
+        let before = sleeps();
+        std::thread::sleep(Duration::from_millis(600));
+        sleeps() == before
+    };
+    // What follows from the last request comes later on a busy machine.
+    assert!((0..5).any(is_quiet), "the thread of the pages wakes up");
     // A taken port is a clear error.
     let taken = address.port().to_string();
     let other = tempfile::tempdir().unwrap();

@@ -15,10 +15,14 @@ struct Served {
 
 impl Served {
     fn new() -> Served {
+        Served::at("127.0.0.1")
+    }
+
+    fn at(address: &str) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let settings =
-            format!("--port 0 --dir {path} --bind 127.0.0.1 --loops 1 --enable-debug-command yes");
+            format!("--port 0 --dir {path} --bind {address} --loops 1 --enable-debug-command yes");
         let settings: Vec<&str> = settings.split(' ').collect();
         let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
         server.wait_until_open().unwrap();
@@ -68,13 +72,7 @@ fn all_that_was_sent_before_the_end_is_answered() {
 fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
     let served = Served::new();
     let mut admin = BufReader::new(served.connect());
-    let mut ask = |text: &str| {
-        admin.get_mut().write_all(text.as_bytes()).unwrap();
-        let mut line = String::new();
-        admin.read_line(&mut line).unwrap();
-        line
-    };
-    assert_eq!(ask("CLIENT PAUSE 60000 WRITE\r\n"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "CLIENT PAUSE 60000 WRITE"), "+OK");
     for _ in 0..10 {
         let mut gone = served.connect();
         gone.write_all(b"INCR n\r\n").unwrap();
@@ -83,10 +81,17 @@ fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
     for _ in 0..100 {
         served.connect().write_all(b"INCR n\r\n").unwrap();
     }
+    // All of them have come, and gone.
+    let began = Instant::now();
+    let counts = ["total_connections_received:111", "connected_clients:1"];
+    while !counts.iter().all(|count| info(&mut admin).contains(&format!("\r\n{count}\r\n"))) {
+        assert!(began.elapsed() < Duration::from_secs(30), "they are still connected");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(ask("CLIENT UNPAUSE\r\n"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "CLIENT UNPAUSE"), "+OK");
     for _ in 0..20 {
-        assert_eq!(ask("GET n\r\n"), "$-1\r\n");
+        assert_eq!(ask(&mut admin, "GET n"), "$-1");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -143,7 +148,13 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
         quick.read_exact(&mut list).unwrap();
         line = String::from_utf8(list).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(200));
+    // Some keys are there.
+    assert_eq!(ask(&mut quick, "SELECT 1"), "+OK");
+    let began = Instant::now();
+    while ask(&mut quick, "DBSIZE") == ":0" {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let began = Instant::now();
     drop(served);
     // What was begun is answered; what was not has no effect, and no reply.
@@ -179,8 +190,15 @@ fn a_client_that_says_nothing_is_disconnected() {
     let mut rest = String::new();
     assert_eq!(idle.read_to_string(&mut rest).unwrap(), 0, "{rest}");
     assert!(began.elapsed() < Duration::from_secs(20));
-    let mut admin = BufReader::new(served.connect());
-    assert_eq!(ask(&mut admin, "CONFIG SET timeout 0"), "+OK");
+    // One that says nothing for a second is disconnected as well, and comes again.
+    let admin = (0..20).find_map(|_| {
+        let mut admin = BufReader::new(served.connect());
+        admin.get_mut().write_all(b"CONFIG SET timeout 0\r\n").ok()?;
+        let mut line = String::new();
+        admin.read_line(&mut line).ok()?;
+        (line == "+OK\r\n").then_some(admin)
+    });
+    let mut admin = admin.expect("it speaks within a second");
     assert_eq!(ask(&mut admin, "LPUSH a 1"), ":1");
     let mut line = String::new();
     blocked.read_line(&mut line).unwrap();
@@ -347,9 +365,10 @@ fn the_port_can_be_changed() {
 /// When the reply is sent, the port before is free: for the same server, or for another one.
 #[test]
 fn a_port_is_free_once_another_has_taken_its_place() {
-    let served = Served::new();
+    // At an address at which no other test takes a port meanwhile.
+    let served = Served::at("127.0.0.2");
     let mut admin = BufReader::new(served.connect());
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = || std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let ports = [free(), free()].map(|of| of.local_addr().unwrap().port());
     // From one to the other and back, without a moment between.
     let lines: String = (0..100).map(|n| format!("CONFIG SET port {}\r\n", ports[n % 2])).collect();
@@ -357,8 +376,8 @@ fn a_port_is_free_once_another_has_taken_its_place() {
     for round in 0..100 {
         assert_eq!(ask(&mut admin, ""), "+OK", "{round}");
     }
-    assert!(TcpStream::connect(("127.0.0.1", ports[0])).is_err());
-    let new = TcpStream::connect(("127.0.0.1", ports[1])).unwrap();
+    assert!(TcpStream::connect(("127.0.0.2", ports[0])).is_err());
+    let new = TcpStream::connect(("127.0.0.2", ports[1])).unwrap();
     assert_eq!(ask(&mut BufReader::new(new), "PING"), "+PONG");
 }
 
@@ -371,6 +390,15 @@ fn ask_for(stream: &mut BufReader<TcpStream>, line: &str, lines: usize) -> Strin
         line.trim_end().to_string()
     };
     (1..lines).fold(first, |_, _| rest())
+}
+
+/// All of INFO.
+fn info(stream: &mut BufReader<TcpStream>) -> String {
+    let length = ask(stream, "INFO");
+    let bytes: usize = length.trim_start_matches('$').parse().unwrap();
+    let mut text = vec![0; bytes + 2];
+    stream.read_exact(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
 }
 
 /// The number of clients.

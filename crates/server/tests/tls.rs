@@ -31,7 +31,10 @@ impl Served {
     }
 
     fn with_authority(more: &str, names_authority: bool) -> Served {
-        let dir = tempfile::tempdir().unwrap();
+        Served::in_dir(tempfile::tempdir().unwrap(), more, names_authority)
+    }
+
+    fn in_dir(dir: TempDir, more: &str, names_authority: bool) -> Served {
         let authority = Authority::new(dir.path(), "authority");
         let pair = authority.sign("server");
         // A port that is free now may be taken by another test.
@@ -358,10 +361,10 @@ fn two_hundred_clients_at_once() {
     assert_eq!(ask(&mut served.plain(), "DBSIZE"), ":200");
 }
 
-/// A stop waits for no handshake, and tells the others that it ends.
+/// A stop waits for no handshake, and tells the others that it ends. Nor does it wait for a disk.
 #[test]
 fn a_stop_while_clients_shake_hands() {
-    let served = Served::new("");
+    let served = Served::in_dir(tempfile::tempdir_in("/dev/shm").unwrap(), "", false);
     let mut client = served.secure();
     assert_eq!(ask(&mut client, "SET a 1"), "+OK");
     let mut silent = served.raw();

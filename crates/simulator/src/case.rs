@@ -178,7 +178,7 @@ fn run_lives(plan: &Plan, stage: &Stage) -> Outcome {
 
 /// Time after which a transaction that does not depend on the stalled stream counts as stuck. It
 /// needs far less; the machine may be busy.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
+const STUCK_AFTER: Duration = Duration::from_secs(20);
 
 /// Waits until each session has left its current transaction. Returns a message if one is stuck.
 fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {

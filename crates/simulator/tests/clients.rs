@@ -21,10 +21,20 @@ fn options(seconds: f64) -> Options {
 
 #[test]
 fn what_a_client_was_told_stays_true_whatever_the_disk_does() {
-    let torture = torture_clients(&options(4.0), |line| eprintln!("{line}")).unwrap();
-    eprintln!("{:?} {:#?}", torture.report, torture.faults);
-    assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
-    assert!(torture.report.crashes > 10, "{:?}", torture.report);
+    // Once, unless the machine is so busy that there are few crashes.
+    let mut crashes = 0;
+    for turn in 0..10 {
+        let options = options(4.0);
+        let options = Options { seed: options.seed + 1_000 * turn, ..options };
+        let torture = torture_clients(&options, |line| eprintln!("{line}")).unwrap();
+        eprintln!("{:?} {:#?}", torture.report, torture.faults);
+        assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
+        crashes += torture.report.crashes;
+        if crashes > 10 {
+            return;
+        }
+    }
+    panic!("there were only {crashes} crashes");
 }
 
 /// A client with more than a megabyte of replies unsent runs nothing until they are sent.

@@ -22,10 +22,20 @@ fn options(seconds: f64) -> Options {
 
 #[test]
 fn nothing_acknowledged_is_lost_whatever_the_disk_does() {
-    let torture = torture(&options(8.0), |line| eprintln!("{line}")).unwrap();
-    eprintln!("{:?} {:#?}", torture.report, torture.faults);
-    assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
-    assert!(torture.report.crashes > 20, "{:?}", torture.report);
+    // Once, unless the machine is so busy that there are few crashes.
+    let mut crashes = 0;
+    for turn in 0..10 {
+        let options = options(8.0);
+        let options = Options { seed: options.seed + 1_000 * turn, ..options };
+        let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
+        eprintln!("{:?} {:#?}", torture.report, torture.faults);
+        assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
+        crashes += torture.report.crashes;
+        if crashes > 20 {
+            return;
+        }
+    }
+    panic!("there were only {crashes} crashes");
 }
 
 /// Blind writers survive what they overwrote, at these seeds, which are of their own.

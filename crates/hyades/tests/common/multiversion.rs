@@ -222,7 +222,7 @@ pub fn fill_large(db: &Database, byte: u8) {
 /// Removes all garbage that may be removed, or tries to for a while.
 fn remove_garbage(db: &Database) {
     let mut session = db.session().unwrap();
-    let until = Instant::now() + Duration::from_secs(2);
+    let until = Instant::now() + Duration::from_secs(20);
     let mut rounds = 0;
     while Instant::now() < until && (rounds < 200 || db.stats().garbage > 0) && rounds < 2000 {
         // Ends an epoch.

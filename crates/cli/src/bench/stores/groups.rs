@@ -235,10 +235,12 @@ mod tests {
         let store = Commits(MapStore::new(), AtomicU64::new(0));
         let (posted, writer) = (Mutex::default(), Mutex::new(vec![0; 8]));
         let shared = SharedStore { store: &store, accesses: ACCESSES, posted, writer };
+        let begin = std::sync::Barrier::new(8);
         std::thread::scope(|scope| {
             for thread in 0..8 {
-                let shared = &shared;
+                let (shared, begin) = (&shared, &begin);
                 scope.spawn(move || {
+                    begin.wait();
                     for turn in 0..4 {
                         let mut group = TransactionGroup::default();
                         group.push(&[Access::Write(thread * 4 + turn, 1)], 0);

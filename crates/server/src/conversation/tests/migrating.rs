@@ -5,8 +5,8 @@ use crate::rdb;
 use crate::resp::request::{Limits, Parsed, Parser};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 /// The words of a command.
@@ -17,14 +17,17 @@ pub enum Does {
     Reply(&'static str),
     /// It closes the connection behind the reply, which may be empty.
     Close(&'static str),
-    /// It replies, and says something else a moment later.
-    Add(&'static str, &'static str),
+    /// It replies, closes the connection, and tells that.
+    HangUp(&'static str, Sender<()>),
+    /// It replies, and says something else once the test is at the barrier; both meet there again
+    /// behind that.
+    Add(&'static str, &'static str, Arc<Barrier>),
     /// It replies in pieces of a byte.
     Spell(&'static str),
     /// It says nothing more.
     Hang,
 }
-pub use Does::{Add, Close, Hang, Reply as Say, Spell};
+pub use Does::{Add, Close, Hang, HangUp, Reply as Say, Spell};
 
 /// A target that asks `react` what to do about each command, which it gets with the number of the
 /// connection. Returns its port, and the commands that it has read.
@@ -72,10 +75,16 @@ fn serve(mut stream: TcpStream, mut react: impl FnMut(Words) -> Does) {
                 let _ = stream.write_all(text.as_bytes());
                 return;
             }
-            Add(text, more) => {
+            HangUp(text, tells) => {
                 stream.write_all(text.as_bytes()).unwrap();
-                std::thread::sleep(Duration::from_millis(100));
+                drop(stream);
+                return tells.send(()).unwrap();
+            }
+            Add(text, more, meets) => {
+                stream.write_all(text.as_bytes()).unwrap();
+                meets.wait();
                 stream.write_all(more.as_bytes()).unwrap();
+                meets.wait();
             }
             Spell(text) => {
                 stream.set_nodelay(true).unwrap();
@@ -278,13 +287,13 @@ fn a_slow_target_is_waited_for_as_long_as_it_goes_on() {
     let mut client = house.client();
     house.say(&mut client, b"MSET a 1 b 2 c 3 d 4\r\n");
     let (port, _read) = target(|_, _| {
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(900));
         Say("+OK\r\n")
     });
     let began = Instant::now();
-    let said = migrate(&mut house, &mut client, &format!("{port} \"\" 0 1200 KEYS a b c d"));
+    let said = migrate(&mut house, &mut client, &format!("{port} \"\" 0 4000 KEYS a b c d"));
     assert_eq!(said, "+OK ");
-    assert!(began.elapsed() > Duration::from_millis(1_200));
+    assert!(began.elapsed() > Duration::from_millis(4_000));
 }
 
 /// A target may close a connection that says nothing: that is no error.
@@ -292,12 +301,15 @@ fn a_slow_target_is_waited_for_as_long_as_it_goes_on() {
 fn a_kept_connection_that_was_closed_is_made_anew() {
     let mut house = House::new(false);
     let mut client = house.client();
-    let (port, read) = target(|number, words| match number {
-        0 if is(words, "RESTORE") => Close("+OK\r\n"),
+    let (tells, is_closed) = channel();
+    let (port, read) = target(move |number, words| match number {
+        0 if is(words, "RESTORE") => HangUp("+OK\r\n", tells.clone()),
         _ => Say("+OK\r\n"),
     });
     house.say(&mut client, b"MSET a 1 b 2\r\n");
     assert_eq!(migrate(&mut house, &mut client, &format!("{port} a 3 5000")), "+OK ");
+    is_closed.recv_timeout(Duration::from_secs(60)).unwrap();
+    // What was sent arrives.
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(migrate(&mut house, &mut client, &format!("{port} b 3 5000")), "+OK ");
     let all = all_read(&read);
