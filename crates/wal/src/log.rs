@@ -192,7 +192,7 @@ pub(crate) struct Opened {
 /// is not durable is lost, and its waiters get [`Poisoned`].
 #[derive(Clone, Debug)]
 pub struct Log {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 impl Log {
