@@ -431,6 +431,8 @@ impl DatabaseInner {
         // inside it.
         let on_its_own_thread = on_its_own_thread || self.engine.is_inside();
         let close = move || {
+            // A checkpoint, and calls, may wait for the log: not until a flush interval ends.
+            log.iter().for_each(Log::stop_collecting);
             // Before the log, which these calls need.
             posted.close();
             if let Some(keeper) = keeper {

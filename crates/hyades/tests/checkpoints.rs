@@ -6,9 +6,9 @@
 mod common;
 use common::checkpointing::*;
 use common::{
-    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, combinations_and_calls,
-    directory, files, fingerprint, fingerprint_at_rest, populate, power_cut, refused, run,
-    some_combinations, try_open,
+    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, TRANSFERS, check, combinations,
+    combinations_and_calls, directory, files, fingerprint, fingerprint_at_rest, populate, power_cut,
+    refused, run, some_combinations, try_open,
 };
 use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -340,6 +340,36 @@ fn a_side_buffer_that_is_full_makes_sessions_wait_and_loses_nothing() {
     opened.db.close().unwrap();
     same_state(dir.path(), plain(), digest, &acknowledged);
     assert_eq!(ACCOUNT_COUNT, 12);
+}
+
+/// Promise: with a small side buffer, too, sessions wait until what was saved is written out, and
+/// not until the scan ends.
+#[test]
+fn a_small_side_buffer_is_written_out_amid_the_scan() {
+    let dir = directory();
+    let mut checkpoints = slow();
+    (checkpoints.share, checkpoints.buffer_bytes) = (1e-6, 1);
+    let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
+    populate(&opened);
+    ballast(&opened, 20_000);
+    let part = dir.path().join("checkpoint-00000001-000");
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| opened.db.checkpoint());
+        // The file is made after the cut.
+        while !part.exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What the first one overwrites fills the buffer.
+        for id in [1u64, 2] {
+            let row = [((1 << 63) | id).into(), 1i64.into(), 1i64.into(), 1i64.into()];
+            opened.db.try_transact(|tx| tx.upsert(TRANSFERS, &row)).unwrap().unwrap();
+        }
+        let written = std::fs::metadata(&part).unwrap().len();
+        // The rest of the scan would take several seconds.
+        opened.db.clone().close().unwrap();
+        assert!(checkpoint.join().unwrap().is_err(), "it was abandoned");
+        assert!(written < 500_000, "{written} bytes, and all rows take about a million");
+    });
 }
 
 #[test]

@@ -12,8 +12,12 @@ use std::time::Duration;
 const NUMBERS: Table = Table::nth(0);
 
 fn open(dir: &Path) -> Result<Database, Error> {
+    open_flushing(dir, Duration::from_millis(200))
+}
+
+fn open_flushing(dir: &Path, interval: Duration) -> Result<Database, Error> {
     let mut builder = Database::builder().streams(2).log_settings(|log| {
-        log.flush_interval = Some(Duration::from_millis(200));
+        log.flush_interval = Some(interval);
     });
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
     builder.table(schema);
@@ -64,4 +68,24 @@ fn a_waker_that_drops_the_last_handle_loses_nothing_and_waits_for_nobody() {
         Ok::<_, hyades::Abort>(tx.scan(NUMBERS).rows()?.iter().map(|row| row.get(column)).sum())
     });
     assert_eq!(sum.unwrap(), Ok(last * (last + 1) / 2));
+}
+
+#[test]
+fn closing_waits_for_no_interval_though_a_checkpoint_does() {
+    let _watched = watched("a database that is closed while a checkpoint waits for its log");
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_flushing(dir.path(), Duration::from_secs(3600)).unwrap();
+    let mut session = db.session().unwrap();
+    let (inserted, ticket) = session.try_submit(|tx| tx.insert(NUMBERS, &[1i64.into()])).unwrap();
+    inserted.unwrap();
+    let taking = db.clone();
+    let checkpoint = std::thread::spawn(move || drop(taking.checkpoint()));
+    while !db.checkpoints().under_way {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Time to write the row: what is left is to wait for the log.
+    std::thread::sleep(Duration::from_millis(200));
+    db.close().unwrap();
+    checkpoint.join().unwrap();
+    ticket.wait().unwrap();
 }

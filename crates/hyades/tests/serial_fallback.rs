@@ -43,13 +43,15 @@ fn write(dir: &Path, rows: i64) -> u64 {
 fn a_chain_of_transactions_is_tried_on_one_thread() {
     let dir = tempfile::tempdir().unwrap();
     let digest = write(dir.path(), 1);
-    for replay in [Replay::Automatic, Replay::Wavefront] {
+    let alone = |replay: Replay| {
         let (builder, _) = builder();
         let db = builder.recovery_threads(4).replay(replay).open(dir.path()).unwrap();
         assert_eq!(db.digest(), digest, "{replay:?}");
-        let serial = db.recovery().one_thread_seconds;
-        assert_eq!(serial > 0.0, replay == Replay::Automatic, "{replay:?}: {serial} s");
-    }
+        db.recovery().one_thread_seconds
+    };
+    // Threads that get no processor on a busy machine are not seen to be idle: then again.
+    assert!((0..20).any(|_| alone(Replay::Automatic) > 0.0), "one thread was never tried");
+    assert_eq!(alone(Replay::Wavefront), 0.0);
 }
 
 #[test]

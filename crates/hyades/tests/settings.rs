@@ -174,3 +174,18 @@ fn a_database_keeps_the_number_of_streams_that_was_measured() {
     db.close().unwrap();
     assert_eq!(streams(1, 64), 2);
 }
+
+#[test]
+fn a_protocol_of_one_stream_has_one_whatever_the_database_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = builder().open(dir.path()).unwrap();
+    assert_eq!(db.streams(), 2);
+    db.close().unwrap();
+    for protocol in [Protocol::Serial, Protocol::Physiological] {
+        let probed = log(|log| (log.probe_streams, log.streams) = (Some(1), 1));
+        let db = probed.protocol(protocol).open(dir.path()).unwrap();
+        assert_eq!(db.streams(), 1, "{}", protocol.name());
+        db.close().unwrap();
+        builder().open(dir.path()).unwrap().close().unwrap();
+    }
+}

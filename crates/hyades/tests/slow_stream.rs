@@ -6,7 +6,9 @@ mod common;
 
 use common::directory;
 use common::held::HeldDevice;
-use hyades::{CommitQueue, Concurrency, Database, Protocol, Schema, Session, Table, Ticket, Type};
+use hyades::{
+    CommitQueue, Concurrency, Database, LogSettings, Protocol, Schema, Session, Table, Ticket, Type,
+};
 use hyades_platform::device::{Device, FileDevice, MountedDevice, Throttle, ThrottledDevice};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 const ROWS: Table = Table::nth(0);
 
 /// Longer than any test takes on a busy machine without waiting for a held device.
-const LONG: Duration = Duration::from_secs(15);
+const LONG: Duration = Duration::from_secs(5);
 
 /// One test at a time: each measures time, and one breaks rules that are global to the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -26,7 +28,12 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Four streams, each in a directory of its own.
-fn open(dir: &Path, device: Arc<dyn Device>, protocol: Protocol, buffer_bytes: usize) -> Database {
+fn open(
+    dir: &Path,
+    device: Arc<dyn Device>,
+    protocol: Protocol,
+    change: impl FnOnce(&mut LogSettings),
+) -> Database {
     let dirs = directories(dir);
     let mut builder = Database::builder()
         .protocol(protocol)
@@ -36,8 +43,8 @@ fn open(dir: &Path, device: Arc<dyn Device>, protocol: Protocol, buffer_bytes: u
         .log_settings(|log| {
             log.device = Some(device);
             log.dirs = dirs[1..].to_vec();
-            log.buffer_bytes = buffer_bytes;
             log.epoch = Some(Duration::from_millis(2));
+            change(log);
         });
     builder.table(
         Schema::new("rows")
@@ -67,26 +74,21 @@ fn populate(db: &Database, rows: i64) {
     db.log().unwrap().flush().unwrap();
 }
 
-/// N sessions that append to stream 0.
-fn sessions_at_0<const N: usize>(db: &Database) -> [Session; N] {
-    let log = db.log().unwrap();
-    let (mut found, mut others) = (Vec::new(), Vec::new());
+/// A session that appends to stream 0.
+fn session_at_0(db: &Database) -> Session {
+    // Sessions on other streams stay open, so that the next one chooses another stream.
+    let mut others = Vec::new();
     for id in 0..100 {
-        let before = log.next_lsn(0);
         let mut session = db.session().unwrap();
-        put(&mut session, -1 - id, 1).wait().unwrap();
-        log.flush().unwrap();
-        // Sessions on other streams stay open, so that the next one chooses another stream.
-        if log.next_lsn(0) > before {
-            found.push(session)
-        } else {
-            others.push(session)
+        let ticket = put(&mut session, -1 - id, 1);
+        let stream = ticket.transaction_id().expect("it has written a row").stream;
+        ticket.wait().unwrap();
+        if stream == 0 {
+            return session;
         }
-        if found.len() == N {
-            return found.try_into().ok().unwrap();
-        }
+        others.push(session);
     }
-    panic!("too few sessions are at stream 0");
+    panic!("no session is at stream 0");
 }
 
 /// Runs `work` on a thread. The result can be waited for with a timeout.
@@ -103,11 +105,20 @@ fn fill_0(session: &mut Session, queue: &mut CommitQueue<i64>) {
     }
 }
 
-fn held(dir: &Path, protocol: Protocol, buffer_bytes: usize) -> (HeldDevice, Database) {
+fn held(
+    dir: &Path,
+    protocol: Protocol,
+    change: impl FnOnce(&mut LogSettings),
+) -> (HeldDevice, Database) {
     let device = HeldDevice::new(FileDevice::shared());
-    let db = open(dir, Arc::new(device.clone()), protocol, buffer_bytes);
+    let db = open(dir, Arc::new(device.clone()), protocol, change);
     populate(&db, 100);
     (device, db)
+}
+
+/// Sessions stay at their streams, however slow these seem to be on a busy machine.
+fn fixed(log: &mut LogSettings) {
+    (log.buffer_bytes, log.research.fixed_streams) = (1 << 16, true);
 }
 
 /// Promise: a waiter finds what is ready in one stream while another one, with more parked tickets,
@@ -120,8 +131,8 @@ fn a_waiter_is_woken_by_any_of_its_streams() {
 
 fn wait_for_any() {
     let dir = directory();
-    let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 16);
-    let ([mut at_0], mut queue) = (sessions_at_0(&db), db.commit_queue());
+    let (device, db) = held(dir.path(), Protocol::Taurus, fixed);
+    let (mut at_0, mut queue) = (session_at_0(&db), db.commit_queue());
     let released = device.hold("device-0");
     fill_0(&mut at_0, &mut queue);
     let mut elsewhere = db.session().unwrap();
@@ -154,8 +165,8 @@ fn wait_for_any() {
 fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
     let _alone = alone();
     let dir = directory();
-    let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 16);
-    let ([mut at_0], mut queue) = (sessions_at_0(&db), db.commit_queue());
+    let (device, db) = held(dir.path(), Protocol::Taurus, fixed);
+    let (mut at_0, mut queue) = (session_at_0(&db), db.commit_queue());
     let _released = (0..4).map(|n| device.hold(&format!("device-{n}"))).collect::<Vec<_>>();
     fill_0(&mut at_0, &mut queue);
     let mut elsewhere = db.session().unwrap();
@@ -177,15 +188,14 @@ fn a_session_leaves_a_stream_without_room() {
 fn leave_full_stream() {
     for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
         let dir = directory();
-        let (device, db) = held(dir.path(), protocol, 1 << 14);
-        let [mut session, mut others @ ..] = sessions_at_0::<12>(&db);
+        let (device, db) = held(dir.path(), protocol, |log| log.buffer_bytes = 1 << 14);
+        let mut session = session_at_0(&db);
         let released = device.hold("device-0");
         let log = db.log().unwrap();
-        let count = others.len();
-        for n in (0..4000).take_while(|_| log.backlog(0) < 1 << 13) {
-            drop(put(&mut others[n % count], 100 + n as i64, 1));
+        let mut writer = log.writer().unwrap();
+        while log.backlog(0) < 1 << 13 {
+            writer.reserve(0, 500).void();
         }
-        assert!(log.backlog(0) >= 1 << 13, "{} bytes wait in stream 0", log.backlog(0));
         let mut queue = db.commit_queue();
         let acknowledged = apart(move || {
             for id in 0..120 {
@@ -210,7 +220,7 @@ fn leave_full_stream() {
 fn a_session_goes_on_in_the_first_stream_that_has_room() {
     let _alone = alone();
     let dir = directory();
-    let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 14);
+    let (device, db) = held(dir.path(), Protocol::Taurus, |log| log.buffer_bytes = 1 << 14);
     let _released = (0..4).map(|n| device.hold(&format!("device-{n}"))).collect::<Vec<_>>();
     let mut session = db.session().unwrap();
     let (sender, receiver) = channel();
@@ -288,7 +298,8 @@ fn throttled(dir: &Path, last: Throttle) -> Arc<dyn Device> {
 
 fn with_the_last(throttle: Throttle) -> Pace {
     let dir = directory();
-    let db = open(dir.path(), throttled(dir.path(), throttle), Protocol::Taurus, 1 << 20);
+    let device = throttled(dir.path(), throttle);
+    let db = open(dir.path(), device, Protocol::Taurus, |log| log.buffer_bytes = 1 << 20);
     closed_loop(&db, 2, Duration::from_millis(500));
     let pace = closed_loop(&db, 2, Duration::from_millis(1500));
     db.close().unwrap();
@@ -301,6 +312,11 @@ fn a_slow_device_leaves_clients_their_pace() {
     keep_pace();
 }
 
+/// Measures up to three times, for the machine may be busy with something else meanwhile.
+fn holds_once(measure: impl Fn() -> bool) -> bool {
+    (0..3).any(|_| measure())
+}
+
 fn keep_pace() {
     let device = |bytes_per_s, latency_ms: u64| Throttle {
         bytes_per_s: Some(bytes_per_s),
@@ -308,9 +324,7 @@ fn keep_pace() {
         depth: 1,
     };
     for (times, slow) in [(20, device(5e6, 20)), (1000, device(100e3, 1000))] {
-        // A machine that is busy in one of the two measurements says nothing: then both are
-        // repeated.
-        let keeps = |_| {
+        let keeps = || {
             let without = with_the_last(USUAL).acknowledged;
             let with = with_the_last(slow).acknowledged;
             eprintln!(
@@ -318,7 +332,7 @@ fn keep_pace() {
             );
             with * 2 >= without
         };
-        assert!((0..3).any(keeps), "less than half with a device {times} times slower");
+        assert!(holds_once(keeps), "less than half with a device {times} times slower");
     }
 }
 
@@ -327,16 +341,21 @@ fn keep_pace() {
 #[test]
 fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
     let _alone = alone();
-    // A client whose thread is held up has a pause as well: then it is tried again.
-    let goes_on = |_| longest_pause_beside_a_hang() < Duration::from_millis(500);
-    assert!((0..3).any(goes_on), "clients wait for the device that hangs");
+    let goes_on = || {
+        let pace = while_a_device_hangs();
+        let (acknowledged, longest) = (pace.acknowledged, pace.longest_pause);
+        eprintln!("{acknowledged} acknowledged, the longest pause {longest:?}");
+        longest < Duration::from_millis(500)
+    };
+    assert!(holds_once(goes_on), "clients pause");
 }
 
-fn longest_pause_beside_a_hang() -> Duration {
+fn while_a_device_hangs() -> Pace {
     let dir = directory();
     let inner = throttled(dir.path(), USUAL);
     let device = HeldDevice::new(inner);
-    let db = open(dir.path(), Arc::new(device.clone()), Protocol::Taurus, 1 << 20);
+    let of_db = Arc::new(device.clone());
+    let db = open(dir.path(), of_db, Protocol::Taurus, |log| log.buffer_bytes = 1 << 20);
     closed_loop(&db, 2, Duration::from_millis(500));
     let pace = std::thread::scope(|scope| {
         let clients = scope.spawn(|| closed_loop(&db, 2, Duration::from_millis(1900)));
@@ -346,9 +365,8 @@ fn longest_pause_beside_a_hang() -> Duration {
         drop(held);
         clients.join().unwrap()
     });
-    eprintln!("{} acknowledged, the longest pause {:?}", pace.acknowledged, pace.longest_pause);
     db.close().unwrap();
-    pace.longest_pause
+    pace
 }
 
 /// Mutation test: each rule that the other tests rely on, broken on purpose, is found.

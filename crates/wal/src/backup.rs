@@ -4,7 +4,7 @@
 use crate::Lsn;
 use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, BatchHeader};
-use crate::log::Log;
+use crate::log::{Log, Shared};
 use crate::manifest::{Manifest, Marker, part_name};
 use crate::open::Recovering;
 use crate::options::LogOptions;
@@ -13,6 +13,7 @@ use crate::stream_id::StreamId;
 use crate::unfinished::Unfinished;
 use crate::verdict::Verdict;
 use hyades_platform::device::{Device, DeviceFile};
+use hyades_platform::sync::locked;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -57,19 +58,32 @@ impl Log {
             return Err(cause.into());
         }
         let mut manifest = self.manifest();
-        // Slot by slot, not atomically: every vector of durable positions is a state in which the
-        // database could have crashed, and the rule `admits` decides which of its records are live.
-        let mut ends = vec![0; self.streams()];
         // The watermarks first: then the frames that state them are below the ends.
         for (lane, dim) in
             manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate()
         {
             dim.mark = self.frontier().mark(lane);
         }
-        self.frontier().load_into(&mut ends);
+        // The rule `admits` decides which of the records up to there are live.
+        let ends = self.handle.shared.durable_positions();
         end_newest(&mut manifest, &ends);
         let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
         copy(&**self.device(), &places, manifest, BTreeMap::new(), to)
+    }
+}
+
+impl Shared {
+    /// The durable positions of all streams, as a crash could have left them: no anchor below these
+    /// positions states more of a stream than its position here. Records leave out what the anchor
+    /// states, so one behind such an anchor would be dead, and one that has read from it live.
+    fn durable_positions(&self) -> Vec<Lsn> {
+        // No anchor is placed meanwhile. Those that were placed state what was durable by then, and
+        // those to come are behind what is durable now.
+        let placing: Vec<_> = self.streams.iter().map(|stream| locked(&stream.anchors)).collect();
+        let mut positions = vec![0; self.streams.len()];
+        self.frontier.load_into(&mut positions);
+        drop(placing);
+        positions
     }
 }
 
@@ -251,4 +265,43 @@ fn check(manifest: &Manifest, to: &Unfinished) -> Result<(), Error> {
         ends.push(reader.end());
     }
     copy.verdict(&ends).map(drop)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::frame::FrameKind;
+    use crate::manifest::IncarnationSettings;
+    use crate::open::open;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn no_anchor_is_placed_while_the_ends_of_a_backup_are_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = LogOptions::new(vec![dir.path().to_owned()], 2);
+        options.segment_bytes = 1 << 16;
+        options.stepped = true;
+        let recovering = open(options).unwrap();
+        let verdict = recovering.verdict(&[]).unwrap();
+        let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
+        let shared = &log.handle.shared;
+        let mut writer = log.writer().unwrap();
+        std::thread::scope(|scope| {
+            // An anchor is being placed in the first stream.
+            let placing = locked(&shared.streams[0].anchors);
+            let loading = scope.spawn(|| shared.durable_positions());
+            // Time for a thread that does not wait for the anchor.
+            let began = Instant::now();
+            while !loading.is_finished() && began.elapsed() < Duration::from_millis(200) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // What becomes durable before the anchor is placed, it may state.
+            let reservation = writer.reserve(1, 5);
+            let end = reservation.end();
+            reservation.fill(FrameKind::Record, b"hello");
+            assert!(log.step(1));
+            drop(placing);
+            assert_eq!(loading.join().unwrap()[1], end);
+        });
+    }
 }

@@ -38,8 +38,8 @@ pub(crate) struct Shared {
     pub(crate) streams: Vec<Stream>,
     pub(crate) frontier: Frontier,
     pub(crate) max_payload: usize,
-    /// Set once by `close`; read by the flushers, which then stop collecting work. SeqCst, because
-    /// they read it after announcing a nap.
+    /// Set by `stop_collecting`, read by the flushers. SeqCst, because they read it after they have
+    /// announced a nap.
     pub(crate) closing: AtomicBool,
     /// Computes the streams' watermarks. Set once, by a protocol that has them.
     pub(crate) marks: OnceLock<Arc<dyn Marks>>,
@@ -192,7 +192,7 @@ pub(crate) struct Opened {
 /// is not durable is lost, and its waiters get [`Poisoned`].
 #[derive(Clone, Debug)]
 pub struct Log {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 impl Log {
@@ -476,6 +476,14 @@ impl Log {
         locked(&self.handle.files)
     }
 
+    /// Ends the collection of work, for good: from now on the flushers flush at once, whatever the
+    /// flush interval is. For a caller that is about to [`close`](Self::close) the log.
+    pub fn stop_collecting(&self) {
+        let shared = &self.handle.shared;
+        shared.closing.store(true, Ordering::SeqCst);
+        shared.streams.iter().for_each(|stream| shared.frontier.wake_early(stream.lane));
+    }
+
     /// Makes everything reserved so far durable, records the clean end, and releases the
     /// directories. All other handles and writers are useless from then on. A reservation that is
     /// never filled blocks this.
@@ -484,10 +492,7 @@ impl Log {
     /// The log had stopped before, or the manifest could not be written.
     pub fn close(self) -> Result<(), Error> {
         let handle = &self.handle;
-        handle.shared.closing.store(true, Ordering::SeqCst);
-        for stream in &handle.shared.streams {
-            handle.shared.frontier.wake_early(stream.lane);
-        }
+        self.stop_collecting();
         self.flush()?;
         handle.shared.frontier.stop("it was closed");
         let Running { locks, .. } = handle.join();

@@ -337,7 +337,7 @@ fn places(
                 dir.display()
             )));
         }
-        // A directory unknown to the manifest was about to be added; it is still empty.
+        // A directory at a place that the manifest does not have holds nothing of what it names.
         if let Some(place) = places.get_mut(marker.dir) {
             if place.is_some() {
                 return Err(Error::Invalid(format!(

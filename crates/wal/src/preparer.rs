@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn a_segment_is_spread_over_its_time() {
         let urgency = Urgency::default();
-        let mut pace = SegmentPace::new(&urgency, Duration::from_millis(40), 1 << 20);
         let began = Instant::now();
+        let mut pace = SegmentPace::new(&urgency, Duration::from_millis(40), 1 << 20);
         assert!((0..4).all(|_| pace.after(1 << 18)));
         assert!(began.elapsed() >= Duration::from_millis(40), "{:?}", began.elapsed());
     }
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn a_pause_has_a_longest_time() {
         let urgency = Urgency::default();
-        let mut pace = SegmentPace::new(&urgency, Duration::from_secs(3_600), 1 << 18);
         let began = Instant::now();
+        let mut pace = SegmentPace::new(&urgency, Duration::from_secs(3_600), 1 << 18);
         assert!(pace.after(1 << 18));
         let took = began.elapsed();
         assert!((LONGEST_PAUSE..Duration::from_secs(60)).contains(&took), "{took:?}");

@@ -117,17 +117,12 @@ impl Recovering {
     /// Makes every given directory one of this log's.
     fn claim_directories(&mut self) -> Result<(), Error> {
         let device = &*self.options.device;
-        if self.manifest.incarnations.is_empty() {
-            // The manifest first: a marker without a manifest means that the manifest was lost.
-            self.manifest.write(device, &self.manifest_dir)?;
-        }
+        let mut added = Vec::new();
         for dir in &self.options.dirs {
             match self.places.iter().position(|p| p.as_ref() == Some(dir)) {
                 Some(index) => self.manifest.dirs[index].clone_from(dir),
                 None => {
-                    let marker =
-                        Marker { uuid: self.manifest.uuid.clone(), dir: self.manifest.dirs.len() };
-                    marker.write(device, dir)?;
+                    added.push((self.manifest.dirs.len(), dir));
                     self.manifest.dirs.push(dir.clone());
                     self.places.push(Some(dir.clone()));
                 }
@@ -138,6 +133,14 @@ impl Recovering {
             if place.as_ref() != Some(known) && self.options.dirs.contains(known) {
                 *known = PathBuf::new();
             }
+        }
+        // The manifest first: a marker without a manifest means that the manifest was lost, and a
+        // place that a marker states must not be given to another directory if this opening fails.
+        if !added.is_empty() {
+            self.manifest.write(device, &self.manifest_dir)?;
+        }
+        for (index, dir) in added {
+            Marker { uuid: self.manifest.uuid.clone(), dir: index }.write(device, dir)?;
         }
         Ok(())
     }

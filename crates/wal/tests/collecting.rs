@@ -16,7 +16,8 @@ fn an_interval_collects_though_somebody_waits() {
 fn collects() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let mut options = small(dir.path(), 1, FileDevice::shared());
-    let interval = Duration::from_millis(400);
+    // Long enough for what follows, also on a busy machine.
+    let interval = Duration::from_millis(1500);
     options.flush_interval = Some(interval);
     let (log, _) = reopen(options).unwrap();
     let mut writer = log.writer().unwrap();

@@ -145,6 +145,24 @@ fn streams_come_and_go_and_stay_readable() {
     assert!(error.contains(&b.path().display().to_string()), "{error}");
 }
 
+/// Its marker states a place, which no directory that is added meanwhile gets.
+#[test]
+fn a_directory_of_an_opening_that_failed_can_be_added_later() {
+    let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let device = FaultyDevice::new(FileDevice::shared());
+    let options = |given: &[usize]| {
+        let mut options = small(dirs[0].path(), given.len(), Arc::new(device.clone()));
+        options.dirs = given.iter().map(|&at| dirs[at].path().to_owned()).collect();
+        options
+    };
+    drop(reopen(options(&[0])).unwrap());
+    device.arm(Fault::Sync(0));
+    let error = reopen(options(&[0, 1])).unwrap_err().to_string();
+    assert!(error.contains("could not sync"), "{error}");
+    drop(reopen(options(&[0, 2])).unwrap());
+    drop(reopen(options(&[0, 2, 1])).unwrap());
+}
+
 #[test]
 fn a_log_has_one_opener() {
     let dir = tempfile::tempdir().unwrap();

@@ -270,7 +270,7 @@ fn wait_for_frontier(
     let positions = Lane::each(up_to);
     let common = (log.frontier().common_lane(), number);
     for (lane, until) in positions.chain([common]) {
-        // The wait always ends: closing the log, or its failure, ends it.
+        // The wait always ends: closing the database, or a failure of the log, ends it.
         let waited = log.wait(lane, until);
         waited.map_err(|cause| Error::Poisoned(cause.to_string()))?;
         if stop.load(Ordering::Acquire) {

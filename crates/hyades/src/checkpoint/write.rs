@@ -61,8 +61,10 @@ impl<S: Stamp> RowSource<'_, S> {
                 *out = ready;
                 return true;
             }
-            // The side buffer goes first: sessions may be waiting for room in it.
-            if self.cut.held() as usize >= 4 * BLOCK_BYTES {
+            // The side buffer goes first: sessions may be waiting for room in it. What is saved
+            // once all was scanned is not needed.
+            let presses = || self.cut.held() as usize >= 4 * BLOCK_BYTES || !self.cut.has_room();
+            if !self.over && presses() {
                 self.take_saved();
                 continue;
             }
@@ -354,7 +356,8 @@ impl<S: Stamp> Writing<'_, S> {
             }
             file.write(&rows)?;
             // Sessions that wait for room in the side buffer must not be delayed by the pace.
-            self.pace.rest(began, || self.cut.held() as usize >= 8 * BLOCK_BYTES);
+            let urgent = || self.cut.held() as usize >= 8 * BLOCK_BYTES || !self.cut.has_room();
+            self.pace.rest(began, urgent);
         }
         file.finish()
     }

@@ -25,7 +25,8 @@ pub struct LogSettings {
     /// If set, when a database is created the number of its streams is chosen by measurement,
     /// from this one to `streams`: as many files are written and synced concurrently, then twice as
     /// many and so on, for 0.2 s each. It gets the fewest streams with 4,000 syncs per second or
-    /// 80 % of the best rate, and keeps their number. Default: not set.
+    /// 80 % of the best rate, and keeps their number, except that with `streams` 1 it always has
+    /// one. Default: not set.
     pub probe_streams: Option<usize>,
     /// The device of the directories; files of the operating system if not set, which is the
     /// default.

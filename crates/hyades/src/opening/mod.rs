@@ -220,9 +220,11 @@ impl Opening<'_> {
     }
 
     fn fit_streams(&self, recovering: &mut Recovering) -> Result<(), Error> {
-        match self.builder.log.probe_streams {
-            Some(least) => Ok(recovering.fit_streams(least)?),
-            None => Ok(()),
+        let settings = &self.builder.log;
+        match settings.probe_streams {
+            // One stream at most is one, whatever the log had: the protocol may have no more.
+            Some(least) if settings.streams > 1 => Ok(recovering.fit_streams(least)?),
+            _ => Ok(()),
         }
     }
 
