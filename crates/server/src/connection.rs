@@ -281,9 +281,10 @@ impl Connection {
             Some(tls) if tls.is_closed() => tls.output().is_empty(),
             _ => self.output_bytes() == 0 && self.conversation.is_idle(),
         };
-        // What an executor runs for it may publish.
+        // What an executor runs for it may publish; and what it has published may wait for the disk
+        // longer than its replies do.
         let is_over = self.conversation.has_delivered() && !self.conversation.is_waiting_for_job();
-        is_ending && is_said || self.is_cut_off() && is_over
+        (is_ending && is_said || self.is_cut_off()) && is_over
     }
 
     /// Whether it is closed at once: its socket has failed, or CLIENT KILL has named it.
