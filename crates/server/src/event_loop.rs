@@ -181,12 +181,14 @@ impl EventLoop {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let parked = connection.conversation.job_done(&self.shared, reply);
         match (&mut self.queue, parked) {
-            (_, None) => {}
             (Some(queue), Some((ticket, mark))) => {
                 queue.push(ticket, Awaited { id, mark, since: Instant::now() });
             }
-            // The log has failed meanwhile.
-            (None, Some(_)) => connection.conversation.fail(&self.shared),
+            (Some(_), None) => {}
+            // The database is being opened: nothing waits for its log.
+            (None, _) if self.session.is_none() => {}
+            // The log has failed meanwhile: a command that would go on waiting is told as well.
+            (None, _) => connection.conversation.fail(&self.shared),
         }
         self.list(id);
     }

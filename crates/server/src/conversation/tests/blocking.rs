@@ -118,6 +118,30 @@ fn it_waits_for_no_more_than_its_time() {
     }
 }
 
+/// The log fails while another thread runs what was called: the client has the reply of that alone.
+#[test]
+fn what_another_thread_runs_is_told_once_of_a_log_that_fails() {
+    let mut house = House::new(false);
+    let (mut waits, mut other) = (house.client(), house.client());
+    waits.feed(b"BLMOVE a b LEFT RIGHT 0\r\n");
+    house.run(&mut waits, 0);
+    assert!(waits.is_blocked());
+    // More than a loop writes at once.
+    let large = "x".repeat(700_000);
+    let push = format!("*3\r\n$5\r\nRPUSH\r\n$1\r\na\r\n$700000\r\n{large}\r\n");
+    assert_eq!(house.say(&mut other, push.as_bytes()), ":1 ");
+    let (session, mut parked) = (Some(&mut house.session), Vec::new());
+    waits.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    let job = waits.take_job().expect("it is too much for a loop");
+    let database = &house.shared.opened.get().unwrap().database;
+    database.log().unwrap().stop("the disk is gone");
+    waits.fail(&house.shared);
+    let reply = job.run(&house.shared, false);
+    assert!(waits.job_done(&house.shared, reply).is_none());
+    assert_eq!(take(&mut waits), "-MISCONF the disk is gone ");
+    assert!(!waits.is_blocked());
+}
+
 #[test]
 fn bad_times_are_refused() {
     transcript(&[
