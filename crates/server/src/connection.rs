@@ -84,6 +84,12 @@ impl Connection {
         }
     }
 
+    /// Whether there is more to be sent, and the socket has not refused it: no event tells when it
+    /// may be sent.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
     /// Whether it is to be served without waiting for an event: what was held back is in the
     /// socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {

@@ -326,6 +326,8 @@ impl EventLoop {
                 }
             }
             Next::Pause => self.pausing.push(id),
+            // A loop that ends reads no more, and sends all that is left.
+            Next::Wait if connection.has_more() => self.list(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
         }
