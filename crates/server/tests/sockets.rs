@@ -68,13 +68,7 @@ fn all_that_was_sent_before_the_end_is_answered() {
 fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
     let served = Served::new();
     let mut admin = BufReader::new(served.connect());
-    let mut ask = |text: &str| {
-        admin.get_mut().write_all(text.as_bytes()).unwrap();
-        let mut line = String::new();
-        admin.read_line(&mut line).unwrap();
-        line
-    };
-    assert_eq!(ask("CLIENT PAUSE 60000 WRITE\r\n"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "CLIENT PAUSE 600000 WRITE"), "+OK");
     for _ in 0..10 {
         let mut gone = served.connect();
         gone.write_all(b"INCR n\r\n").unwrap();
@@ -83,10 +77,18 @@ fn what_waits_for_the_end_of_a_pause_goes_with_its_client() {
     for _ in 0..100 {
         served.connect().write_all(b"INCR n\r\n").unwrap();
     }
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(ask("CLIENT UNPAUSE\r\n"), "+OK\r\n");
+    // They are taken up in their order: all of them were, once this one has a reply.
+    let mut last = BufReader::new(served.connect());
+    assert_eq!(ask(&mut last, "PING"), "+PONG");
+    drop(last);
+    let began = Instant::now();
+    while count(&mut admin) > 1 {
+        assert!(began.elapsed() < Duration::from_secs(60), "one stays");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(ask(&mut admin, "CLIENT UNPAUSE"), "+OK");
     for _ in 0..20 {
-        assert_eq!(ask("GET n\r\n"), "$-1\r\n");
+        assert_eq!(ask(&mut admin, "GET n"), "$-1");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -143,7 +145,10 @@ fn a_slow_job_holds_up_neither_quick_ones_nor_the_stop() {
         quick.read_exact(&mut list).unwrap();
         line = String::from_utf8(list).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(ask(&mut quick, "SELECT 1"), "+OK");
+    while ask(&mut quick, "DBSIZE") == ":0" {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let began = Instant::now();
     drop(served);
     // What was begun is answered; what was not has no effect, and no reply.
@@ -344,13 +349,20 @@ fn the_port_can_be_changed() {
     assert!(ask(&mut admin, "CONFIG SET port 0").starts_with(failed), "there is to be a port");
 }
 
+/// Ports that are free, and that the system gives to none that asks for any.
+fn quiet_ports() -> [u16; 2] {
+    let from = 10_000 + (std::process::id() % 10_000) as u16;
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut free = (from..).filter(is_free);
+    [(); 2].map(|()| free.next().unwrap())
+}
+
 /// When the reply is sent, the port before is free: for the same server, or for another one.
 #[test]
 fn a_port_is_free_once_another_has_taken_its_place() {
     let served = Served::new();
     let mut admin = BufReader::new(served.connect());
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let ports = [free(), free()].map(|of| of.local_addr().unwrap().port());
+    let ports = quiet_ports();
     // From one to the other and back, without a moment between.
     let lines: String = (0..100).map(|n| format!("CONFIG SET port {}\r\n", ports[n % 2])).collect();
     admin.get_mut().write_all(lines.as_bytes()).unwrap();

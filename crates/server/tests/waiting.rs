@@ -96,18 +96,34 @@ fn each_element_is_consumed_once() {
             scope.spawn(move || {
                 let keys = ["a b", "b a", "a", "b", "b a"][consumer];
                 loop {
-                    // The last ones wait in vain; before that nothing takes so long.
-                    client.send(&format!("BLPOP {keys} 3\r\n"));
-                    let Some((_, element)) = client.pair() else { return };
+                    client.send(&format!("BLPOP {keys} 0\r\n"));
+                    let (_, element) = client.pair().expect("it waits for ever");
+                    if element == "end" {
+                        return;
+                    }
                     assert!(consumed.lock().unwrap().insert(element.clone()), "{element} twice");
                 }
             });
         }
+        let (mut count, mut since) = (0, Instant::now());
+        while count < 3 * EACH {
+            std::thread::sleep(Duration::from_millis(10));
+            let now = consumed.lock().unwrap().len();
+            if now > count {
+                (count, since) = (now, Instant::now());
+            }
+            assert!(since.elapsed() < Duration::from_secs(30), "a consumer sleeps: {count}");
+        }
+        // Each takes one, whichever key it waits for.
+        let mut client = served.connect();
+        client.send("RPUSH a end end end end end\r\nRPUSH b end end end end end\r\n");
+        assert_eq!((client.line().len(), client.line().len()), (2, 2));
     });
     assert_eq!(consumed.into_inner().unwrap().len(), 3 * EACH);
     let mut client = served.connect();
-    client.send("DBSIZE\r\n");
-    assert_eq!(client.line(), ":0");
+    client.send("LLEN a\r\nLLEN b\r\n");
+    let left = [client.line(), client.line()].map(|of| of[1..].parse::<usize>().unwrap());
+    assert_eq!(left.iter().sum::<usize>(), 5, "nothing else is left");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::rdb;
 use crate::resp::request::{Limits, Parsed, Parser};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 /// The words of a command.
@@ -17,8 +17,8 @@ pub enum Does {
     Reply(&'static str),
     /// It closes the connection behind the reply, which may be empty.
     Close(&'static str),
-    /// It replies, and says something else a moment later.
-    Add(&'static str, &'static str),
+    /// It replies, and says something else once the test waits for it, which it tells then.
+    Add(&'static str, &'static str, Arc<Barrier>),
     /// It replies in pieces of a byte.
     Spell(&'static str),
     /// It says nothing more.
@@ -72,10 +72,11 @@ fn serve(mut stream: TcpStream, mut react: impl FnMut(Words) -> Does) {
                 let _ = stream.write_all(text.as_bytes());
                 return;
             }
-            Add(text, more) => {
+            Add(text, more, turns) => {
                 stream.write_all(text.as_bytes()).unwrap();
-                std::thread::sleep(Duration::from_millis(100));
+                turns.wait();
                 stream.write_all(more.as_bytes()).unwrap();
+                turns.wait();
             }
             Spell(text) => {
                 stream.set_nodelay(true).unwrap();

@@ -3,6 +3,7 @@
 use super::migrating::{Add, FOREIGN, Hang, Say, Spell, all_read, is, migrate, target};
 use super::*;
 use crate::shared::Stopping;
+use std::sync::Barrier;
 use std::time::Duration;
 
 /// However a reply is cut, it is one.
@@ -57,13 +58,20 @@ fn what_a_kept_connection_has_said_is_no_reply() {
         let mut house = House::new(false);
         let mut client = house.client();
         house.say(&mut client, b"MSET a 1 b 2\r\n");
+        let turns = Arc::new(Barrier::new(2));
+        let of_target = turns.clone();
         let (port, read) = target(move |number, words| match number {
-            0 if is(words, "RESTORE") && words[1] == b"a" => Add("+OK\r\n", more),
+            0 if is(words, "RESTORE") && words[1] == b"a" => {
+                Add("+OK\r\n", more, of_target.clone())
+            }
             1 if is(words, "RESTORE") => Say("-OOM there is no room\r\n"),
             _ => Say("+OK\r\n"),
         });
         assert_eq!(migrate(&mut house, &mut client, &format!("{port} a 0 5000")), "+OK ");
-        std::thread::sleep(Duration::from_millis(300));
+        // It says more now, and has said it then.
+        turns.wait();
+        turns.wait();
+        std::thread::sleep(Duration::from_millis(50));
         let said = migrate(&mut house, &mut client, &format!("{port} b 0 5000"));
         assert_eq!(said, "-ERR Target instance replied with error: OOM there is no room ");
         assert_eq!(house.say(&mut client, b"MGET a b\r\n"), "*2 $-1 $1 2 ", "{more:?}");

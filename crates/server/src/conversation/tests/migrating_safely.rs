@@ -86,11 +86,11 @@ fn a_key_may_expire_while_it_is_sent() {
     for (meanwhile, expected, left) in [("PING", "+OK ", ":0 "), ("SET a new", "-ERR ", ":1 ")] {
         let mut house = House::new(false);
         let mut client = house.client();
-        house.say(&mut client, b"SET a 1 PX 150\r\n");
+        house.say(&mut client, b"SET a 1 PX 1500\r\n");
         let mut beside = house.beside();
         let (port, _read) = target(move |_, words| {
             if is(words, "RESTORE") {
-                std::thread::sleep(Duration::from_millis(200));
+                std::thread::sleep(Duration::from_millis(1_510));
                 let mut other = beside.client();
                 beside.say(&mut other, format!("{meanwhile}\r\n").as_bytes());
             }
