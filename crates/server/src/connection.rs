@@ -93,14 +93,16 @@ impl Connection {
     /// Whether it is to be served without waiting for an event: what was held back is in the
     /// socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {
-        if self.has_more {
-            return true;
-        }
-        self.may_be_read() || self.conversation.has_work() && !self.conversation.is_full()
+        self.has_traffic() || self.conversation.has_work() && !self.conversation.is_full()
+    }
+
+    /// The same, whatever its next command waits for: there is something to be read or sent.
+    pub fn has_traffic(&self) -> bool {
+        self.has_more || self.may_be_read() || self.conversation.may_receive()
     }
 
     /// Whether there may be something to read, and room for it.
-    pub fn may_be_read(&self) -> bool {
+    fn may_be_read(&self) -> bool {
         self.is_readable && !self.conversation.is_ahead() && !self.conversation.is_full()
     }
 

@@ -320,8 +320,8 @@ impl EventLoop {
             Next::Again => self.list(id),
             Next::Pause if connection.conversation.is_set_aside() => {
                 self.set_aside.insert(id);
-                // Its client may have hung up behind what was read.
-                if connection.may_be_read() {
+                // Its client may have hung up behind what was read, or listens.
+                if connection.has_traffic() {
                     self.list(id);
                 }
             }

@@ -374,6 +374,34 @@ fn a_port_is_free_once_another_has_taken_its_place() {
     assert_eq!(ask(&mut BufReader::new(new), "PING"), "+PONG");
 }
 
+/// However many have waited until the client reads: those behind them follow at once.
+#[test]
+fn messages_do_not_wait_for_the_end_of_a_long_command() {
+    const MESSAGES: usize = 400;
+    let served = Served::new();
+    // It accepts, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut other = BufReader::new(served.connect());
+    let set = "CONFIG SET client-output-buffer-limit \"pubsub 0 0 0\"";
+    assert_eq!([ask(&mut other, set), ask(&mut other, "SET a 1")], ["+OK", "+OK"]);
+    let mut listens = BufReader::new(served.connect());
+    let text = format!("HELLO 3\r\nSUBSCRIBE c\r\nMIGRATE 127.0.0.1 {port} a 0 600000\r\n");
+    listens.get_mut().write_all(text.as_bytes()).unwrap();
+    let _target = silent.accept().unwrap();
+    // More than the system keeps for a socket.
+    let publish = format!("PUBLISH c {}", "x".repeat(30_000));
+    for _ in 0..MESSAGES {
+        assert_eq!(ask(&mut other, &publish), ":1");
+    }
+    let mut heard = 0;
+    while heard < MESSAGES {
+        let mut line = String::new();
+        assert!(listens.read_line(&mut line).unwrap() > 0, "{heard}");
+        heard += usize::from(line == "message\r\n");
+    }
+}
+
 /// Says a line, and reads this many lines of reply; returns the last one.
 fn ask_for(stream: &mut BufReader<TcpStream>, line: &str, lines: usize) -> String {
     let first = ask(stream, line);
