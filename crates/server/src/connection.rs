@@ -103,7 +103,16 @@ impl Connection {
 
     /// Whether there may be something to read, and room for it.
     fn may_be_read(&self) -> bool {
-        self.is_readable && !self.conversation.is_ahead() && !self.conversation.is_full()
+        self.is_readable && !self.is_held_back()
+    }
+
+    /// Whether the client is not read for now. While its command waits, one that has closed its
+    /// side is read to its end, which is that of its command as well: there is no more than the
+    /// socket has.
+    fn is_held_back(&self) -> bool {
+        let of = &self.conversation;
+        let waits = of.is_blocked() || of.is_set_aside() || of.is_held();
+        of.is_full() || of.is_ahead() && !(waits && self.is_half_closed)
     }
 
     /// Reads once, unless the client has to read its replies first.
@@ -111,7 +120,7 @@ impl Connection {
         if !self.is_readable || self.has_ended || self.is_over {
             return;
         }
-        if self.conversation.is_full() || self.conversation.is_ahead() {
+        if self.is_held_back() {
             return;
         }
         match self.socket.read(buffer) {

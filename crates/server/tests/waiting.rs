@@ -152,6 +152,21 @@ fn a_client_that_has_gone_takes_nothing() {
     }
 }
 
+/// What it has sent behind the command that waits is more than is read meanwhile.
+#[test]
+fn a_client_that_has_gone_takes_nothing_whatever_it_has_sent_before() {
+    const BEHIND: usize = (80 << 10) / "PING\r\n".len();
+    let served = Served::new();
+    let mut other = served.connect();
+    let mut gone = served.connect();
+    gone.send(&("BLPOP a 0\r\n".to_string() + &"PING\r\n".repeat(BEHIND)));
+    wait_for_blocked(&mut other, 1);
+    drop(gone);
+    wait_for_blocked(&mut other, 0);
+    other.send("RPUSH a 1\r\nLPOP a\r\n");
+    assert_eq!([other.line(), other.line(), other.line()], [":1", "$1", "1"]);
+}
+
 fn wait_for_blocked(client: &mut Client, count: usize) {
     let began = Instant::now();
     loop {
