@@ -145,6 +145,15 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.is_over = true,
         }
+        self.end_waiting();
+    }
+
+    /// A client that has closed its side is not there any more for what its command waits for. Its
+    /// connection may have to stay for a while, for what it was to be told before.
+    fn end_waiting(&mut self) {
+        if self.has_ended {
+            self.conversation.hang_up();
+        }
     }
 
     /// Takes what the socket of an encrypted connection has brought.
@@ -214,6 +223,7 @@ impl Connection {
     pub fn write(&mut self, shared: &Shared) {
         let mut written = 0;
         self.has_more = false;
+        self.end_waiting();
         // A reply waits before its first byte is sent: one that is too long is not sent at all.
         let is_over_limit = self.entry.is_over_limit.load(Relaxed);
         self.is_over |= is_over_limit || self.limit(shared).is_over(self.unread());

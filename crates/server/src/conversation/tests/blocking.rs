@@ -1,8 +1,13 @@
 //! Commands that wait for an element.
 
 use super::*;
+use crate::client_socket::ClientSocket;
 use crate::commands::table;
+use crate::connection::Connection;
+use mio::net::UnixStream;
 use std::collections::VecDeque;
+use std::io::Write;
+use std::net::Shutdown;
 use std::time::Duration;
 
 /// Says something and runs what was called by it.
@@ -116,6 +121,47 @@ fn it_waits_for_no_more_than_its_time() {
         assert_eq!((client.deadline(), house.shared.waiting.clients()), (None, 0));
         assert_eq!(house.say(&mut client, b"PING\r\n"), "+PONG ");
     }
+}
+
+/// Whatever the replies still wait for that it was to have before.
+#[test]
+fn a_client_that_has_hung_up_takes_nothing() {
+    let mut house = House::new(true);
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    let calls = Calls::new(Waker::noop().clone());
+    let entry = ClientEntry::new(9, (String::new(), String::new()), 0, calls);
+    let mut gone = Connection::new(&house.shared, ClientSocket::Unix(socket), None, entry);
+    let text = "SET a 1\r\nBLPOP l 0\r\nPING\r\n";
+    client.write_all(text.as_bytes()).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    // A read that fills the buffer is followed by another one, which finds the end.
+    let mut buffer = vec![0; text.len()];
+    gone.read(&house.shared, &mut buffer, 0);
+    house.run(&mut gone.conversation, 0);
+    assert_eq!(house.shared.waiting.clients(), 1);
+    gone.read(&house.shared, &mut buffer, 0);
+    assert_eq!((house.shared.waiting.clients(), gone.is_done()), (0, false));
+    let mut other = house.client();
+    other.feed(b"RPUSH l x\r\n");
+    house.run(&mut other, 1);
+    house.run(&mut gone.conversation, 0);
+    house.write_log();
+    while !house.queue.is_empty() {
+        house.queue.wait_for_one().unwrap();
+        house
+            .queue
+            .drain(|(number, mark)| match number {
+                0 => gone.conversation.acknowledged(mark),
+                _ => other.acknowledged(mark),
+            })
+            .unwrap();
+    }
+    assert_eq!(take(&mut gone.conversation), "+OK ");
+    assert_eq!(take(&mut other), ":1 ");
+    assert!(gone.is_done());
+    other.feed(b"LLEN l\r\n");
+    house.run(&mut other, 1);
+    assert_eq!(take(&mut other), ":1 ");
 }
 
 /// The log fails while another thread runs what was called: the client has the reply of that alone.
