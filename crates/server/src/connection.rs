@@ -84,18 +84,35 @@ impl Connection {
         }
     }
 
+    /// Whether there is more to be sent, and the socket has not refused it: no event tells when it
+    /// may be sent.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
     /// Whether it is to be served without waiting for an event: what was held back is in the
     /// socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {
-        if self.has_more {
-            return true;
-        }
-        self.may_be_read() || self.conversation.has_work() && !self.conversation.is_full()
+        self.has_traffic() || self.conversation.has_work() && !self.conversation.is_full()
+    }
+
+    /// The same, whatever its next command waits for: there is something to be read or sent.
+    pub fn has_traffic(&self) -> bool {
+        self.has_more || self.may_be_read() || self.conversation.may_receive()
     }
 
     /// Whether there may be something to read, and room for it.
-    pub fn may_be_read(&self) -> bool {
-        self.is_readable && !self.conversation.is_ahead() && !self.conversation.is_full()
+    fn may_be_read(&self) -> bool {
+        self.is_readable && !self.is_held_back()
+    }
+
+    /// Whether the client is not read for now. While its command waits, one that has closed its
+    /// side is read to its end, which is that of its command as well: there is no more than the
+    /// socket has.
+    fn is_held_back(&self) -> bool {
+        let of = &self.conversation;
+        let waits = of.is_blocked() || of.is_set_aside() || of.is_held();
+        of.is_full() || of.is_ahead() && !(waits && self.is_half_closed)
     }
 
     /// Reads once, unless the client has to read its replies first.
@@ -103,7 +120,7 @@ impl Connection {
         if !self.is_readable || self.has_ended || self.is_over {
             return;
         }
-        if self.conversation.is_full() || self.conversation.is_ahead() {
+        if self.is_held_back() {
             return;
         }
         match self.socket.read(buffer) {
@@ -127,6 +144,15 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.is_over = true,
+        }
+        self.end_waiting();
+    }
+
+    /// A client that has closed its side is not there any more for what its command waits for. Its
+    /// connection may have to stay for a while, for what it was to be told before.
+    fn end_waiting(&mut self) {
+        if self.has_ended {
+            self.conversation.hang_up();
         }
     }
 
@@ -197,6 +223,7 @@ impl Connection {
     pub fn write(&mut self, shared: &Shared) {
         let mut written = 0;
         self.has_more = false;
+        self.end_waiting();
         // A reply waits before its first byte is sent: one that is too long is not sent at all.
         let is_over_limit = self.entry.is_over_limit.load(Relaxed);
         self.is_over |= is_over_limit || self.limit(shared).is_over(self.unread());
@@ -281,9 +308,10 @@ impl Connection {
             Some(tls) if tls.is_closed() => tls.output().is_empty(),
             _ => self.output_bytes() == 0 && self.conversation.is_idle(),
         };
-        // What an executor runs for it may publish.
+        // What an executor runs for it may publish; and what it has published may wait for the disk
+        // longer than its replies do.
         let is_over = self.conversation.has_delivered() && !self.conversation.is_waiting_for_job();
-        is_ending && is_said || self.is_cut_off() && is_over
+        (is_ending && is_said || self.is_cut_off()) && is_over
     }
 
     /// Whether it is closed at once: its socket has failed, or CLIENT KILL has named it.

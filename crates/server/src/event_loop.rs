@@ -188,12 +188,14 @@ impl EventLoop {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let parked = connection.conversation.job_done(&self.shared, reply);
         match (&mut self.queue, parked) {
-            (_, None) => {}
             (Some(queue), Some((ticket, mark))) => {
                 queue.push(ticket, Awaited { id, mark, since: Instant::now() });
             }
-            // The log has failed meanwhile.
-            (None, Some(_)) => connection.conversation.fail(&self.shared),
+            (Some(_), None) => {}
+            // The database is being opened: nothing waits for its log.
+            (None, _) if self.session.is_none() => {}
+            // The log has failed meanwhile: a command that would go on waiting is told as well.
+            (None, _) => connection.conversation.fail(&self.shared),
         }
         self.list(id);
     }
@@ -325,12 +327,14 @@ impl EventLoop {
             Next::Again => self.list(id),
             Next::Pause if connection.conversation.is_set_aside() => {
                 self.set_aside.insert(id);
-                // Its client may have hung up behind what was read.
-                if connection.may_be_read() {
+                // Its client may have hung up behind what was read, or listens.
+                if connection.has_traffic() {
                     self.list(id);
                 }
             }
             Next::Pause => self.pausing.push(id),
+            // A loop that ends reads no more, and sends all that is left.
+            Next::Wait if connection.has_more() => self.list(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
         }

@@ -112,7 +112,7 @@ fn a_stop_ends_a_sleep() {
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(dir.path(), "--loops 2 --enable-debug-command yes");
     let mut sleeper = served.connect(PATIENCE);
-    let mut other = BufReader::new(served.connect(Duration::from_millis(500)));
+    let mut other = BufReader::new(served.connect(Duration::from_secs(3)));
     sleeper.write_all(b"DEBUG SLEEP 3600\r\nDEBUG SLEEP 3600\r\n").unwrap();
     let began = Instant::now();
     loop {

@@ -382,6 +382,22 @@ fn a_stop_while_clients_shake_hands() {
     }
 }
 
+/// The rest of a reply that is longer than what sockets keep is sent to a client that reads it.
+#[test]
+fn a_stop_sends_the_rest_of_a_long_reply() {
+    let served = Served::new("");
+    let mut client = served.secure();
+    assert_eq!(ask(&mut client, "SETRANGE a 15000000 x"), ":15000001");
+    assert_eq!(ask(&mut client, "GET a"), "$15000001");
+    let handle = served.server().handle();
+    handle.stop();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), 15_000_001 + 2);
+    drop(served);
+    assert_eq!(handle.cut_off(), 0);
+}
+
 /// With a port for TLS, port 0 means that there is no other.
 #[test]
 fn encrypted_connections_alone() {

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -17,10 +16,7 @@ struct Served {
 
 impl Served {
     fn new() -> Served {
-        Served::in_dir(tempfile::tempdir().unwrap())
-    }
-
-    fn in_dir(dir: TempDir) -> Served {
+        let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let settings = ["--port", "0", "--dir", path, "--bind", "127.0.0.1", "--loops", "3"];
         let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
@@ -80,10 +76,9 @@ fn each_element_is_consumed_once() {
     const EACH: usize = 1_500;
     let served = Served::new();
     let consumed = Mutex::new(HashSet::new());
-    let (producing, began) = (AtomicUsize::new(3), Instant::now());
     std::thread::scope(|scope| {
         for producer in 0..3 {
-            let (mut client, producing) = (served.connect(), &producing);
+            let mut client = served.connect();
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(producer);
                 for n in 0..EACH {
@@ -94,33 +89,41 @@ fn each_element_is_consumed_once() {
                         std::thread::sleep(Duration::from_millis(rng.u64(0..5)));
                     }
                 }
-                producing.fetch_sub(1, SeqCst);
             });
         }
         for consumer in 0..5 {
             let (mut client, consumed) = (served.connect(), &consumed);
-            let producing = &producing;
             scope.spawn(move || {
                 let keys = ["a b", "b a", "a", "b", "b a"][consumer];
                 loop {
-                    // A disk may be slow: one that waits in vain goes on until nothing more comes.
-                    let is_last = producing.load(SeqCst) == 0;
-                    client.send(&format!("BLPOP {keys} 3\r\n"));
-                    let Some((_, element)) = client.pair() else {
-                        if is_last || began.elapsed() > Duration::from_secs(120) {
-                            return;
-                        }
-                        continue;
-                    };
+                    client.send(&format!("BLPOP {keys} 0\r\n"));
+                    let (_, element) = client.pair().expect("it waits for ever");
+                    if element == "end" {
+                        return;
+                    }
                     assert!(consumed.lock().unwrap().insert(element.clone()), "{element} twice");
                 }
             });
         }
+        let (mut count, mut since) = (0, Instant::now());
+        while count < 3 * EACH {
+            std::thread::sleep(Duration::from_millis(10));
+            let now = consumed.lock().unwrap().len();
+            if now > count {
+                (count, since) = (now, Instant::now());
+            }
+            assert!(since.elapsed() < Duration::from_secs(30), "a consumer sleeps: {count}");
+        }
+        // Each takes one, whichever key it waits for.
+        let mut client = served.connect();
+        client.send("RPUSH a end end end end end\r\nRPUSH b end end end end end\r\n");
+        assert_eq!((client.line().len(), client.line().len()), (2, 2));
     });
     assert_eq!(consumed.into_inner().unwrap().len(), 3 * EACH);
     let mut client = served.connect();
-    client.send("DBSIZE\r\n");
-    assert_eq!(client.line(), ":0");
+    client.send("LLEN a\r\nLLEN b\r\n");
+    let left = [client.line(), client.line()].map(|of| of[1..].parse::<usize>().unwrap());
+    assert_eq!(left.iter().sum::<usize>(), 5, "nothing else is left");
 }
 
 #[test]
@@ -147,6 +150,21 @@ fn a_client_that_has_gone_takes_nothing() {
         other.send("RPUSH a 1\r\nLPOP a\r\n");
         assert_eq!([other.line(), other.line(), other.line()], [":1", "$1", "1"], "{end}");
     }
+}
+
+/// What it has sent behind the command that waits is more than is read meanwhile.
+#[test]
+fn a_client_that_has_gone_takes_nothing_whatever_it_has_sent_before() {
+    const BEHIND: usize = (80 << 10) / "PING\r\n".len();
+    let served = Served::new();
+    let mut other = served.connect();
+    let mut gone = served.connect();
+    gone.send(&("BLPOP a 0\r\n".to_string() + &"PING\r\n".repeat(BEHIND)));
+    wait_for_blocked(&mut other, 1);
+    drop(gone);
+    wait_for_blocked(&mut other, 0);
+    other.send("RPUSH a 1\r\nLPOP a\r\n");
+    assert_eq!([other.line(), other.line(), other.line()], [":1", "$1", "1"]);
 }
 
 fn wait_for_blocked(client: &mut Client, count: usize) {
@@ -191,8 +209,7 @@ fn times_end_on_time_and_in_order() {
 /// A server is stopped while clients wait.
 #[test]
 fn a_stop_waits_for_none_of_them() {
-    // Nor for a disk.
-    let served = Served::in_dir(tempfile::tempdir_in("/dev/shm").unwrap());
+    let served = Served::new();
     let mut client = served.connect();
     client.send("BLPOP a 0\r\n");
     wait_for_blocked(&mut served.connect(), 1);

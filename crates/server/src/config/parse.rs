@@ -399,8 +399,10 @@ pub fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut next = name.to_os_string();
     next.push(format!(".{}.rewriting", std::process::id()));
     let next = dir.join(next);
+    // A process that was killed here may have had the same number: that of a container is always 1.
+    let _ = std::fs::remove_file(&next);
     let write = || {
-        // Refuses a file, or a link, that is there already.
+        // Refuses a file, or a link, that is there even so.
         let mut out = std::fs::File::create_new(&next)?;
         out.set_permissions(permissions)?;
         out.write_all(content)?;

@@ -205,6 +205,19 @@ fn a_rewritten_file_keeps_its_place_and_its_permissions() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
 }
 
+/// A process was killed while it wrote the file, and this one has its number.
+#[test]
+fn what_is_left_half_written_does_not_keep_a_file_from_being_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    std::fs::write(&file, "port 0\n").unwrap();
+    let left = dir.path().join(format!("a.conf.{}.rewriting", std::process::id()));
+    std::fs::write(left, "po").unwrap();
+    replace(&file, b"port 1\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "port 1\n");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+}
+
 /// What a refused CONFIG SET has not changed is not written by CONFIG REWRITE either.
 #[test]
 fn a_refused_change_leaves_nothing_behind() {

@@ -71,11 +71,21 @@ impl Conversation {
         }
     }
 
+    /// The client sends nothing more. A command that waits takes nothing for it, and what is behind
+    /// that is not run; replies to what was before it are sent.
+    pub fn hang_up(&mut self) {
+        let runs = !self.run.is_empty() || self.job.is_some() || self.is_waiting_for_job;
+        if self.blocked.is_some() && !runs {
+            self.unblock();
+            self.client.is_closing = true;
+        }
+    }
+
     /// The log has failed: nothing will be added for which a command waits. One that was called
-    /// already runs, and is refused.
+    /// already runs, here or on another thread, and is refused there.
     pub(super) fn fail_blocked(&mut self, shared: &Shared) {
         let Some(is_silent) = self.blocked.as_ref().map(|of| of.is_silent) else { return };
-        if !self.run.is_empty() {
+        if !self.run.is_empty() || self.job.is_some() || self.is_waiting_for_job {
             return;
         }
         if !is_silent {

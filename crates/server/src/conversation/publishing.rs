@@ -90,10 +90,15 @@ impl Conversation {
         self.outbox.messages.clear();
     }
 
+    /// Whether there are messages for it, and it has read enough of those before.
+    pub fn may_receive(&self) -> bool {
+        !self.client.entry.inbox.is_empty() && self.replies.unsent() < MOST_UNSENT
+    }
+
     /// Appends the messages that were published for it, as far as it reads them.
     pub(super) fn receive(&mut self) {
         let entry = self.client.entry.clone();
-        while !entry.inbox.is_empty() && self.replies.unsent() < MOST_UNSENT {
+        while self.may_receive() {
             let Some(delivery) = entry.inbox.take() else { return };
             let is_wanted = match &delivery {
                 Delivery::Message(publication, pattern) => {

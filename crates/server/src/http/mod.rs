@@ -43,7 +43,7 @@ const ROUNDING: Duration = Duration::from_millis(1);
 /// If the server fails, a page that asked for its status so recently may ask once more: it tells
 /// the cause.
 const WATCHED: Duration = Duration::from_secs(3);
-const FAREWELL: Duration = Duration::from_millis(1_500);
+const FAREWELL: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 1_500 });
 
 /// The addresses of the settings at a port, and whether each may be missing.
 fn addresses(shared: &Shared, port: u16) -> Result<Vec<(SocketAddr, bool)>> {

@@ -1,8 +1,13 @@
 //! Commands that wait for an element.
 
 use super::*;
+use crate::client_socket::ClientSocket;
 use crate::commands::table;
+use crate::connection::Connection;
+use mio::net::UnixStream;
 use std::collections::VecDeque;
+use std::io::Write;
+use std::net::Shutdown;
 use std::time::Duration;
 
 /// Says something and runs what was called by it.
@@ -98,24 +103,89 @@ fn a_command_waits_and_is_served_by_what_fills_its_key() {
 #[test]
 fn it_waits_for_no_more_than_its_time() {
     for (command, expected) in [
-        ("BLPOP a b 0.3", "*-1 "),
+        ("BLPOP a b 0.5", "*-1 "),
         // As Redis replies, though an element is no array.
-        ("BRPOPLPUSH a b 0.3", "*-1 "),
-        ("BLMOVE a b LEFT RIGHT 0.3", "*-1 "),
-        ("BZMPOP 0.3 1 a MIN", "*-1 "),
+        ("BRPOPLPUSH a b 0.5", "*-1 "),
+        ("BLMOVE a b LEFT RIGHT 0.5", "*-1 "),
+        ("BZMPOP 0.5 1 a MIN", "*-1 "),
     ] {
         let mut house = House::new(false);
         let mut client = house.client();
         let begin = std::time::Instant::now();
         assert_eq!(house.say(&mut client, format!("{command}\r\n").as_bytes()), "");
         let deadline = client.deadline().unwrap();
-        assert!(deadline > begin + Duration::from_millis(299), "{command}");
+        assert!(deadline > begin + Duration::from_millis(499), "{command}");
         std::thread::sleep(deadline.saturating_duration_since(std::time::Instant::now()));
         assert!(client.has_work());
         assert_eq!(house.say(&mut client, b""), expected);
         assert_eq!((client.deadline(), house.shared.waiting.clients()), (None, 0));
         assert_eq!(house.say(&mut client, b"PING\r\n"), "+PONG ");
     }
+}
+
+/// Whatever the replies still wait for that it was to have before.
+#[test]
+fn a_client_that_has_hung_up_takes_nothing() {
+    let mut house = House::new(true);
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    let calls = Calls::new(Waker::noop().clone());
+    let entry = ClientEntry::new(9, (String::new(), String::new()), 0, calls);
+    let mut gone = Connection::new(&house.shared, ClientSocket::Unix(socket), None, entry);
+    let text = "SET a 1\r\nBLPOP l 0\r\nPING\r\n";
+    client.write_all(text.as_bytes()).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    // A read that fills the buffer is followed by another one, which finds the end.
+    let mut buffer = vec![0; text.len()];
+    gone.read(&house.shared, &mut buffer, 0);
+    house.run(&mut gone.conversation, 0);
+    assert_eq!(house.shared.waiting.clients(), 1);
+    gone.read(&house.shared, &mut buffer, 0);
+    assert_eq!((house.shared.waiting.clients(), gone.is_done()), (0, false));
+    let mut other = house.client();
+    other.feed(b"RPUSH l x\r\n");
+    house.run(&mut other, 1);
+    house.run(&mut gone.conversation, 0);
+    house.write_log();
+    while !house.queue.is_empty() {
+        house.queue.wait_for_one().unwrap();
+        house
+            .queue
+            .drain(|(number, mark)| match number {
+                0 => gone.conversation.acknowledged(mark),
+                _ => other.acknowledged(mark),
+            })
+            .unwrap();
+    }
+    assert_eq!(take(&mut gone.conversation), "+OK ");
+    assert_eq!(take(&mut other), ":1 ");
+    assert!(gone.is_done());
+    other.feed(b"LLEN l\r\n");
+    house.run(&mut other, 1);
+    assert_eq!(take(&mut other), ":1 ");
+}
+
+/// The log fails while another thread runs what was called: the client has the reply of that alone.
+#[test]
+fn what_another_thread_runs_is_told_once_of_a_log_that_fails() {
+    let mut house = House::new(false);
+    let (mut waits, mut other) = (house.client(), house.client());
+    waits.feed(b"BLMOVE a b LEFT RIGHT 0\r\n");
+    house.run(&mut waits, 0);
+    assert!(waits.is_blocked());
+    // More than a loop writes at once.
+    let large = "x".repeat(700_000);
+    let push = format!("*3\r\n$5\r\nRPUSH\r\n$1\r\na\r\n$700000\r\n{large}\r\n");
+    assert_eq!(house.say(&mut other, push.as_bytes()), ":1 ");
+    let (session, mut parked) = (Some(&mut house.session), Vec::new());
+    waits.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    let job = waits.take_job().expect("it is too much for a loop");
+    let database = &house.shared.opened.get().unwrap().database;
+    database.log().unwrap().stop("the disk is gone");
+    waits.fail(&house.shared);
+    let reply = job.run(&house.shared, false);
+    assert!(waits.job_done(&house.shared, reply).is_none());
+    assert_eq!(take(&mut waits), "-MISCONF the disk is gone ");
+    assert!(!waits.is_blocked());
 }
 
 #[test]

@@ -77,15 +77,17 @@ fn a_blocking_command_begins_to_wait_after_it() {
     let (mut other, mut admin) = (house.client(), house.client());
     let id = house.say(&mut other, b"CLIENT ID\r\n").trim_end().replace(':', "");
     assert_eq!(house.say(&mut admin, b"CLIENT PAUSE 100000 WRITE\r\n"), "+OK ");
-    assert_eq!(house.say(&mut other, b"BLPOP l 0.3\r\n"), "");
-    std::thread::sleep(Duration::from_millis(310));
-    assert_eq!(house.say(&mut other, b""), "");
+    assert_eq!(house.say(&mut other, b"BLPOP l 1\r\n"), "");
+    assert_eq!(other.deadline(), None);
     // It is not one that UNBLOCK ends.
     let unblock = format!("CLIENT UNBLOCK {id}\r\n");
     assert_eq!(house.say(&mut admin, unblock.as_bytes()), ":0 ");
     assert_eq!(house.say(&mut admin, b"CLIENT UNPAUSE\r\n"), "+OK ");
+    let ended = Instant::now();
     assert_eq!(house.say(&mut other, b""), "");
-    std::thread::sleep(Duration::from_millis(310));
+    let deadline = other.deadline().expect("it waits now");
+    assert!(deadline >= ended + Duration::from_secs(1));
+    std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
     assert_eq!(house.say(&mut other, b""), "*-1 ");
 }
 
@@ -113,11 +115,12 @@ fn a_client_that_hangs_up_leaves_nothing_to_run() {
 fn all_commands_wait_until_it_ends() {
     let mut house = House::new(false);
     let (mut other, mut admin) = (house.client(), house.client());
-    // Long enough that what follows comes before its end on a busy machine.
     assert_eq!(house.say(&mut admin, b"CLIENT PAUSE 1500\r\nCLIENT UNPAUSE\r\n"), "+OK ");
     assert_eq!(house.say(&mut other, b"PING\r\n"), "");
     assert_eq!(house.shared.pause.clients(), 2);
-    std::thread::sleep(Duration::from_millis(1_510));
+    while house.shared.pause.running().is_some() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(house.say(&mut other, b""), "+PONG ");
     assert_eq!(house.say(&mut other, b"PING\r\n"), "+PONG ");
     assert_eq!(house.shared.pause.clients(), 1);

@@ -1,6 +1,11 @@
 //! Publish and subscribe.
 
 use super::*;
+use crate::client_socket::ClientSocket;
+use crate::connection::Connection;
+use mio::net::UnixStream;
+use std::io::Write;
+use std::net::Shutdown;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Runs clients until none has anything to run.
@@ -114,6 +119,41 @@ fn a_message_leaves_when_what_its_publisher_wrote_is_on_disk() {
             house.run(&mut listens, 0);
             assert_eq!(take(&mut listens), "*3 $7 message $1 c $1 x ", "{silent}{publish}");
         }
+    }
+}
+
+/// One that hangs up, and was told all or wants no replies, takes no message along.
+#[test]
+fn a_message_is_delivered_although_its_publisher_has_hung_up() {
+    for first in ["CLIENT REPLY OFF", "HYADES.DURABILITY none"] {
+        let mut house = House::new(true);
+        let mut listens = house.client();
+        listens.feed(b"SUBSCRIBE c\r\n");
+        house.run(&mut listens, 0);
+        take(&mut listens);
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        let calls = Calls::new(Waker::noop().clone());
+        let entry = ClientEntry::new(9, (String::new(), String::new()), 0, calls);
+        let mut publishes = Connection::new(&house.shared, ClientSocket::Unix(socket), None, entry);
+        let text = format!("{first}\r\nSET a 1\r\nPUBLISH c x\r\n");
+        client.write_all(text.as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        // A read that fills the buffer is followed by another one, which finds the end.
+        let mut buffer = vec![0; text.len()];
+        publishes.read(&house.shared, &mut buffer, 0);
+        house.run(&mut publishes.conversation, 1);
+        publishes.write(&house.shared);
+        publishes.read(&house.shared, &mut buffer, 0);
+        assert_eq!(publishes.output_bytes(), 0, "{first}");
+        assert!(!publishes.is_done(), "{first}: its message waits for the disk");
+        house.write_log();
+        while !house.queue.is_empty() {
+            house.queue.wait_for_one().unwrap();
+            house.queue.drain(|(_, mark)| publishes.conversation.acknowledged(mark)).unwrap();
+        }
+        assert!(publishes.is_done(), "{first}");
+        house.run(&mut listens, 0);
+        assert_eq!(take(&mut listens), "*3 $7 message $1 c $1 x ", "{first}");
     }
 }
 

@@ -173,6 +173,7 @@ fn a_large_collection_that_expires_has_changed() {
     let mut clients: Vec<Conversation> = (0..4).map(|_| house.client()).collect();
     house.say(&mut clients[0], PACKS_NOTHING.as_bytes());
     house.say(&mut clients[0], FILL.as_bytes());
+    // Long enough that WATCH comes before it on a busy machine.
     for (client, key) in clients.iter_mut().zip(["h", "t", "z", "l"]) {
         // Long enough that WATCH comes before it on a busy machine.
         house.say(client, format!("PEXPIRE {key} 1500\r\nWATCH {key}\r\n").as_bytes());

@@ -235,6 +235,17 @@ fn the_text_follows_the_rules_while_loading_and_after() {
     assert_eq!(found, [4.0, 6.0, 8.0, 10.0, 10.0, 12.0]);
 }
 
+/// SAVE sets them back: a rate of them would be wrong.
+#[test]
+fn changes_since_a_save_are_no_counter() {
+    let pages = Pages::new(&[]);
+    pages.open();
+    pages.shared.counters.changes.store(7, std::sync::atomic::Ordering::Relaxed);
+    let metrics = parsed(&pages.body("/metrics"));
+    let (kind, samples) = &metrics["hyades_changes_since_save"];
+    assert_eq!((&kind[..], samples[0].2), ("gauge", 7.0));
+}
+
 /// What INFO has as a number is a metric too.
 #[test]
 fn each_number_of_info_has_its_metric() {
