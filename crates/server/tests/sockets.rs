@@ -428,15 +428,6 @@ fn ask_for(stream: &mut BufReader<TcpStream>, line: &str, lines: usize) -> Strin
     (1..lines).fold(first, |_, _| rest())
 }
 
-/// All of INFO.
-fn info(stream: &mut BufReader<TcpStream>) -> String {
-    let length = ask(stream, "INFO");
-    let bytes: usize = length.trim_start_matches('$').parse().unwrap();
-    let mut text = vec![0; bytes + 2];
-    stream.read_exact(&mut text).unwrap();
-    String::from_utf8(text).unwrap()
-}
-
 /// The number of clients.
 fn count(stream: &mut BufReader<TcpStream>) -> usize {
     let length = ask(stream, "CLIENT LIST");
