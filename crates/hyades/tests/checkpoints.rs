@@ -7,8 +7,8 @@ mod common;
 use common::checkpointing::*;
 use common::{
     ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, TRANSFERS, check, combinations,
-    combinations_and_calls, directory, files, fingerprint, fingerprint_at_rest, populate, power_cut,
-    refused, run, some_combinations, try_open,
+    combinations_and_calls, directory, files, fingerprint, fingerprint_at_rest, populate,
+    power_cut, refused, run, some_combinations, try_open,
 };
 use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
