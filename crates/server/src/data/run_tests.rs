@@ -137,6 +137,8 @@ fn check(run: MemberRun<'_>, model: &Model) -> Result<(), Stop> {
     }
     for rank in [0, model.len() / 2, model.len() - 1] {
         assert_eq!(pairs(run.of_ranks(&[rank], model.len())?), all[rank..=rank]);
+        let both = pairs(run.of_ranks(&[rank, 0], model.len())?);
+        assert_eq!(both, [all[rank].clone(), all[0].clone()]);
     }
     Ok(())
 }
