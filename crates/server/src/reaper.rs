@@ -400,8 +400,8 @@ mod tests {
         shared.reap_no_later_than(i64::MAX);
         assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys), "and another one follows");
         shared.end_reaping_pass();
-        shared.reap_no_later_than(shared.clock.now_ms() + 50);
         let began = Instant::now();
+        shared.reap_no_later_than(shared.clock.now_ms() + 50);
         assert_eq!(shared.wait_to_reap(), Some(Reaping::Keys));
         assert!(began.elapsed() >= Duration::from_millis(40), "and then nothing is left");
     }

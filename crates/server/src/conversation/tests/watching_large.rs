@@ -174,9 +174,10 @@ fn a_large_collection_that_expires_has_changed() {
     house.say(&mut clients[0], PACKS_NOTHING.as_bytes());
     house.say(&mut clients[0], FILL.as_bytes());
     for (client, key) in clients.iter_mut().zip(["h", "t", "z", "l"]) {
-        house.say(client, format!("PEXPIRE {key} 40\r\nWATCH {key}\r\n").as_bytes());
+        // Long enough that WATCH comes before it on a busy machine.
+        house.say(client, format!("PEXPIRE {key} 1500\r\nWATCH {key}\r\n").as_bytes());
     }
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::thread::sleep(std::time::Duration::from_millis(1_510));
     clients.iter_mut().for_each(|client| assert_eq!(exec(&mut house, client), LOST));
 }
 
