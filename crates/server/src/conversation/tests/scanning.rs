@@ -110,6 +110,7 @@ fn a_call_returns_no_share_of_all_keys() {
 
 #[test]
 fn random_keys_are_those_of_the_database_and_each_comes() {
+    fastrand::seed(1);
     let mut house = House::new(false);
     let (mut client, mut small) = (house.client(), house.client());
     assert_eq!(house.say(&mut client, b"RANDOMKEY\r\n"), "$-1 ");
