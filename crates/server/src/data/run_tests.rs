@@ -8,6 +8,7 @@ use super::head::Kind;
 use super::keyspace::{Context, Effects, Stop};
 use super::long_list::{End, LongList};
 use super::member_run::{MemberEdit, MemberRun};
+use crate::clock::thread_seconds;
 use hyades::{Column, Columns, Database};
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -473,14 +474,6 @@ fn numbers_at_the_ends_are_used_up() {
     }
 }
 
-/// The processor's time for this thread so far: that of others does not count.
-fn seconds_so_far() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    // In user mode and in the system, in ticks of 10 ms.
-    let fields = text.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
-    fields.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
-}
-
 /// Blocks that were removed by the same transaction are not visited for each that follows.
 #[test]
 fn many_elements_are_taken_in_one_transaction() {
@@ -491,10 +484,10 @@ fn many_elements_are_taken_in_one_transaction() {
         let slices: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let row = stored.run(|table| LongList::write(table, 7, &slices));
         let (seconds, row) = stored.run(|table| {
-            let (row, began) = (row.clone(), seconds_so_far());
+            let (row, began) = (row.clone(), thread_seconds());
             let mut list = LongList::from_body(table, &row)?;
             let popped = list.pop(end, count - 10)?;
-            let seconds = seconds_so_far() - began;
+            let seconds = thread_seconds() - began;
             assert!(match end {
                 End::Left => popped == slices[..count - 10],
                 End::Right => popped.iter().rev().eq(&slices[10..]),
