@@ -154,6 +154,33 @@ fn any_number_of_random_elements_is_drawn() {
     assert_eq!(said, "-ERR value is out of range ");
 }
 
+/// What is read once may be replied often: an event loop makes no long reply of it.
+#[test]
+fn a_long_reply_of_little_is_a_job() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let long = "x".repeat(100 << 10);
+    for line in [format!("SADD s {long}"), format!("HSET h f {long}"), format!("ZADD z 1 {long}")] {
+        assert_eq!(house.say(&mut client, request(&line).as_bytes()), ":1 ");
+    }
+    let mut jobs = large_runs(&house);
+    for (line, count, is_job) in [
+        ("SRANDMEMBER s -50".into(), 50, false),
+        ("SRANDMEMBER s -200".into(), 200, true),
+        ("HRANDFIELD h -200".into(), 0, false),
+        ("HRANDFIELD h -200 WITHVALUES".into(), 200, true),
+        ("ZRANDMEMBER z -200".into(), 200, true),
+        (format!("HMGET h{}", " f".repeat(50)), 50, false),
+        (format!("HMGET h{}", " f".repeat(200)), 200, true),
+        (format!("SORT s ALPHA{}", " GET #".repeat(200)), 200, true),
+    ] {
+        let said = house.say(&mut client, request(&line).as_bytes());
+        assert_eq!(said.matches("$102400 ").count(), count, "{line}");
+        jobs += u64::from(is_job);
+        assert_eq!(large_runs(&house), jobs, "{line}");
+    }
+}
+
 #[test]
 fn multi_does_not_queue_without_end() {
     let mut house = House::new(false);
