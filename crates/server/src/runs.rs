@@ -236,7 +236,7 @@ impl RunQueue {
             let mut out = out.borrow_mut();
             out.truncate(from);
             context.effects.borrow_mut().clear();
-            let mut reply = Reply::limited(&mut out, client.is_resp3, most);
+            let mut reply = Reply::limited(&mut out, client.is_resp3, most).on_loop();
             let mut wrote = wrote.borrow_mut();
             wrote.clear();
             let commands = Commands { database: client.database, requests, input, exec };

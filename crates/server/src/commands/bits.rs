@@ -167,15 +167,19 @@ pub fn bitop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     if how == "XOR" {
         values = odd_ones(&args[3..], values);
     }
-    let byte = |value: &&[u8], at: usize| value.get(at).copied().unwrap_or(0);
-    let mut result: Vec<u8> = vec![if how == "AND" { 0xff } else { 0 }; length];
+    // Behind the end of a value there are zeros: however many values there are, each is looked at
+    // no further.
+    let mut result: Vec<u8> = vec![0; length];
+    if how == "AND" {
+        let shortest = values.iter().map(|value| value.len()).min().unwrap_or(0);
+        result[..shortest].fill(0xff);
+    }
     for value in &values {
-        for (at, of) in result.iter_mut().enumerate() {
-            match how {
-                "AND" => *of &= byte(value, at),
-                "OR" => *of |= byte(value, at),
-                _ => *of ^= byte(value, at),
-            }
+        let bytes = result.iter_mut().zip(value.iter());
+        match how {
+            "AND" => bytes.for_each(|(of, byte)| *of &= byte),
+            "OR" => bytes.for_each(|(of, byte)| *of |= byte),
+            _ => bytes.for_each(|(of, byte)| *of ^= byte),
         }
     }
     if how == "NOT" {

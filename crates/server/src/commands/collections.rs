@@ -15,7 +15,7 @@ use crate::resp::number::push_float;
 use crate::resp::reply::Reply;
 use hyades::Abort;
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Keys without repetitions, in the order in which they are first named.
 pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
@@ -242,15 +242,26 @@ pub fn draw(length: usize, count: i64, is_pairs: bool) -> Result<Chosen, Stop> {
     Ok(Chosen::Places(match (length, count) {
         (0, _) | (_, 0) => Vec::new(),
         (_, count) if count < 0 => (0..wanted).map(|_| fastrand::usize(..length)).collect(),
-        _ => {
-            let mut all: Vec<usize> = (0..length).collect();
-            let wanted = usize::try_from(wanted).unwrap_or(length).min(length);
-            // As a shuffle, up to where it is needed.
-            (0..wanted).for_each(|at| all.swap(at, fastrand::usize(at..length)));
-            all.truncate(wanted);
-            all
-        }
+        _ => different_places(length, usize::try_from(wanted).unwrap_or(length).min(length)),
     }))
+}
+
+/// As many different places below `length` as are wanted, in any order: a shuffle up to where it
+/// is needed. If they are few, only places that have changed are kept.
+fn different_places(length: usize, wanted: usize) -> Vec<usize> {
+    if wanted > length / 16 {
+        let mut all: Vec<usize> = (0..length).collect();
+        (0..wanted).for_each(|at| all.swap(at, fastrand::usize(at..length)));
+        all.truncate(wanted);
+        return all;
+    }
+    let mut changed: HashMap<usize, usize> = HashMap::new();
+    let next = |at: usize| {
+        let other = fastrand::usize(at..length);
+        let here = changed.get(&at).copied().unwrap_or(at);
+        changed.insert(other, here).unwrap_or(other)
+    };
+    (0..wanted).map(next).collect()
 }
 
 /// The members that a call of HSCAN, SSCAN or ZSCAN returns, with their values or scores, and the
@@ -353,4 +364,34 @@ pub fn numbered_keys<'a, 'b>(args: &'a [&'b [u8]], name: &str) -> Result<Split<'
         "sintercard" => "ERR Number of keys can't be greater than number of args".into(),
         _ => SYNTAX.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many there are: those that are not drawn take no memory.
+    #[test]
+    fn different_elements_are_drawn() {
+        for (length, count) in [(1, 1), (40, 40), (40, 3), (40, 2), (40, 41), (1 << 60, 1_000)] {
+            let Ok(Chosen::Places(mut drawn)) = draw(length, count, false) else {
+                panic!("{count} of {length}");
+            };
+            assert_eq!(drawn.len(), (count as usize).min(length));
+            assert!(drawn.iter().all(|place| *place < length));
+            drawn.sort();
+            assert!(drawn.windows(2).all(|two| two[0] < two[1]), "{count} of {length}");
+        }
+    }
+
+    /// Each of a few places comes first, and comes second.
+    #[test]
+    fn each_element_is_drawn() {
+        let mut seen = [[0; 40]; 2];
+        for _ in 0..4_000 {
+            let places = different_places(40, 2);
+            seen.iter_mut().zip(places).for_each(|(of, place)| of[place] += 1);
+        }
+        assert!(seen.iter().flatten().all(|times| *times > 0), "{seen:?}");
+    }
 }

@@ -4,8 +4,8 @@ use super::collections::{elements, put};
 use super::ranking::{self, score_bytes};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Entry, Keyspace, Stop};
-use crate::rdb::{self, Restored};
+use crate::data::keyspace::{Entry, Keyspace, Stop, TOO_MUCH_FOR_LOOP};
+use crate::rdb::{self, BadPayload, Restored};
 use crate::resp::reply::Reply;
 
 pub fn dump(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -69,6 +69,10 @@ fn restore_options(args: &[&[u8]]) -> Result<RestoreOptions, Stop> {
     Ok(of)
 }
 
+/// Most bytes that a value takes that an event loop reads: its payload may be a hundred times
+/// shorter.
+const MOST_ON_LOOP: usize = 4 << 20;
+
 pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (key, payload) = (args[1], args[3]);
     let of = restore_options(&args[4..])?;
@@ -87,10 +91,15 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     };
     // A large one is read beside the event loops. There a string is copied once, and no more.
     let is_string = payload.first() == Some(&rdb::STRING);
-    if !(is_string && space.context().is_patient) {
+    let is_patient = space.context().is_patient;
+    if !(is_string && is_patient) {
         space.charge(payload.len() / 8)?;
     }
-    let value = rdb::restore(payload).map_err(|bad| Stop::from(bad.text()))?;
+    let most = if is_patient { rdb::MOST_BYTES } else { MOST_ON_LOOP };
+    let value = match rdb::restore(payload, most) {
+        Err(BadPayload::TooLarge) if !is_patient => return Err(TOO_MUCH_FOR_LOOP.into()),
+        read => read.map_err(|bad| Stop::from(bad.text()))?,
+    };
     match expires.is_some_and(|at| at <= space.now_ms()) {
         // It has expired: its blocks would belong to no key.
         true => drop(space.remove(key, &entry)?),

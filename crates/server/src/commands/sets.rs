@@ -169,17 +169,29 @@ fn combine<'t>(
     // One set at a time: each may be as long as a value can be.
     let mut result = elements(&space.read(keys[0])?, Kind::Set)?;
     let mut known: HashSet<&[u8]> = match how {
-        SetOperation::Union => result.iter().copied().collect(),
-        _ => HashSet::new(),
+        SetOperation::Intersection => HashSet::new(),
+        _ => result.iter().copied().collect(),
     };
     for key in distinct(&keys[1..]) {
         let set = elements(&space.read(key)?, Kind::Set)?;
-        if how == SetOperation::Union {
-            result.extend(set.into_iter().filter(|member| known.insert(member)));
-            continue;
+        match how {
+            SetOperation::Union => {
+                result.extend(set.into_iter().filter(|member| known.insert(member)));
+            }
+            SetOperation::Intersection => {
+                let set: HashSet<&[u8]> = set.into_iter().collect();
+                result.retain(|member| set.contains(member));
+            }
+            // However many keys there are, the first set is not looked through for each.
+            SetOperation::Difference => {
+                for member in set {
+                    known.remove(member);
+                }
+            }
         }
-        let set: HashSet<&[u8]> = set.into_iter().collect();
-        result.retain(|member| set.contains(member) == (how == SetOperation::Intersection));
+    }
+    if how == SetOperation::Difference {
+        result.retain(|member| known.contains(member));
     }
     result.truncate(most);
     Ok(result)

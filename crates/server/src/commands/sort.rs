@@ -6,6 +6,7 @@ use super::sorted_sets::scored;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop, WRONG_TYPE};
+use crate::resp::number;
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -95,6 +96,18 @@ enum Weight<'a> {
     Text(Option<Cow<'a, [u8]>>),
 }
 
+/// Reads a number as Redis's SORT does: blanks may be in front, a zero byte ends it, and nothing is
+/// 0.
+fn sort_number(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let read = number::float(text).filter(|of| !of.value.is_nan() && !of.is_out_of_range);
+    // -0 is 0.
+    read.map(|of| of.value + 0.0)
+}
+
 fn weight<'t>(
     space: &Keyspace<'t>,
     of: &SortOptions<'_>,
@@ -107,7 +120,7 @@ fn weight<'t>(
     if of.alpha {
         return Ok(Weight::Text(text));
     }
-    let number = text.as_deref().map_or(Some(0.0), super::sorted_sets::score);
+    let number = text.as_deref().map_or(Some(0.0), sort_number);
     Ok(Weight::Number(number.ok_or("ERR One or more scores can't be converted into double")?))
 }
 

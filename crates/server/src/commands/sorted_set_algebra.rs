@@ -7,7 +7,6 @@ use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
-use std::collections::HashSet;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ZOperation {
@@ -115,8 +114,9 @@ fn combine<'t>(
                 }
             }
             ZOperation::Difference => {
-                let other: HashSet<&[u8]> = set.iter().map(|(_, member)| *member).collect();
-                result.retain(|member, _| !other.contains(member));
+                for (_, member) in set {
+                    result.remove(member);
+                }
             }
         }
     }

@@ -163,7 +163,10 @@ pub fn getex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     };
     let entry = space.read(args[1])?;
     let value = entry.string()?;
-    if let (Some(expires), Some(head)) = (change, entry.head()) {
+    // Where no time of expiry is, none is taken away.
+    if let (Some(expires), Some(head)) = (change, entry.head())
+        && (expires.is_some() || head.expires().is_some())
+    {
         space.change(args[1], &entry, head.with_expiry(expires), None)?;
     }
     reply_string(value, reply)

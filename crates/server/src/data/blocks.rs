@@ -204,6 +204,18 @@ impl<'t> BlockTable<'t> {
         Ok(rows.iter().map(|row| row.get(COUNT) as usize).sum())
     }
 
+    /// Where each block of a run begins, and how many elements it has, without reading these.
+    pub fn counts(&self, run: u64) -> Result<Vec<(&'t [u8], usize)>, Abort> {
+        self.context.check_copied()?;
+        let (of_run, columns) = ([run.into()], LOW.only().and(COUNT.only()));
+        let scan = self.tx.scan(self.context.tables.blocks).prefix(&of_run).columns(columns);
+        let rows = scan.rows()?;
+        let all: Vec<_> = rows.iter().map(|row| (row.get(LOW), row.get(COUNT) as usize)).collect();
+        let bytes = all.iter().map(|(low, _)| low.len() + size_of::<u32>()).sum();
+        self.context.count_read_bytes(0, bytes);
+        Ok(all)
+    }
+
     /// Whether a run has a block.
     pub fn has_any(&self, run: u64) -> Result<bool, Abort> {
         let of_run = [run.into()];

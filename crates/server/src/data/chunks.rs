@@ -28,6 +28,9 @@ const BYTES_OF_A_CHUNK: usize = 130;
 /// longer ones there as well: they lie in chunks once they are changed.)
 pub const LONGEST_IN_ROW: usize = 1 << 20;
 
+/// The longest string there can be: the most that `proto-max-bulk-len` allows.
+const LONGEST: usize = 1 << 30;
+
 /// What stands for bytes that no chunk holds.
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
@@ -60,8 +63,10 @@ impl<'t> ChunkedString<'t> {
     ) -> Result<ChunkedString<'t>, Abort> {
         let body: &[u8; 16] = body.try_into().map_err(|_| Abort::Conflict)?;
         let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("8 bytes"));
-        let length = usize::try_from(word(8)).map_err(|_| Abort::Conflict)?;
-        Ok(ChunkedString { tx, context, number: word(0), length })
+        // A transaction that has set the time of expiry of a key sees that beside a body that
+        // another one has written since. Memory for a length of any bytes would end the process.
+        let length = usize::try_from(word(8)).ok().filter(|length| *length <= LONGEST);
+        Ok(ChunkedString { tx, context, number: word(0), length: length.ok_or(Abort::Conflict)? })
     }
 
     /// The body of its key's row.
@@ -310,6 +315,29 @@ impl<'t> StoredString<'t> {
         match self {
             StoredString::InRow(_) => Ok(()),
             StoredString::InChunks(of) => of.check_loop(range),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::run_tests::Stored;
+
+    /// Such as the body of another value of 16 bytes.
+    #[test]
+    fn a_length_that_no_string_has_is_a_torn_view() {
+        let (stored, text) = (Stored::new(), u64::from_le_bytes(*b"ijklmnop"));
+        for (length, expected) in [
+            (0, Ok(0)),
+            (LONGEST as u64, Ok(LONGEST)),
+            (LONGEST as u64 + 1, Err(Abort::Conflict)),
+            (text, Err(Abort::Conflict)),
+            (u64::MAX, Err(Abort::Conflict)),
+        ] {
+            let body = [7u64.to_le_bytes(), length.to_le_bytes()].concat();
+            let found = stored.run(|table| Ok(table.string(&body).map(|of| of.len())));
+            assert_eq!(found, expected, "{length}");
         }
     }
 }

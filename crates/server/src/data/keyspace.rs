@@ -266,7 +266,8 @@ impl<'t> Keyspace<'t> {
         let generation = self.generation.get();
         let effects = self.context.effects.borrow();
         let own = effects.counts.iter().find(|change| change.generation == generation);
-        self.context.counts.of(generation).0 + own.map_or(0, |change| change.keys)
+        // Another thread may not have counted yet what it has committed, and is removed here.
+        (self.context.counts.of(generation).0 + own.map_or(0, |change| change.keys)).max(0)
     }
 
     /// Announces that a key will be looked up.

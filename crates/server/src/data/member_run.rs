@@ -395,12 +395,33 @@ impl<'t> MemberRun<'t> {
             let all = self.all()?;
             return ranks.iter().map(|rank| picked(&all, *rank)).collect();
         }
-        let mut found = Vec::with_capacity(ranks.len());
-        for rank in ranks {
-            let (block, begin) = self.block_of_rank(*rank, total)?;
-            found.push(picked(&self.members(block.body)?, rank - begin)?);
+        match ranks {
+            [] => return Ok(Vec::new()),
+            [rank] => {
+                let (block, begin) = self.block_of_rank(*rank, total)?;
+                return Ok(vec![picked(&self.members(block.body)?, rank - begin)?]);
+            }
+            _ => {}
         }
-        Ok(found)
+        // One pass over the counts of all blocks, and not one for each rank.
+        let mut order: Vec<usize> = (0..ranks.len()).collect();
+        order.sort_by_key(|at| ranks[*at]);
+        let none: Member<'t> = (&[], &[]);
+        let (mut found, mut rest, mut begin) = (vec![none; ranks.len()], &order[..], 0);
+        for (low, count) in self.table.counts(self.number)? {
+            let end = begin + count;
+            let (here, behind) = rest.split_at(rest.partition_point(|at| ranks[*at] < end));
+            if !here.is_empty() {
+                let block = self.table.at(self.number, low)?.ok_or(Abort::Conflict)?;
+                let all = self.members(block.body)?;
+                for at in here {
+                    found[*at] = picked(&all, ranks[*at] - begin)?;
+                }
+            }
+            (rest, begin) = (behind, end);
+        }
+        // Blocks that do not add up are a torn view.
+        if rest.is_empty() { Ok(found) } else { Err(Abort::Conflict) }
     }
 
     /// The members from a rank on, `count` at most, of a sorted run with `total` members.

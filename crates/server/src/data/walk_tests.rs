@@ -40,6 +40,31 @@ fn walks_over_many_blocks() {
     });
 }
 
+/// Members of many ranks are found in one pass over the counts of all blocks: one for each rank
+/// would be more than a transaction may read.
+#[test]
+fn many_ranks_take_one_pass() {
+    const MEMBERS: usize = 200_000;
+    let stored = Stored::new();
+    let names: Vec<Vec<u8>> =
+        (0..MEMBERS).map(|n| [format!("{n:08}").as_bytes(), &[7; 92]].concat()).collect();
+    let of = Collection { number: 6, secret: 1 };
+    stored.run(|table| {
+        of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))
+    });
+    stored.run(|table| {
+        let run = of.members(table, Kind::Set);
+        let all = run.all()?;
+        let last = MEMBERS - 1;
+        let many: Vec<usize> = (0..MEMBERS).rev().step_by(67).chain([last, 0, 0]).collect();
+        for ranks in [&many[..], &[last, 0], &[7, 7, 7], &[]] {
+            let found = run.of_ranks(ranks, MEMBERS)?;
+            assert!(found.iter().eq(ranks.iter().map(|rank| &all[*rank])));
+        }
+        Ok(())
+    });
+}
+
 /// Each rank of a run of many blocks is found, whichever way leads to it.
 #[test]
 fn ranks_of_many_blocks() {

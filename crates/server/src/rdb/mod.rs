@@ -43,7 +43,7 @@ pub enum BadPayload {
     Stream,
     /// It is a value of a module.
     Module,
-    /// Its value takes more than [`MOST_BYTES`].
+    /// Its value takes more bytes than it may.
     TooLarge,
 }
 
@@ -60,8 +60,8 @@ impl BadPayload {
     }
 }
 
-/// Most bytes that a value takes when it is read.
-const MOST_BYTES: usize = 1 << 30;
+/// Most bytes that any value takes when it is read.
+pub const MOST_BYTES: usize = 1 << 30;
 
 /// The version that is written, that of Redis 7.0.
 const VERSION: u16 = 10;

@@ -1,7 +1,7 @@
 //! Reading payloads.
 
 use super::crc64::crc64;
-use super::{BadPayload, FOOTER, LATEST_VERSION, MOST_BYTES, Restored};
+use super::{BadPayload, FOOTER, LATEST_VERSION, Restored};
 use super::{kinds, listpack, lzf, ziplist};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,11 +11,11 @@ type Read<T> = Result<T, BadPayload>;
 /// What an element takes beside its bytes, about.
 const ELEMENT_BYTES: usize = 48;
 
-/// The value of a payload.
+/// The value of a payload, which takes this many bytes at most.
 ///
 /// # Errors
 /// See [`BadPayload`].
-pub fn restore(payload: &[u8]) -> Read<Restored> {
+pub fn restore(payload: &[u8], most: usize) -> Read<Restored> {
     let body = payload.len().checked_sub(FOOTER).ok_or(BadPayload::Footer)?;
     let (body, footer) = payload.split_at(body);
     let version = u16::from_le_bytes([footer[0], footer[1]]);
@@ -23,7 +23,7 @@ pub fn restore(payload: &[u8]) -> Read<Restored> {
     if version > LATEST_VERSION || footer[2..] != checksum.to_le_bytes() {
         return Err(BadPayload::Footer);
     }
-    let mut reader = Reader { rest: body, left: MOST_BYTES };
+    let mut reader = Reader { rest: body, left: most };
     let kind = reader.take(1)?[0];
     let value = reader.value(kind)?;
     let is_empty = match &value {

@@ -10,6 +10,8 @@ pub struct Reply<'a> {
     limit: usize,
     /// That is less than for other clients.
     is_limited: bool,
+    /// That is less than on other threads.
+    is_on_loop: bool,
     is_too_long: bool,
 }
 
@@ -20,6 +22,14 @@ const TOO_LONG: &str = "ERR the reply is longer than 512 MiB";
 pub const TOO_LONG_FOR_CLIENT: &str =
     "ERR the reply is longer than client-output-buffer-limit allows";
 
+/// Stands for the error of a reply that is longer than an event loop should make: another thread
+/// makes it.
+pub const TOO_LONG_FOR_LOOP: &str = "";
+
+/// Most bytes of strings that an event loop replies at once. What it may read once is less; but a
+/// command may name it often, or draw it often.
+const MOST_BYTES_ON_LOOP: usize = 16 << 20;
+
 /// Most bytes of strings in what is replied to one command, or to the commands of one EXEC.
 /// The longest string that a client may send by default fits, with what is around it.
 const MOST_BYTES: usize = (512 << 20) + (64 << 10);
@@ -28,7 +38,7 @@ impl<'a> Reply<'a> {
     /// Appends to `out`, in version 3 of the protocol or 2.
     pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
         let limit = out.len() + MOST_BYTES;
-        Reply { out, resp3, limit, is_limited: false, is_too_long: false }
+        Reply { out, resp3, limit, is_limited: false, is_on_loop: false, is_too_long: false }
     }
 
     /// The same, for a client for which this many bytes may wait at most; 0: any number. What is
@@ -42,9 +52,15 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// The same on an event loop.
+    pub fn on_loop(self) -> Self {
+        let limit = self.out.len() + MOST_BYTES_ON_LOOP;
+        if limit < self.limit { Reply { limit, is_on_loop: true, ..self } } else { self }
+    }
+
     /// The same, for what is not the reply of a command, and was bounded before.
     pub fn of_any_length(out: &'a mut Vec<u8>, resp3: bool) -> Self {
-        Reply { out, resp3, limit: usize::MAX, is_limited: false, is_too_long: false }
+        Reply { limit: usize::MAX, ..Reply::new(out, resp3) }
     }
 
     /// Sets the version of what follows.
@@ -76,7 +92,11 @@ impl<'a> Reply<'a> {
 
     /// The error that stands for it then.
     pub fn too_long(&self) -> Option<&'static str> {
-        let text = if self.is_limited { TOO_LONG_FOR_CLIENT } else { TOO_LONG };
+        let text = match (self.is_on_loop, self.is_limited) {
+            (true, _) => TOO_LONG_FOR_LOOP,
+            (_, true) => TOO_LONG_FOR_CLIENT,
+            _ => TOO_LONG,
+        };
         self.is_too_long.then_some(text)
     }
 

@@ -4,7 +4,7 @@ use super::wrote::{Laps, Wrote};
 use super::{Ended, Exec, MOST_REPLIED, MOST_WRITTEN, Request};
 use crate::commands::table::{self, Run};
 use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop};
-use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
+use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
 use hyades::{Abort, Transaction};
 
 /// The commands of a transaction.
@@ -105,6 +105,7 @@ fn failure_of(
         Ok(()) if is_large => (String::new(), false),
         Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
         Ok(()) => match too_long {
+            Some(TOO_LONG_FOR_LOOP) => (String::new(), false),
             Some(text) => (text.to_string(), true),
             None => return Ok(None),
         },

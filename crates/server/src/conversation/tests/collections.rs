@@ -128,6 +128,27 @@ fn lists_sets_and_sort() {
     ]);
 }
 
+/// What SORT takes for a number is more than what ZADD does.
+#[test]
+fn sort_reads_numbers_as_redis_does() {
+    transcript(&[
+        ("RPUSH l 2 \"\" \" 1\" -1 0x3 \"4\\x00x\"", ":6"),
+        ("SORT l", "*6 $2 -1 $0  $2  1 $1 2 $3 0x3 $3 4\0x"),
+        ("SET w1 \"\"", "+OK"),
+        ("MSET w2 -5 w3 \" 1\"", "+OK"),
+        ("RPUSH k 3 1 2", ":3"),
+        ("SORT k BY w*", "*3 $1 2 $1 1 $1 3"),
+        ("RPUSH l \" \"", ":7"),
+        ("SORT l", "-ERR One or more scores can't be converted into double"),
+        ("LSET l -1 1x", "+OK"),
+        ("SORT l", "-ERR One or more scores can't be converted into double"),
+        ("LSET l -1 1e999", "+OK"),
+        ("SORT l", "-ERR One or more scores can't be converted into double"),
+        ("LSET l -1 nan", "+OK"),
+        ("SORT l", "-ERR One or more scores can't be converted into double"),
+    ]);
+}
+
 #[test]
 fn bits() {
     transcript(&[
@@ -146,6 +167,15 @@ fn bits() {
         ("BITOP AND x b b n", ":3"),
         ("BITCOUNT x", ":0"),
         ("BITOP NOT n b b", "-ERR BITOP NOT must be called with a single source key."),
+        ("SET s \"\\xff\\xff\"", "+OK"),
+        ("BITOP AND x b s", ":3"),
+        ("BITCOUNT x", ":12"),
+        ("BITOP AND x s b none", ":3"),
+        ("BITCOUNT x", ":0"),
+        ("BITOP OR x none s b", ":3"),
+        ("BITCOUNT x", ":16"),
+        ("BITOP XOR x s b none", ":3"),
+        ("BITCOUNT x", ":4"),
         ("BITFIELD f SET u8 #1 255 INCRBY u8 #1 1 OVERFLOW SAT INCRBY i5 0 99", "*3 :0 :0 :15"),
         ("BITFIELD f OVERFLOW FAIL INCRBY i5 0 1 GET i5 0", "*2 $-1 :15"),
         ("BITFIELD_RO f SET u8 0 1", "-ERR BITFIELD_RO only supports the GET subcommand"),

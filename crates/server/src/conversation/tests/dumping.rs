@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::rdb;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A payload for an inline command.
 fn quoted(payload: &[u8]) -> String {
@@ -90,6 +91,22 @@ fn values_of_both_forms_are_restored() {
             };
             assert_eq!(ask("copy"), ask(key), "{key} {count}");
         }
+    }
+}
+
+/// A short payload may hold much: no event loop reads that.
+#[test]
+fn what_holds_much_is_restored_by_a_job() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    for (count, jobs) in [(10_000, 0), (300_000, 1)] {
+        let payload = rdb::list(&vec![&b"0"[..]; count]);
+        assert!(payload.len() < 64 << 10, "{}", payload.len());
+        // It expires at once, so that nothing is written.
+        let head = format!("*5\r\n$7\r\nRESTORE\r\n$1\r\nl\r\n$1\r\n1\r\n${}\r\n", payload.len());
+        let restore = [head.as_bytes(), &payload, b"\r\n$6\r\nABSTTL\r\n"].concat();
+        assert_eq!(house.say(&mut client, &restore), "+OK ");
+        assert_eq!(house.shared.counters.large.load(Relaxed), jobs, "{count} elements");
     }
 }
 

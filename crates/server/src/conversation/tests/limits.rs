@@ -1,6 +1,7 @@
 //! What is held back: input behind replies that wait, replies that are too much, writes that are.
 
 use super::*;
+use crate::clock::thread_seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
 fn sets(from: usize, count: usize) -> String {
@@ -151,6 +152,33 @@ fn any_number_of_random_elements_is_drawn() {
     }
     let said = house.say(&mut client, b"SRANDMEMBER s -9223372036854775808\r\n");
     assert_eq!(said, "-ERR value is out of range ");
+}
+
+/// What is read once may be replied often: an event loop makes no long reply of it.
+#[test]
+fn a_long_reply_of_little_is_a_job() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let long = "x".repeat(100 << 10);
+    for line in [format!("SADD s {long}"), format!("HSET h f {long}"), format!("ZADD z 1 {long}")] {
+        assert_eq!(house.say(&mut client, request(&line).as_bytes()), ":1 ");
+    }
+    let mut jobs = large_runs(&house);
+    for (line, count, is_job) in [
+        ("SRANDMEMBER s -50".into(), 50, false),
+        ("SRANDMEMBER s -200".into(), 200, true),
+        ("HRANDFIELD h -200".into(), 0, false),
+        ("HRANDFIELD h -200 WITHVALUES".into(), 200, true),
+        ("ZRANDMEMBER z -200".into(), 200, true),
+        (format!("HMGET h{}", " f".repeat(50)), 50, false),
+        (format!("HMGET h{}", " f".repeat(200)), 200, true),
+        (format!("SORT s ALPHA{}", " GET #".repeat(200)), 200, true),
+    ] {
+        let said = house.say(&mut client, request(&line).as_bytes());
+        assert_eq!(said.matches("$102400 ").count(), count, "{line}");
+        jobs += u64::from(is_job);
+        assert_eq!(large_runs(&house), jobs, "{line}");
+    }
 }
 
 #[test]
@@ -354,6 +382,36 @@ fn a_command_over_repeated_keys_is_bounded() {
     assert_eq!(house.say(&mut client, sort.as_bytes()), error);
     let union = request(&format!("ZUNIONSTORE y 3000 {}", "z ".repeat(3_000).trim_end()));
     assert_eq!(house.say(&mut client, union.as_bytes()), ":1 ");
+}
+
+/// What is long is not looked through once for each key beside it: that would take minutes.
+#[test]
+fn many_keys_beside_a_large_value_take_little_time() {
+    const KEYS: usize = 5_000;
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let words = |text: &str, count: usize| -> String {
+        (0..count).map(|n| text.replace('#', &n.to_string())).collect()
+    };
+    for part in 0..10 {
+        let members = words(&format!(" m{part}:#"), 10_000);
+        house.say(&mut client, request(&format!("SADD s{members}")).as_bytes());
+        let members = words(&format!(" # m{part}:#"), 10_000);
+        house.say(&mut client, request(&format!("ZADD z{members}")).as_bytes());
+    }
+    house.say(&mut client, words("SADD s# other\r\nZADD z# 1 other\r\n", KEYS).as_bytes());
+    house.say(&mut client, b"SETBIT b 167772159 1\r\n");
+    let began = thread_seconds();
+    for (line, key, reply) in [
+        ("SDIFFSTORE d s", " s#", ":100000 "),
+        ("ZDIFFSTORE d 5001 z", " z#", ":100000 "),
+        ("BITOP OR d b", " none#", ":20971520 "),
+    ] {
+        let line = format!("{line}{}", words(key, KEYS));
+        assert_eq!(house.say(&mut client, request(&line).as_bytes()), reply, "{key}");
+    }
+    let seconds = thread_seconds() - began;
+    assert!(seconds < 10.0, "{seconds} s");
 }
 
 /// Removals and changes of the time of expiry are logged too.

@@ -110,6 +110,7 @@ fn a_call_returns_no_share_of_all_keys() {
 
 #[test]
 fn random_keys_are_those_of_the_database_and_each_comes() {
+    fastrand::seed(1);
     let mut house = House::new(false);
     let (mut client, mut small) = (house.client(), house.client());
     assert_eq!(house.say(&mut client, b"RANDOMKEY\r\n"), "$-1 ");
@@ -131,6 +132,21 @@ fn random_keys_are_those_of_the_database_and_each_comes() {
     for _ in 0..200 {
         assert_eq!(house.say(&mut small, b"RANDOMKEY\r\n"), "$-1 ");
     }
+}
+
+/// Keys are counted after the commit that adds them: a transaction that removes one meanwhile finds
+/// fewer than it removes.
+#[test]
+fn no_number_of_keys_is_below_zero() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let opened = house.shared.opened.get().unwrap();
+    let (keys, database) = (opened.tables.keys, opened.database.clone());
+    let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
+    database.transact(|tx| Ok(tx.put(keys, &row)?)).unwrap();
+    let said = house.say(&mut client, b"MULTI\r\nDEL a\r\nDBSIZE\r\nRANDOMKEY\r\nEXEC\r\n");
+    assert_eq!(said, "+OK +QUEUED +QUEUED +QUEUED *3 :1 :0 $-1 ");
+    assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":0 ");
 }
 
 /// What is found waits for the disk, as whatever is read.

@@ -5,6 +5,7 @@
 
 use super::{Entry, Keyspace};
 use crate::channels::{Publication, Topic};
+use crate::commands::key_places;
 use crate::commands::table::Command;
 use crate::data::head::Head;
 
@@ -197,17 +198,21 @@ fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str
     let end = |is_left: bool, left: &'static str, right: &'static str| {
         if is_left { left } else { right }
     };
+    // Keys may have any name, those of options included.
+    let is_behind_keys =
+        |word: &str| key_places(command, args).last().is_some_and(|at| is(at + 1, word));
+    let keeps_expiry = || args.iter().skip(3).any(|arg| is_word(arg, "KEEPTTL"));
     match command.name {
         // What a store leaves nothing in, it has removed.
         _ if is_removed && (command.name.ends_with("store") || command.name == "sort") => vec![],
+        "set" if expires && keeps_expiry() => vec!["set"],
         "set" | "setex" | "psetex" if expires && !is_removed => vec!["set", "expire"],
         "set" | "setnx" | "mset" | "msetnx" | "getset" | "setex" | "psetex" | "bitop"
             if !is_removed =>
         {
             vec!["set"]
         }
-        "incr" | "incrby" => vec!["incrby"],
-        "decr" | "decrby" => vec!["decrby"],
+        "incr" | "incrby" | "decr" | "decrby" => vec!["incrby"],
         "setbit" | "bitfield" => vec!["setbit"],
         "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" if !is_removed => {
             vec![if expires { "expire" } else { "persist" }]
@@ -221,9 +226,7 @@ fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str
         "rpush" | "rpushx" => vec!["rpush"],
         "lpop" | "blpop" => vec!["lpop"],
         "rpop" | "brpop" => vec!["rpop"],
-        "lmpop" | "blmpop" => {
-            vec![end(args.iter().any(|arg| is_word(arg, "LEFT")), "lpop", "rpop")]
-        }
+        "lmpop" | "blmpop" => vec![end(is_behind_keys("LEFT"), "lpop", "rpop")],
         "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
             let by_words = command.name.ends_with("lmove");
             let (from_left, to_left) =
@@ -234,13 +237,11 @@ fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str
         }
         "smove" => vec![if is_key(1) { "srem" } else { "sadd" }],
         "hset" | "hsetnx" | "hmset" => vec!["hset"],
-        "zadd" if args.iter().skip(2).any(|arg| is_word(arg, "INCR")) => vec!["zincr"],
+        "zadd" if zadd_options(args).any(|option| is_word(option, "INCR")) => vec!["zincr"],
         "zincrby" => vec!["zincr"],
         "zpopmin" | "bzpopmin" => vec!["zpopmin"],
         "zpopmax" | "bzpopmax" => vec!["zpopmax"],
-        "zmpop" | "bzmpop" => {
-            vec![end(args.iter().any(|arg| is_word(arg, "MIN")), "zpopmin", "zpopmax")]
-        }
+        "zmpop" | "bzmpop" => vec![end(is_behind_keys("MIN"), "zpopmin", "zpopmax")],
         "append" | "setrange" | "incrbyfloat" | "linsert" | "lset" | "lrem" | "ltrim" | "sadd"
         | "srem" | "spop" | "sinterstore" | "sunionstore" | "sdiffstore" | "hincrby"
         | "hincrbyfloat" | "hdel" | "zadd" | "zrem" | "zremrangebyscore" | "zremrangebyrank"
@@ -250,6 +251,13 @@ fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str
         // DEL, UNLINK, GETDEL, and times of expiry that have passed.
         _ => vec![],
     }
+}
+
+/// The options of ZADD: what is in front of the first score. A member may have the name of one.
+fn zadd_options<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+    const OPTIONS: [&str; 6] = ["NX", "XX", "GT", "LT", "CH", "INCR"];
+    let is_option = |arg: &&[u8]| OPTIONS.iter().any(|option| is_word(arg, option));
+    args.iter().skip(2).copied().take_while(is_option)
 }
 
 fn is_word(arg: &[u8], word: &str) -> bool {
