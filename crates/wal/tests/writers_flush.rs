@@ -29,7 +29,7 @@ fn nothing_is_durable_before_its_writer_flushes_it() {
     let dir = tempfile::tempdir().unwrap();
     let (log, _) = reopen(options(dir.path(), 2)).unwrap();
     let mut writer = log.writer().unwrap();
-    // The threads find nothing to do, and sleep. One that has not come to that, on a busy machine,
+    // The threads find nothing to do, and sleep. One that has not got that far, on a busy machine,
     // flushes what it finds.
     let mut kept_back = || {
         std::thread::sleep(Duration::from_millis(50));
