@@ -147,6 +147,8 @@ impl Database {
     /// The log or the data component failed, now or before. Then what is not stable is applied from
     /// the log when the database is opened again.
     pub fn close(self) -> Result<(), Error> {
+        // What is waited for from here on is flushed at once, whatever the flush interval is.
+        self.component.log.stop_collecting();
         self.stop_threads();
         self.component.log.flush().map_err(hyades_wal::Error::from)?;
         // A log that was stopped when all was durable can be flushed, and is not sound.

@@ -433,6 +433,21 @@ fn a_session_that_is_being_dropped_is_in_use_until_its_writer_is_free() {
 }
 
 #[test]
+fn closing_waits_for_no_flush_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = options(dir.path(), 2);
+    settings.log.flush_interval = Some(Duration::from_secs(3_600));
+    let database = Database::open(settings, Arc::new(MemoryData::new())).unwrap();
+    let mut session = database.session().unwrap();
+    let ((), ticket) = session.submit(|tx| tx.put(b"a", b"1")).unwrap();
+    let (told, closed) = std::sync::mpsc::channel();
+    // Apart: it would not end.
+    std::thread::spawn(move || told.send(database.close().map_err(|error| error.to_string())));
+    assert_eq!(closed.recv_timeout(Duration::from_secs(120)), Ok(Ok(())));
+    ticket.wait().unwrap();
+}
+
+#[test]
 fn patience_has_no_end_if_it_is_so_long() {
     for patience in [Duration::MAX, Duration::from_nanos(u64::MAX)] {
         let dir = tempfile::tempdir().unwrap();
