@@ -297,22 +297,23 @@ fn an_idle_session_frees_what_was_deleted() {
         idle.try_submit(|tx| delete(tx, 3_000)).unwrap().0.unwrap();
         drop(other);
         // A call that has removed something says so.
-        let mut free = |until: Duration| {
-            let (began, mut has_freed) = (Instant::now(), false);
-            while idle.has_unused() && began.elapsed() < until {
+        let mut free = |rounds: u32| {
+            let (mut left, mut has_freed) = (rounds, false);
+            while idle.has_unused() && left > 0 {
                 let before = db.stats().garbage;
                 has_freed = idle.free_unused();
                 assert!(has_freed || db.stats().garbage == before, "{protocol:?} {concurrency:?}");
                 std::thread::sleep(EPOCH);
+                left -= 1;
             }
             (idle.has_unused(), has_freed, db.stats().garbage)
         };
-        let (has_unused, has_freed, left) = free(50 * EPOCH);
+        let (has_unused, has_freed, left) = free(50);
         assert!(has_unused && left >= 6_000, "{protocol:?} {concurrency:?}: {left} of 6000 rows");
         assert!(!has_freed, "{protocol:?} {concurrency:?}: a snapshot needs them");
         snapshot.read(|tx| Ok(tx.get(HOT, 1i64)?.is_some())).map(|found| assert!(found)).unwrap();
         drop(snapshot);
-        let (has_unused, _, left) = free(Duration::from_secs(20));
+        let (has_unused, _, left) = free(10_000);
         assert_eq!((has_unused, left), (false, 0), "{protocol:?} {concurrency:?}");
         let count = db.transact(|tx| Ok(tx.scan(HOT).rows()?.len())).unwrap();
         assert_eq!(count, 0);

@@ -94,7 +94,7 @@ impl GapPlaces {
             let (gap, version) = seen[at].observed();
             match self.first.entry(gap) {
                 Entry::Occupied(first) if seen[*first.get()].observed().1 == version => continue,
-                // Two versions: one of them is not current, so the transaction conflicts anyway.
+                // Two versions: one of them is not current, whatever becomes of the other.
                 Entry::Occupied(_) => {}
                 Entry::Vacant(place) => _ = place.insert(kept),
             }
