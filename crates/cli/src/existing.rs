@@ -44,8 +44,12 @@ pub fn as_it_was<T>(
     manifest: &Manifest,
     mut act: impl FnMut(Builder) -> Result<T, Error>,
 ) -> Result<T, Failure> {
-    let workloads: [&dyn Fn(&mut Builder); 6] = [
+    let workloads: [&dyn Fn(&mut Builder); 7] = [
         &|builder| ycsb::Ycsb::new(ycsb::YcsbConfig::default()).declare(builder),
+        &|builder| {
+            let config = ycsb::YcsbConfig { ordered: true, ..ycsb::YcsbConfig::default() };
+            ycsb::Ycsb::new(config).declare(builder)
+        },
         &|builder| tpcc::Tpcc::new(tpcc::TpccConfig::new(1)).declare(builder),
         &|builder| bank::Bank::new(bank::BankConfig::default()).declare(builder),
         &|builder| {

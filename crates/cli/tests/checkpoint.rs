@@ -41,6 +41,8 @@ fn a_database_of_each_benchmark_gets_a_checkpoint() {
         "smallbank --accounts 300 --record command",
         "tatp --subscribers 100 --record command",
         "voter --concurrency partitioned --protocol arrival",
+        "ycsb --rows 500 --ordered",
+        "ycsb --rows 500 --standard E --record command",
     ] {
         let root = tempfile::tempdir().unwrap();
         let log = root.path().join("log").to_str().unwrap().to_string();
