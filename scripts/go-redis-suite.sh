@@ -48,6 +48,8 @@ for file in $files; do
     count=$(sed -n 's/.* \([0-9]*\) Passed .* \([0-9]*\) Failed .*/\1 passed, \2 failed/p' "$log")
     [ -n "$count" ] || count=$(sed -n 's/^\(Ran .*\)/\1/p' "$log" | head -1)
     echo "$file: ${count:-no result}, see $log"
+    # It did not end, or not by itself: what would have failed is not known.
+    [ -n "$count" ] || echo "$file gives no result" >> "$out"
     # The summary of failures names each: [FAIL] its place and words.
     sed -n 's/^  \[FAIL\] //p; s/^  \[PANICKED!\] //p; s/^  \[TIMEDOUT\] //p' "$log" | sort -u >> "$out"
 done

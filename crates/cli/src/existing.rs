@@ -1,7 +1,7 @@
 //! Opens existing databases without the program that they belong to.
 
 use crate::failure::Failure;
-use hyades::{Builder, Error, RecordKind};
+use hyades::{Builder, Error};
 use hyades_wal::{LogOptions, Manifest, Recovering};
 use hyades_workloads::{Workload, bank, smallbank, tatp, tpcc, voter, ycsb};
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ pub fn find(dirs: &[PathBuf], open: Open) -> Result<Recovering, Failure> {
     Ok(recovering)
 }
 
-/// Calls `act` with a builder that has the settings of the last opening, and the tables and
-/// procedures of one of this program's workloads. Tries each workload, and last the tables of the
-/// manifest without procedures. `act` must compare the tables before it changes anything, and fail
-/// with [`Error::Mismatch`] if they differ.
+/// Calls `act` with a builder that has the settings and the tables of the last opening, and the
+/// procedures of the one of this program's workloads that has these tables, if one has. A table
+/// that a workload declares otherwise, or in addition, would be changed: then the database is
+/// another program's. `act` must not change anything before it fails with [`Error::Mismatch`].
 ///
 /// # Errors
 /// The error of `act`.
@@ -44,8 +44,12 @@ pub fn as_it_was<T>(
     manifest: &Manifest,
     mut act: impl FnMut(Builder) -> Result<T, Error>,
 ) -> Result<T, Failure> {
-    let workloads: [&dyn Fn(&mut Builder); 6] = [
+    let workloads: [&dyn Fn(&mut Builder); 7] = [
         &|builder| ycsb::Ycsb::new(ycsb::YcsbConfig::default()).declare(builder),
+        &|builder| {
+            let config = ycsb::YcsbConfig { ordered: true, ..ycsb::YcsbConfig::default() };
+            ycsb::Ycsb::new(config).declare(builder)
+        },
         &|builder| tpcc::Tpcc::new(tpcc::TpccConfig::new(1)).declare(builder),
         &|builder| bank::Bank::new(bank::BankConfig::default()).declare(builder),
         &|builder| {
@@ -57,8 +61,11 @@ pub fn as_it_was<T>(
     for declare in workloads {
         let mut builder = hyades::inspect::builder_without_tables(manifest)?;
         declare(&mut builder);
-        match act(builder.record(RecordKind::Data)) {
-            // The tables are those of another workload, and `act` has changed nothing.
+        if !hyades::inspect::declares_same_tables(manifest, &builder)? {
+            continue;
+        }
+        match act(builder) {
+            // The database is of another program all the same, and `act` has changed nothing.
             Err(Error::Mismatch(_)) => {}
             done => return Ok(done?),
         }

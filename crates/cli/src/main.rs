@@ -30,6 +30,7 @@ mod words;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -166,11 +167,11 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(Failure::Failed(text)) => {
-            eprintln!("hyades: {text}");
+            let _ = writeln!(std::io::stderr(), "hyades: {text}");
             ExitCode::from(1)
         }
         Err(Failure::Usage(text)) => {
-            eprintln!("hyades: {text}");
+            let _ = writeln!(std::io::stderr(), "hyades: {text}");
             ExitCode::from(2)
         }
     }

@@ -1,6 +1,7 @@
 //! Runs a command of this program in a process of its own, and reads its output.
 
 use crate::failure::Failure;
+use crate::units;
 use hyades_report::data::Outcome;
 use hyades_report::table::RUN_DIR;
 use hyades_report::table::simulated::CALIBRATION;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A run that takes longer is considered hung and killed.
+/// A run that takes longer than this, beside the time that it measures, is considered hung and
+/// killed.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Placeholder for the log directory of a command whose log is inspected afterwards.
 const LOG: &str = "LOG";
@@ -84,7 +86,7 @@ impl Runner {
             .stderr(Stdio::piped())
             .spawn();
         match child {
-            Ok(child) => wait(child),
+            Ok(child) => wait(child, limit_of(words)),
             Err(error) => Outcome::Failed(format!("cannot be started: {error}")),
         }
     }
@@ -103,8 +105,16 @@ fn taken(words: &[String]) -> Option<String> {
     Some(format!("{} is there already, and is not touched", there.display()))
 }
 
+/// How long a command may take.
+fn limit_of(words: &[String]) -> Duration {
+    let pairs = words.iter().zip(words.iter().skip(1));
+    let measured = pairs.filter(|(option, _)| *option == "--seconds");
+    let measured = measured.filter_map(|(_, text)| units::seconds(text).ok());
+    LIMIT + Duration::from_secs_f64(measured.sum())
+}
+
 /// Waits for the child, and reads both of its outputs so that neither pipe fills.
-fn wait(mut child: Child) -> Outcome {
+fn wait(mut child: Child, limit: Duration) -> Outcome {
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let reading = std::thread::spawn(move || text(&mut out));
     let errors = std::thread::spawn(move || text(&mut err));
@@ -112,11 +122,11 @@ fn wait(mut child: Child) -> Outcome {
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Ok(status),
-            Ok(None) if began.elapsed() > LIMIT => {
+            Ok(None) if began.elapsed() > limit => {
                 // Its own child processes end when their pipes are closed.
                 let _ = child.kill();
                 let _ = child.wait();
-                break Err(format!("took longer than {} s", LIMIT.as_secs()));
+                break Err(format!("took longer than {} s", limit.as_secs()));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(error) => break Err(format!("cannot be waited for: {error}")),
@@ -174,6 +184,17 @@ mod tests {
         let Outcome::Failed(why) = runner.run(&words) else { panic!("it was run") };
         assert!(why.contains("is there already"), "{why}");
         assert!(Path::new(own).exists());
+    }
+
+    #[test]
+    fn a_long_run_is_not_hung() {
+        let limit = |text: &str| {
+            let words: Vec<String> = text.split(' ').map(str::to_string).collect();
+            limit_of(&words)
+        };
+        assert_eq!(limit("bench ycsb --workers 2"), LIMIT);
+        assert_eq!(limit("bench ycsb --seconds 400 --json"), LIMIT + Duration::from_secs(400));
+        assert_eq!(limit("bench ycsb --seconds 10m"), LIMIT + Duration::from_secs(600));
     }
 
     #[test]

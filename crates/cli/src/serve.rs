@@ -6,7 +6,8 @@ use crate::memory;
 use crate::progress::{self, Bar};
 use clap::Args;
 use hyades_server::{PingTls, Server, ServerError, Settings};
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -80,10 +81,10 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
         server.unix_socket().map(|path| path.display().to_string()),
     ];
     let addresses = all.into_iter().flatten().collect::<Vec<_>>().join(" and ");
-    eprintln!("listening on {addresses}, opening the database");
-    server.notices().iter().for_each(|notice| eprintln!("{notice}"));
+    tell(format_args!("listening on {addresses}, opening the database"));
+    server.notices().iter().for_each(tell);
     if let Some(address) = server.metrics_address() {
-        eprintln!("status at http://{address}/, metrics at http://{address}/metrics");
+        tell(format_args!("status at http://{address}/, metrics at http://{address}/metrics"));
     }
     let bar = Bar::new("recovering", 1);
     let (draws, mut printed) = (std::io::stderr().is_terminal(), Instant::now());
@@ -92,25 +93,30 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
         if !draws && printed.elapsed() >= PRINTED_EVERY {
             printed = Instant::now();
             let percent = 100.0 * progress.share();
-            eprintln!("recovering, {percent:.0} %: {}", progress::in_words(progress));
+            tell(format_args!("recovering, {percent:.0} %: {}", progress::in_words(progress)));
         }
     });
     bar.clear();
     if let Some(opened) = opened? {
-        eprintln!("{opened}; every OK is on disk before it is sent");
-        server.left_alone().iter().for_each(|notice| eprintln!("{notice}"));
-        println!("ready on {addresses}");
+        tell(format_args!("{opened}; every OK is on disk before it is sent"));
+        server.left_alone().iter().for_each(tell);
+        let _ = writeln!(std::io::stdout(), "ready on {addresses}");
     }
     let handle = server.handle();
     server.wait()?;
     match handle.cut_off() {
-        0 => eprintln!("stopped in good order"),
-        clients => eprintln!(
+        0 => tell("stopped in good order"),
+        clients => tell(format_args!(
             "stopped after ten seconds; {clients} clients were disconnected that had not read \
              all of their replies. What was answered is on disk"
-        ),
+        )),
     }
     Ok(true)
+}
+
+/// Tells on standard error. A server goes on if what reads that has ended.
+fn tell(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Runs `hyades ping`: whether a server answers. One that is still recovering does.

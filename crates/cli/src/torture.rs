@@ -106,14 +106,14 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
             "--dc is for --engine deuteronomy: add that, or leave --dc out".to_string(),
         ));
     }
-    if let Some(place) = &options.again {
-        return again(place);
-    }
-    let scheduler = options.scheduler.unwrap_or(Word::Both);
     let lying_sync = options.mutation.as_deref() == Some(LYING_FSYNC);
     if let Some(rule) = options.mutation.as_deref().filter(|_| !lying_sync) {
         break_rule(rule)?;
     }
+    if let Some(place) = &options.again {
+        return again(place);
+    }
+    let scheduler = options.scheduler.unwrap_or(Word::Both);
     let settings = torture::Options {
         seconds: options.seconds,
         seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),

@@ -6,6 +6,7 @@ mod common;
 use common::{code, hyades, stderr, stdout};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Creates a small log in two directories, closed cleanly.
 fn small_log(root: &Path) -> [String; 2] {
@@ -63,22 +64,29 @@ fn a_whole_log_is_described_and_not_changed() {
     assert!(before == after, "reading a log changed it");
 }
 
-#[test]
-fn a_flipped_byte_is_found_and_named() {
-    let root = tempfile::tempdir().unwrap();
-    let [a, b] = small_log(root.path());
+/// Changes a byte of a frame: in the first batch of a segment, behind the batch's header. Returns
+/// the file and the offset.
+fn flip_a_byte(root: &Path) -> (PathBuf, usize) {
     let mut all = BTreeMap::new();
-    files(root.path(), &mut all);
-    // A byte of a frame: in the first batch of a segment, behind the batch's header.
+    files(root, &mut all);
     let at = 4096 + 40 + 9;
     let (path, mut bytes) = all
         .into_iter()
         .rfind(|(path, bytes)| {
-            path.to_str().unwrap().contains("segment-") && &bytes[4096..4100] == b"HYB1"
+            let is_segment = path.to_str().unwrap().contains("segment-");
+            is_segment && bytes.get(4096..4100) == Some(&b"HYB1"[..])
         })
         .expect("some stream was written to");
     bytes[at] ^= 4;
     std::fs::write(&path, bytes).unwrap();
+    (path, at)
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_named() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b] = small_log(root.path());
+    let (path, at) = flip_a_byte(root.path());
     for command in ["log verify", "log stat", "log dump"] {
         let output = hyades(command, &[&a, &b]);
         assert_eq!(code(&output), 1, "{command}: {}", stdout(&output));
@@ -88,6 +96,31 @@ fn a_flipped_byte_is_found_and_named() {
         let offset: usize = rest.split(':').next().unwrap().parse().unwrap();
         assert!((4096 + 40..=at).contains(&offset), "{command}: {text}");
     }
+}
+
+/// As in `hyades verify DIR | head`: the exit code is that of the check, not of the output.
+#[test]
+fn damage_fails_though_the_report_is_not_read() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("log").to_str().unwrap().to_string();
+    // A line for each stream of two incarnations: more than is buffered.
+    let words = "bench bank --accounts 100 --streams 64 --segment 256KiB --buffer 64KiB \
+                 --workers 2 --seconds 0.1 --warmup 0 --reserve-memory 0 --log-dir";
+    let output = hyades(words, &[&dir]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let verify = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hyades"));
+        command.args(["verify", &dir]).stdout(writer).output().unwrap()
+    };
+    assert!(stdout(&hyades("verify", &[&dir])).len() > 8192, "it fits the buffer");
+    let output = verify();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    flip_a_byte(root.path());
+    let output = verify();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("damaged"), "{}", stderr(&output));
 }
 
 #[test]

@@ -10,6 +10,8 @@ use process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Stops it, and checks that it ends in good order.
@@ -175,4 +177,37 @@ fn a_client_that_spoke_while_the_process_was_held_up_is_not_idle() {
         return stop(server);
     }
     panic!("this thread was held up each time");
+}
+
+/// As under `hyades serve 2>&1 | head -1`.
+#[test]
+fn a_server_goes_on_though_its_messages_are_not_read() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("socket");
+    let unread = || std::io::pipe().unwrap().1;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hyades"))
+        .args(["serve", "--streams", "2", "--port", "0", "--dir"])
+        .arg(root.path().join("db"))
+        .arg("--unixsocket")
+        .arg(&file)
+        .stdout(unread())
+        .stderr(unread())
+        .spawn()
+        .unwrap();
+    let ask = |command: &str| {
+        let mut stream = UnixStream::connect(&file)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.write_all(command.as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok::<_, std::io::Error>(line)
+    };
+    // It does not listen at first, and then its database is not open.
+    while ask("EXISTS a\r\n").ok().as_deref() != Some(":0\r\n") {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It hangs up.
+    let _ = ask("SHUTDOWN\r\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

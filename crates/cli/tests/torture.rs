@@ -60,8 +60,10 @@ fn a_lying_fsync_is_found_kept_and_fails_again() {
 
 #[test]
 fn an_unknown_rule_is_wrong_usage() {
-    let output = hyades("torture --mutation no-such-rule", &[]);
-    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    for words in ["torture", "torture --again nowhere"] {
+        let output = hyades(&format!("{words} --mutation no-such-rule"), &[]);
+        assert_eq!(code(&output), 2, "{words}: {}", stderr(&output));
+    }
 }
 
 #[test]

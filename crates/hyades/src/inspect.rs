@@ -18,10 +18,10 @@ use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::NumberStamp;
 use crate::logging::predecessors::Predecessor;
-use crate::logging::record::{Change, RecordHead, TableShape, take_change};
+use crate::logging::record::{Change, RecordHead, RecordKind, TableShape, take_change};
 use crate::logging::row_frame::RowFrames;
 use crate::origin;
-use crate::recovery::catalogue;
+use crate::recovery::catalogue::{self, Catalogue};
 use crate::recovery::decode::{Decoded, Decoder, RecordShape};
 use crate::storage::edits::{Edit, Edits};
 use crate::storage::key;
@@ -79,7 +79,7 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
 }
 
 /// Returns a builder with the protocol, streams and concurrency control of the last opening, but
-/// without tables and procedures.
+/// without tables and procedures. It logs data where the protocol takes data.
 ///
 /// # Errors
 /// [`Error::Mismatch`]: the manifest was written by another version or crate, or has no
@@ -92,10 +92,28 @@ pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
         Some(name) => Concurrency::named(name).ok_or_else(|| unknown("concurrency control"))?,
         None => Concurrency::default(),
     };
+    let protocol = Protocol::named(&newest.protocol).ok_or_else(|| unknown("protocol"))?;
+    let record = if protocol.takes_data() { RecordKind::Data } else { RecordKind::Command };
     Ok(Builder::default()
-        .protocol(Protocol::named(&newest.protocol).ok_or_else(|| unknown("protocol"))?)
+        .protocol(protocol)
         .streams(newest.dims.len())
-        .concurrency(control))
+        .concurrency(control)
+        .record(record))
+}
+
+/// Whether a builder declares the tables of the last opening as they were, and no others: only then
+/// does opening with it leave them as they are.
+///
+/// # Errors
+/// Those of reading the catalogue, but for [`Error::Mismatch`], which is a difference.
+pub fn declares_same_tables(manifest: &Manifest, builder: &Builder) -> Result<bool, Error> {
+    let stored = &manifest.catalogue;
+    match Catalogue::join(stored, &builder.tables, &builder.procedures, &builder.dropped) {
+        // What is added to an empty catalogue is not told as a change.
+        Ok(joined) => Ok(!stored.is_empty() && joined.changes.is_empty()),
+        Err(Error::Mismatch(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns a builder with the settings and the tables of the last opening. Procedures are not in

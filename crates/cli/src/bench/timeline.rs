@@ -134,7 +134,9 @@ pub struct Timeline {
 
 impl Timeline {
     /// Combines the counts of the workers with the samples.
-    pub fn new(ticks: Ticks, looks: &[Look]) -> Timeline {
+    pub fn new(mut ticks: Ticks, looks: &[Look]) -> Timeline {
+        // The workers have none for the time after the last acknowledgement.
+        ticks.0.resize_with(looks.len(), Tick::default);
         Timeline { ticks: ticks.0.into_iter().zip(looks.iter().copied()).collect() }
     }
 
@@ -316,5 +318,22 @@ mod tests {
         assert_eq!(contrast.most_disk_bytes, 39);
         assert_eq!(line.csv().lines().count(), 41);
         assert!(line.svg("t").ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn a_stall_up_to_the_end_counts() {
+        let mut ticks = Ticks::default();
+        (0..10).for_each(|at| ticks.count(at * TICK_NS, 1_000));
+        let look = |at: u64| Look { checkpoint: at >= 20, disk_bytes: at, replay_seconds: 0.0 };
+        let looks: Vec<Look> = (0..40).map(look).collect();
+        let line = Timeline::new(ticks, &looks);
+        let contrast = line.contrast();
+        assert_eq!(contrast.during_per_s, Some(0.0));
+        assert_eq!(contrast.during_p99_us, None);
+        // Of the ticks without a checkpoint the first has none before it.
+        let between = contrast.between_per_s.unwrap();
+        assert!((between - 9.0 / 19.0 * 20.0).abs() < 1e-9, "{between}");
+        assert_eq!(contrast.most_disk_bytes, 39);
+        assert_eq!(line.csv().lines().count(), 41);
     }
 }

@@ -47,7 +47,7 @@ pub fn log(command: Log) -> Result<bool, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
         Log::Dump(options) => dump::dump(&options, &mut out),
-        Log::Verify(dirs) => verify::verify(&dirs, &mut out),
+        Log::Verify(dirs) => verify::verify(&dirs, &mut Unread(&mut out)),
         Log::Stat(options) => stat::stat(&options, &mut out),
     };
     let flushed = out.flush().map_err(Trouble::from);
@@ -57,6 +57,27 @@ pub fn log(command: Log) -> Result<bool, Failure> {
         // The reader of the pipe has ended, as in `hyades log dump | head`.
         Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         Err(Trouble::Output(error)) => Err(Failure::Failed(format!("cannot print: {error}"))),
+    }
+}
+
+/// Output whose reader may have ended, as in `hyades verify DIR | head`: what is checked decides
+/// the exit code all the same.
+struct Unread<W>(W);
+
+impl<W: Write> Write for Unread<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        unless_unread(self.0.write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        unless_unread(self.0.flush(), ())
+    }
+}
+
+fn unless_unread<T>(done: io::Result<T>, otherwise: T) -> io::Result<T> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(otherwise),
+        done => done,
     }
 }
 

@@ -233,6 +233,10 @@ const HOT: u64 = 0;
 /// Up to this many accesses it is fastest to compare each with all before it.
 const MANY: usize = 32;
 
+/// After this many draws in turn of rows that a transaction has already, it gets the most popular
+/// row that it has not: with a great skew another one would hardly ever be drawn.
+const MOST_REPEATS: u64 = 100_000;
+
 /// Draws inputs.
 #[derive(Debug)]
 pub struct YcsbInputs {
@@ -339,8 +343,13 @@ impl YcsbInputs {
             into.drawn.clear();
         }
         let hot = self.config.hot_share > 0.0 && rng.f64() < self.config.hot_share;
+        let mut repeats = 0u64;
         while rows.len() < self.config.accesses - usize::from(hot) {
-            let id = self.row(rng);
+            let id = match repeats.checked_sub(MOST_REPEATS) {
+                None => self.row(rng),
+                Some(rank) => self.scramble.key(rank),
+            };
+            repeats += 1;
             if hot && id == HOT {
                 continue;
             }
@@ -353,6 +362,9 @@ impl YcsbInputs {
                 if again {
                     continue;
                 }
+            }
+            if repeats <= MOST_REPEATS {
+                repeats = 0;
             }
             rows.push(RowAccess::new(id, (rng.u32(..) as u64) < self.write_below && !hot));
         }

@@ -133,6 +133,21 @@ fn many_distinct_accesses_are_distinct() {
     }
 }
 
+/// The second row would be drawn once in a thousand times, the sixteenth once in 10^12.
+#[test]
+fn a_great_skew_leaves_enough_distinct_rows() {
+    for (accesses, hot_share) in [(16, 0.0), (40, 0.0), (16, 1.0), (1, 1.0)] {
+        let config = YcsbConfig { rows: 1500, theta: 10.0, accesses, hot_share, ..small() };
+        let inputs = YcsbInputs::new(config);
+        let (mut rng, mut input) = (Rng::with_seed(3), YcsbInput::default());
+        inputs.draw(&mut rng, &mut input);
+        let rows = input.given.accesses.rows.iter().map(|row| row.id());
+        let distinct: HashSet<u64> = rows.collect();
+        assert_eq!(distinct.len(), accesses);
+        assert!(distinct.contains(&HOT));
+    }
+}
+
 #[test]
 fn a_change_depends_on_what_was_read() {
     let oracle = populated(&small());

@@ -131,6 +131,7 @@ impl<'o> KeyWorker<'o> {
         let counts = (begin..end).contains(&now);
         if counts && self.before.is_none() {
             self.before = Some((self.retries, self.reads));
+            self.times.forget();
         }
         let Self { waiting, tally, observer, .. } = self;
         let observer = *observer;
@@ -166,8 +167,11 @@ impl<'o> KeyWorker<'o> {
     }
 
     /// Waits for all transactions in flight, without counting them. Returns the reads within the
-    /// interval, and how long operations took.
+    /// interval, and how long operations took there.
     fn finish(mut self) -> Result<(Tally, u64, OperationTimes), Error> {
+        if self.before.is_none() {
+            self.times.forget();
+        }
         let (retries, reads) = self.before.unwrap_or((self.retries, self.reads));
         self.tally.conflicts = self.retries - retries;
         let reads = self.reads - reads;
@@ -242,4 +246,53 @@ pub fn drive(
         let bytes = (after.0 - before.0, after.1 - before.1);
         Ok((all.measured(drive.seconds, bytes), Reads { keys, fetched }, observed))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyades_deuteronomy::{LogOptions, MemoryData, Options};
+
+    #[test]
+    fn what_is_timed_in_the_warm_up_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        // Small: other tests of this program measure its memory.
+        let mut log = LogOptions::new(vec![dir.path().to_owned()], 1);
+        log.buffer_bytes = 64 << 10;
+        let mut options = Options::new(log);
+        options.memory_bytes = 256 << 10;
+        let database = Database::open(options, Arc::new(MemoryData::new())).unwrap();
+        let accesses = KeyAccesses {
+            rows: 8,
+            theta: 0.0,
+            accesses: 1,
+            write_share: 1.0,
+            scan_length: None,
+            standard: None,
+            value_bytes: 8,
+        };
+        let observer = Observer::new(accesses.rows);
+        // The warm-up is longer than the test.
+        let start = monotonic_ns();
+        let begin = start + 3_600_000_000_000;
+        let interval = Interval { start, begin, end: begin + 1_000 };
+        let both = (database.session().unwrap(), database.commit_queue());
+        let drawer = Drawer::new(accesses, 1, Arc::default());
+        let mut worker = KeyWorker::new(both, drawer, Some(&observer), interval);
+        let is_timed = |worker: &KeyWorker<'_>| {
+            let data = (no_times(), no_times());
+            observed::observed(&worker.times, &data, 0.0, Vec::new()).writes.is_some()
+        };
+        // More than enough for one to be timed.
+        (0..100).for_each(|_| worker.execute().unwrap());
+        worker.drain(begin - 1).unwrap();
+        assert!(is_timed(&worker));
+        worker.drain(begin).unwrap();
+        assert!(!is_timed(&worker));
+        (0..100).for_each(|_| worker.execute().unwrap());
+        let (_, _, times) = worker.finish().unwrap();
+        let data = (no_times(), no_times());
+        assert!(observed::observed(&times, &data, 0.0, Vec::new()).writes.is_some());
+        database.close().unwrap();
+    }
 }

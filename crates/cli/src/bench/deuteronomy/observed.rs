@@ -99,6 +99,11 @@ impl OperationTimes {
         self.transactions.is_multiple_of(TIMED_EVERY)
     }
 
+    /// Forgets what took how long until now: the warm-up.
+    pub fn forget(&mut self) {
+        *self = Self { transactions: self.transactions, ..Self::new() };
+    }
+
     /// Adds those of another worker.
     pub fn add(&mut self, other: &Self) {
         let fits = "both have the same precision and resize";

@@ -70,6 +70,8 @@ struct SharedStore<'s> {
     posted: Mutex<Vec<Arc<PostedGroup>>>,
     /// Held by the worker that writes, with room for a value.
     writer: Mutex<Vec<u8>>,
+    /// Why the first commit failed that did.
+    failure: Mutex<Option<String>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,12 +88,16 @@ impl SharedStore<'_> {
         if !own.is_done.load(Ordering::Relaxed) {
             let posted = std::mem::take(&mut *locked(&self.posted));
             if !posted.iter().any(|posted| Arc::ptr_eq(posted, &own)) {
-                // The worker that has taken it has failed, and says why.
-                return Err(Failure::Failed("another worker has failed".to_string()));
+                // The worker that has taken it has failed.
+                return Err(Failure::Failed(locked(&self.failure).clone().unwrap_or_default()));
             }
-            self.store.write_all(&mut |view| {
+            let written = self.store.write_all(&mut |view| {
                 posted.iter().try_for_each(|p| p.group.run(&self.accesses, &mut value, view))
-            })?;
+            });
+            if let Err(Failure::Failed(why) | Failure::Usage(why)) = &written {
+                locked(&self.failure).get_or_insert_with(|| why.clone());
+            }
+            written?;
             posted.iter().for_each(|posted| posted.is_done.store(true, Ordering::Relaxed));
         }
         // The worker that has run it dropped it before it left the writer to this one.
@@ -161,6 +167,7 @@ pub fn drive(
         accesses: *accesses,
         posted: Mutex::default(),
         writer: Mutex::new(vec![0; accesses.value_bytes]),
+        failure: Mutex::default(),
     };
     let barrier = Barrier::new(drive.workers + 1);
     // Stored once, before the barrier that all threads wait at, hence Relaxed.
@@ -234,7 +241,8 @@ mod tests {
     fn those_that_wait_share_a_commit_and_every_group_is_written() {
         let store = Commits(MapStore::new(), AtomicU64::new(0));
         let (posted, writer) = (Mutex::default(), Mutex::new(vec![0; 8]));
-        let shared = SharedStore { store: &store, accesses: ACCESSES, posted, writer };
+        let failure = Mutex::default();
+        let shared = SharedStore { store: &store, accesses: ACCESSES, posted, writer, failure };
         let begin = std::sync::Barrier::new(8);
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -259,5 +267,41 @@ mod tests {
             .unwrap();
         let commits = store.1.load(Ordering::Relaxed);
         assert!((4..32).contains(&commits), "{commits} commits of 32 groups by 8 threads");
+    }
+
+    /// A store that cannot write.
+    struct FullStore;
+
+    impl GroupedStore for FullStore {
+        fn read_all(&self, _: &mut StoreBody<'_>) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn write_all(&self, _: &mut StoreBody<'_>) -> Result<(), Failure> {
+            Err(Failure::Failed("the disk is full".to_string()))
+        }
+    }
+
+    #[test]
+    fn all_that_share_a_commit_say_why_it_failed() {
+        let (posted, writer) = (Mutex::default(), Mutex::new(vec![0; 8]));
+        let failure = Mutex::default();
+        let shared = SharedStore { store: &FullStore, accesses: ACCESSES, posted, writer, failure };
+        let shared = &shared;
+        std::thread::scope(|scope| {
+            let held = locked(&shared.writer);
+            let write = move || shared.write(TransactionGroup::default());
+            let threads = [scope.spawn(write), scope.spawn(write)];
+            while locked(&shared.posted).len() < threads.len() {
+                std::thread::yield_now();
+            }
+            drop(held);
+            for thread in threads {
+                match thread.join().unwrap() {
+                    Err(Failure::Failed(why)) => assert_eq!(why, "the disk is full"),
+                    _ => panic!("it was written"),
+                }
+            }
+        });
     }
 }
