@@ -12,6 +12,7 @@ use crate::clients::ClientEntry;
 use crate::config;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
+use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -168,13 +169,14 @@ fn delete_users(local: &mut Local<'_>, names: &[&[u8]], reply: &mut Reply<'_>) -
     if names.contains(&DEFAULT.as_bytes()) {
         return Err("ERR The 'default' user cannot be removed".into());
     }
-    let names: Vec<&str> = names.iter().filter_map(|name| std::str::from_utf8(name).ok()).collect();
+    let names = names.iter().filter_map(|name| std::str::from_utf8(name).ok());
+    let names: HashSet<&str> = names.collect();
     let change: Result<_, std::convert::Infallible> = local
         .shared
         .access
         .change(|users| Ok(names.iter().filter(|name| users.remove(name)).count()));
     let Ok((removed, _)) = change;
-    disconnect(local, |user| names.contains(&user));
+    disconnect(local, |user| names.contains(user));
     reply.count(removed);
     Ok(())
 }
