@@ -64,6 +64,19 @@ fn an_incomplete_request_is_no_work() {
     assert!(!other.is_ahead());
 }
 
+/// Each writes a row for each database: another thread runs an EXEC with many.
+#[test]
+fn many_flushes_are_too_much_for_a_loop() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    for (count, large) in [(10, 0), (1_000, 1)] {
+        let lines = "FLUSHALL\r\n".repeat(count);
+        let said = house.say(&mut client, format!("MULTI\r\n{lines}EXEC\r\n").as_bytes());
+        assert_eq!(said.matches("+OK").count(), 1 + count);
+        assert_eq!(house.shared.counters.large.load(Relaxed), large, "{count}");
+    }
+}
+
 #[test]
 fn many_large_replies_are_not_made_before_the_first_are_sent() {
     let mut house = House::new(false);

@@ -37,6 +37,15 @@ impl Fills {
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.unnamed && self.databases.is_empty()
     }
+
+    /// Two databases have other keys now. Each is named once: this is copied for each command.
+    pub(super) fn add_databases(&mut self, numbers: [u32; 2]) {
+        for number in numbers {
+            if !self.databases.contains(&number) {
+                self.databases.push(number);
+            }
+        }
+    }
 }
 
 impl<'t> Keyspace<'t> {
@@ -62,5 +71,19 @@ impl<'t> Keyspace<'t> {
     /// The command waits: it has replied nothing.
     pub fn wait(&self, wait: Wait) {
         self.context.effects.borrow_mut().wait = Some(wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_named_once() {
+        let mut fills = Fills::default();
+        for two in [[0, 1], [1, 2], [2, 0], [0, 1]] {
+            fills.add_databases(two);
+        }
+        assert_eq!(fills.databases, [0, 1, 2]);
     }
 }
