@@ -84,6 +84,11 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
+    /// The longest string that can be written.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.out.len())
+    }
+
     /// Takes back what was written since [`Reply::position`].
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
