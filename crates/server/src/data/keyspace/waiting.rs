@@ -19,7 +19,7 @@ pub struct Wait {
 }
 
 /// Most keys that a transaction names: beyond them all clients are called that wait.
-const MOST_NAMED: usize = 64;
+const MOST_NAMED: usize = 4_096;
 
 /// What a transaction does for clients that wait.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl Fills {
         self.keys.is_empty() && !self.unnamed && self.databases.is_empty()
     }
 
-    /// Two databases have other keys now. Each is named once: this is copied for each command.
+    /// Two databases have other keys now. Each is named once.
     pub(super) fn add_databases(&mut self, numbers: [u32; 2]) {
         for number in numbers {
             if !self.databases.contains(&number) {
