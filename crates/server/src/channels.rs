@@ -217,8 +217,8 @@ impl Channels {
         listening.of(topic).get(channel).map_or(0, Listeners::len)
     }
 
-    /// Those of some clients, by number, that have subscribed to a name which is not allowed. A name
-    /// is looked at once, however many of them have subscribed to it.
+    /// Those of some clients, by number, that have subscribed to a name which is not allowed. A
+    /// name is looked at once, however many of them have subscribed to it.
     pub fn listeners_beyond(
         &self,
         clients: &BTreeSet<u64>,
