@@ -217,16 +217,25 @@ impl Channels {
         listening.of(topic).get(channel).map_or(0, Listeners::len)
     }
 
-    /// What a client has subscribed to.
-    pub fn of_client(&self, id: u64) -> Vec<(Topic, Vec<u8>)> {
+    /// Those of some clients, by number, that have subscribed to a name which is not allowed. A
+    /// name is looked at once, however many of them have subscribed to it.
+    pub fn listeners_beyond(
+        &self,
+        clients: &BTreeSet<u64>,
+        is_allowed: impl Fn(Topic, &[u8]) -> bool,
+    ) -> BTreeSet<u64> {
         let listening = self.listening.read().expect("no holder panics");
-        let mut found = Vec::new();
+        let mut found: BTreeSet<u64> = BTreeSet::new();
+        let mut look = |topic: Topic, name: &[u8], listeners: &Listeners| {
+            let mut own = listeners.keys().filter(|id| clients.contains(*id)).peekable();
+            if own.peek().is_some() && !is_allowed(topic, name) {
+                found.extend(own);
+            }
+        };
         for topic in [Topic::Channel, Topic::Shard] {
-            let own = listening.of(topic).iter().filter(|(_, all)| all.contains_key(&id));
-            found.extend(own.map(|(name, _)| (topic, name.clone())));
+            listening.of(topic).iter().for_each(|(name, all)| look(topic, name, all));
         }
-        let own = listening.patterns.iter().filter(|(_, all)| all.contains_key(&id));
-        found.extend(own.map(|(name, _)| (Topic::Pattern, name.to_vec())));
+        listening.patterns.iter().for_each(|(name, all)| look(Topic::Pattern, name, all));
         found
     }
 
@@ -310,5 +319,39 @@ impl Drop for Subscriptions {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::Calls;
+    use std::cell::Cell;
+    use std::task::Waker;
+
+    /// However many clients there are, a name is compared with the rules once, and names that only
+    /// others have subscribed to are not.
+    #[test]
+    fn names_are_looked_at_once_for_all_clients() {
+        let channels = Channels::new(Arc::default());
+        let subscribed = |id: u64| {
+            let addresses = (String::new(), String::new());
+            let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
+            let mut own = Subscriptions::new(Arc::new(entry));
+            own.add(&channels, Topic::Channel, b"all");
+            own.add(&channels, Topic::Shard, format!("own{id}").as_bytes());
+            own.add(&channels, Topic::Pattern, format!("p{}*", id % 2).as_bytes());
+            own
+        };
+        let _all: Vec<Subscriptions> = (0..20).map(subscribed).collect();
+        let looks = Cell::new(0);
+        let is_allowed = |topic: Topic, name: &[u8]| {
+            looks.set(looks.get() + 1);
+            !matches!((topic, name), (Topic::Pattern, b"p1*") | (Topic::Shard, b"own4"))
+        };
+        let found = channels.listeners_beyond(&(0..10).collect(), is_allowed);
+        assert_eq!(Vec::from_iter(found), [1, 3, 4, 5, 7, 9]);
+        // One channel, ten shard channels, two patterns.
+        assert_eq!(looks.get(), 13);
     }
 }

@@ -12,7 +12,7 @@ use crate::clients::ClientEntry;
 use crate::config;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::shared::Shared;
+use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -148,37 +148,35 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
     let users = local.shared.access.users();
     // Another client may have deleted it again, and has disconnected its clients then.
     let Some(user) = users.find(name) else { return Ok(()) };
-    let is_too_much = |client: &Arc<ClientEntry>| {
-        client.names.lock().expect("no holder panics").user == name
-            && listens_beyond(local.shared, client, user)
+    let has_subscribed = |client: &Arc<ClientEntry>| {
+        client.listens() && client.names.lock().expect("no holder panics").user == name
     };
     let mut clients = local.shared.clients.list();
-    clients.retain(is_too_much);
+    clients.retain(has_subscribed);
+    let is_allowed = |topic: Topic, channel: &[u8]| {
+        let is_pattern = topic == Topic::Pattern;
+        let channels = if is_pattern { NamedChannels::Patterns } else { NamedChannels::All };
+        user.allows_channel(channel, channels)
+    };
+    let ids = clients.iter().map(|client| client.id).collect();
+    let beyond = local.shared.channels.listeners_beyond(&ids, is_allowed);
+    clients.retain(|client| beyond.contains(&client.id));
     kill_all(local, &clients);
     Ok(())
-}
-
-/// Whether a client has subscribed to what its user may not hear any more.
-fn listens_beyond(shared: &Shared, client: &ClientEntry, user: &User) -> bool {
-    let all = if client.listens() { shared.channels.of_client(client.id) } else { Vec::new() };
-    all.iter().any(|(topic, name)| {
-        let is_pattern = *topic == Topic::Pattern;
-        let channels = if is_pattern { NamedChannels::Patterns } else { NamedChannels::All };
-        !user.allows_channel(name, channels)
-    })
 }
 
 fn delete_users(local: &mut Local<'_>, names: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     if names.contains(&DEFAULT.as_bytes()) {
         return Err("ERR The 'default' user cannot be removed".into());
     }
-    let names: Vec<&str> = names.iter().filter_map(|name| std::str::from_utf8(name).ok()).collect();
+    let names = names.iter().filter_map(|name| std::str::from_utf8(name).ok());
+    let names: HashSet<&str> = names.collect();
     let change: Result<_, std::convert::Infallible> = local
         .shared
         .access
         .change(|users| Ok(names.iter().filter(|name| users.remove(name)).count()));
     let Ok((removed, _)) = change;
-    disconnect(local, |user| names.contains(&user));
+    disconnect(local, |user| names.contains(user));
     reply.count(removed);
     Ok(())
 }

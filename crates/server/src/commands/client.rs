@@ -6,6 +6,7 @@ use crate::conversation::Silence;
 use crate::data::keyspace::Stop;
 use crate::pause::PauseMode;
 use crate::resp::reply::Reply;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -166,7 +167,7 @@ fn list(local: &Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
         [option, ids @ ..] if is(option, "ID") && !ids.is_empty() => {
             let invalid = |_| Stop::from("ERR Invalid client ID");
             let ids = ids.iter().map(|id| integer(id).map_err(invalid));
-            let ids = ids.collect::<Result<Vec<_>, _>>()?;
+            let ids = ids.collect::<Result<HashSet<_>, _>>()?;
             clients.retain(|client| ids.contains(&(client.id as i64)));
         }
         _ => return Err(SYNTAX.into()),
@@ -202,16 +203,19 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
         return Ok(());
     }
     let mut skips_own = true;
+    // Of each option the last one counts.
+    let mut choices: HashMap<String, Choice<'_>> = HashMap::new();
     for option in options.chunks(2) {
         let &[option, value] = option else { return Err(SYNTAX.into()) };
-        let matches: Choice<'_> = match lower(option).as_str() {
+        let option = lower(option);
+        let matches: Choice<'_> = match option.as_str() {
             "id" => {
                 let id = integer(value).ok().filter(|id| *id > 0);
                 let id = id.ok_or("ERR client-id should be greater than 0")? as u64;
                 Box::new(move |client| client.id == id)
             }
-            "addr" => Box::new(|client| client.address.as_bytes() == value),
-            "laddr" => Box::new(|client| client.local_address.as_bytes() == value),
+            "addr" => Box::new(move |client| client.address.as_bytes() == value),
+            "laddr" => Box::new(move |client| client.local_address.as_bytes() == value),
             "type" => of_type(value)?,
             "user" => {
                 let users = local.shared.access.users();
@@ -224,12 +228,13 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
             }
             "skipme" if is(value, "YES") || is(value, "NO") => {
                 skips_own = is(value, "YES");
-                Box::new(|_| true)
+                continue;
             }
             _ => return Err(SYNTAX.into()),
         };
-        clients.retain(matches);
+        choices.insert(option, matches);
     }
+    clients.retain(|client| choices.values().all(|fits| fits(client)));
     clients.retain(|client| !(skips_own && client.id == own));
     kill_all(local, &clients);
     reply.count(clients.len());

@@ -46,17 +46,54 @@ fn job(run: impl FnOnce(&Shared, &mut Reply<'_>) -> Result<(), Error> + Send + '
     })
 }
 
+/// Bytes of a string in a reply beside its own, at least.
+const HEAD_BYTES: usize = "$1\r\n\r\n".len();
+
+/// Keys that are to be replied, one behind the other: no more than tell that they are too many.
+struct FoundKeys {
+    names: Vec<u8>,
+    /// Where each name ends.
+    ends: Vec<usize>,
+    /// What the reply has room for.
+    room: usize,
+}
+
+impl FoundKeys {
+    fn new(room: usize) -> FoundKeys {
+        FoundKeys { names: Vec::new(), ends: Vec::new(), room }
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.names.len() + HEAD_BYTES * self.ends.len() > self.room + HEAD_BYTES
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        if !self.is_too_much() {
+            self.names.extend_from_slice(key);
+            self.ends.push(self.names.len());
+        }
+    }
+
+    fn write(&self, reply: &mut Reply<'_>) {
+        reply.array(self.ends.len());
+        let mut begin = 0;
+        for end in &self.ends {
+            reply.bulk(&self.names[begin..*end]);
+            begin = *end;
+        }
+    }
+}
+
 pub fn keys(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let (database, pattern) = (local.client.database, args[1].to_vec());
     *local.job = Some(job(move |shared, reply| {
-        let mut found = Vec::new();
+        let mut found = FoundKeys::new(reply.room());
         for_each_key(shared, database, |key, _| {
             if glob::matches(&pattern, key, false) {
-                found.push(key.to_vec());
+                found.add(key);
             }
         })?;
-        reply.array(found.len());
-        found.iter().for_each(|key| reply.bulk(key));
+        found.write(reply);
         Ok(())
     }));
     Ok(())
@@ -154,4 +191,31 @@ pub fn scan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     reply.array(found.len());
     found.iter().for_each(|key| reply.bulk(key));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many keys there are: those that cannot be replied take no memory.
+    #[test]
+    fn keys_are_kept_until_they_are_too_many() {
+        for (length, room) in [(0, 100), (1, 100), (10, 100), (10, 1_000), (99, 100), (200, 100)] {
+            let key = vec![b'k'; length];
+            let mut found = FoundKeys::new(room);
+            let mut too_long = 0;
+            for count in 1..=500 {
+                found.add(&key);
+                let mut out = Vec::new();
+                let mut reply = Reply::limited(&mut out, false, room as u64);
+                found.write(&mut reply);
+                match reply.is_too_long() {
+                    false => assert_eq!(found.ends.len(), count, "all are written"),
+                    true => too_long += 1,
+                }
+            }
+            assert!(too_long > 0, "{length} bytes, room for {room}");
+            assert!(found.names.len() + HEAD_BYTES * found.ends.len() <= room + length + 12);
+        }
+    }
 }

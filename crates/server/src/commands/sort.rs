@@ -61,6 +61,9 @@ fn options<'a>(args: &[&'a [u8]], may_store: bool) -> Result<SortOptions<'a>, St
     Ok(of)
 }
 
+/// As many bytes of a pattern, which are looked through for each element, count as one access.
+const BYTES_PER_STEP: usize = 64;
+
 /// What a pattern names for an element: the element itself, the string under the key that the
 /// pattern becomes with the element in the place of its `*`, or a field of the hash there.
 fn look_up<'t>(
@@ -68,7 +71,7 @@ fn look_up<'t>(
     pattern: &[u8],
     element: &'t [u8],
 ) -> Result<Option<Cow<'t, [u8]>>, Stop> {
-    space.charge(1)?;
+    space.charge(1 + pattern.len() / BYTES_PER_STEP)?;
     if pattern == b"#" {
         return Ok(Some(element.into()));
     }

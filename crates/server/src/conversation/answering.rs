@@ -79,7 +79,7 @@ impl Conversation {
                 return false;
             }
         };
-        self.run_local((turn.shared, turn.session.as_deref_mut()), run, &request, false);
+        self.run_local((turn.shared, turn.session.as_deref_mut()), run, &request, None);
         true
     }
 
@@ -105,13 +105,14 @@ impl Conversation {
         Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
     }
 
-    /// Appends the reply of a command that runs outside of transactions, perhaps one of EXEC.
+    /// Appends the reply of a command that runs outside of transactions, perhaps one of EXEC, whose
+    /// reply begins at `exec`.
     pub(super) fn run_local(
         &mut self,
         (shared, session): (&Arc<Shared>, Option<&mut Session>),
         run: LocalCommand,
         request: &Request,
-        is_in_exec: bool,
+        exec: Option<usize>,
     ) {
         // CLIENT LIST tells of the buffer as it is while the command runs.
         self.client.entry.input.store(self.input.len() as u64, Relaxed);
@@ -122,8 +123,13 @@ impl Conversation {
         let is_silent = client.silence != Silence::None;
         let most = if is_silent { 0 } else { client.most_output(shared) };
         let started = Instant::now();
+        let is_in_exec = exec.is_some();
         let mut local = Local { client, shared, now_ms, job, session, is_in_exec };
-        let mut reply = Reply::limited(self.replies.buffer(), resp3, most);
+        let reply = Reply::limited(self.replies.buffer(), resp3, most);
+        let mut reply = match exec {
+            Some(begin) => reply.counted_from(begin),
+            None => reply,
+        };
         let from = reply.position();
         let mut result = run(&mut local, &args, &mut reply);
         if let Some(text) = reply.too_long() {

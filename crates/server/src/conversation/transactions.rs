@@ -186,7 +186,7 @@ impl Conversation {
                 copied = end;
             }
             ends = &ends[before..];
-            self.run_in_exec(shared, &request);
+            self.run_in_exec(shared, from, &request);
             at = place + 1;
         }
         self.replies.buffer().extend_from_slice(&written[copied..]);
@@ -195,7 +195,7 @@ impl Conversation {
         }
     }
 
-    fn run_in_exec(&mut self, shared: &Arc<Shared>, request: &Request) {
+    fn run_in_exec(&mut self, shared: &Arc<Shared>, begin: usize, request: &Request) {
         let command = &table::all()[request.place().expect("it is a command")];
         let (Run::Local(run) | Run::Open(run)) = command.run else {
             unreachable!("the transaction runs all others");
@@ -211,7 +211,7 @@ impl Conversation {
         self.client.durability = self.exec_durability.unwrap_or(own);
         // That of EXEC itself.
         let exec = self.unfinished.take();
-        self.run_local((shared, None), run, request, true);
+        self.run_local((shared, None), run, request, Some(begin));
         let of_exec = std::mem::replace(&mut self.client.durability, own);
         self.exec_durability = Some(of_exec);
         self.client.waits_for_disk = false;

@@ -477,15 +477,19 @@ impl<'t> Keyspace<'t> {
 
     /// Removes all keys of these databases.
     pub fn flush(&self, numbers: impl Iterator<Item = u32>) -> Result<(), Abort> {
-        databases::flush(&self.tx, self.context.tables, numbers)?;
+        self.context.check_copied()?;
+        let counted = numbers.inspect(|_| self.context.count_written_bytes(4, 8, 1));
+        databases::flush(&self.tx, self.context.tables, counted)?;
         self.context.effects.borrow_mut().flushed = true;
         self.reopen()
     }
 
     /// Swaps two databases.
     pub fn swap(&self, a: u32, b: u32) -> Result<(), Abort> {
+        self.context.check_copied()?;
+        self.context.count_written_bytes(8, 16, 1);
         databases::swap(&self.tx, self.context.tables, a, b)?;
-        self.context.effects.borrow_mut().fills.databases.extend([a, b]);
+        self.context.effects.borrow_mut().fills.add_databases([a, b]);
         self.reopen()
     }
 

@@ -52,6 +52,12 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// The same, where what was written from this position on counts as well.
+    pub fn counted_from(self, begin: usize) -> Self {
+        let limit = self.limit - (self.out.len() - begin);
+        Reply { limit, ..self }
+    }
+
     /// The same on an event loop.
     pub fn on_loop(self) -> Self {
         let limit = self.out.len() + MOST_BYTES_ON_LOOP;
@@ -76,6 +82,11 @@ impl<'a> Reply<'a> {
     /// Where the next reply begins.
     pub fn position(&self) -> usize {
         self.out.len()
+    }
+
+    /// The longest string that can be written.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.out.len())
     }
 
     /// Takes back what was written since [`Reply::position`].
@@ -234,6 +245,10 @@ impl<'a> Reply<'a> {
     /// Text for people; a string in version 2.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3 {
+            if self.is_too_long || self.out.len() + text.len() > self.limit {
+                self.is_too_long = true;
+                return;
+            }
             self.head(b'=', text.len() as i64 + 4);
             self.out.extend_from_slice(b"txt:");
             self.out.extend_from_slice(text.as_bytes());
@@ -301,6 +316,12 @@ mod tests {
             assert_eq!((reply.too_long(), reply.is_too_long()), (text, text.is_some()), "{most}");
             reply.truncate(6);
             assert!(!reply.is_too_long());
+        }
+        for (begin, is_long) in [(6, false), (5, true), (0, true)] {
+            let mut out = b"before".to_vec();
+            let mut reply = Reply::limited(&mut out, true, 4).counted_from(begin);
+            reply.verbatim("1234");
+            assert_eq!(reply.is_too_long(), is_long, "{begin}");
         }
         let mut out = Vec::new();
         let mut reply = Reply::limited(&mut out, false, u64::MAX);

@@ -3,7 +3,7 @@
 use super::wrote::{Laps, Wrote};
 use super::{Ended, Exec, MOST_REPLIED, MOST_WRITTEN, Request};
 use crate::commands::table::{self, Run};
-use crate::data::keyspace::{self, Context, Effects, Keyspace, Stop};
+use crate::data::keyspace::{self, Context, Keyspace, Stop};
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
 use hyades::{Abort, Transaction};
 
@@ -59,7 +59,7 @@ pub fn run_all(
         }
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
-        let before = effects.borrow().clone();
+        let mark = effects.borrow_mut().mark();
         let result = request.refused().unwrap_or_else(|| run(&space, &args, reply));
         wrote.times.push(laps.next());
         let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
@@ -74,9 +74,7 @@ pub fn run_all(
             wrote.note_events(&context, place, &args);
         } else {
             tx.rollback_to(savepoint)?;
-            // What it has copied is kept until the transaction ends.
-            let copied = effects.borrow().copied;
-            *effects.borrow_mut() = Effects { copied, ..before };
+            effects.borrow_mut().back_to(mark);
         }
         match goes_on {
             true if exec.is_some_and(|exec| exec.rolls_back) => {

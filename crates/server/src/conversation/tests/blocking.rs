@@ -27,6 +27,21 @@ fn say_all(house: &mut House, all: &mut [Conversation], at: usize, text: &str) -
     }
 }
 
+/// Clients that wait for others are not called, however many keys a transaction fills.
+#[test]
+fn a_client_is_called_for_its_own_key_alone() {
+    let mut house = House::new(false);
+    let (mut waiting, mut other) = (house.client(), house.client());
+    assert_eq!(house.say(&mut waiting, b"BLPOP w 0\r\n"), "");
+    assert!(waiting.is_blocked() && !waiting.has_work());
+    let pushes: String = (0..1_000).map(|n| format!("RPUSH k{n} x\r\n")).collect();
+    house.say(&mut other, format!("MULTI\r\n{pushes}EXEC\r\n").as_bytes());
+    assert_eq!(house.say(&mut other, b"EXISTS k0 k999\r\n"), ":2 ");
+    assert!(!waiting.has_work());
+    house.say(&mut other, b"RPUSH w x\r\n");
+    assert_eq!(house.say(&mut waiting, b""), "*2 $1 w $1 x ");
+}
+
 /// A command that waits, what another client says, the first one's reply, and what it then sees.
 const SERVED: &[(&str, &str, &str, &str)] = &[
     ("BLPOP a 0", "RPUSH a 1 2", "*2 $1 a $1 1 ", "LRANGE a 0 -1 -> *1 $1 2 "),

@@ -27,6 +27,19 @@ fn a_client_is_shown_with_the_command_that_runs() {
     assert!(client.client.entry.line(0).contains("cmd=client|list "), "{id}");
 }
 
+/// However often an option is given, the clients are looked through once.
+#[test]
+fn of_each_option_of_client_kill_the_last_one_counts() {
+    let mut house = House::new(false);
+    let (mut client, one, two) = (house.client(), house.client(), house.client());
+    let (first, second) = (one.client.entry.id, two.client.entry.id);
+    let line = format!("CLIENT KILL ID {first} ADDR none ADDR 127.0.0.1:1 ID {second}\r\n");
+    assert_eq!(house.say(&mut client, line.as_bytes()), ":1 ");
+    let is_killed =
+        |of: &Conversation| of.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(!is_killed(&one) && is_killed(&two));
+}
+
 #[test]
 fn a_setting_is_set_once_by_a_command() {
     let mut house = House::new(false);

@@ -64,6 +64,34 @@ fn an_incomplete_request_is_no_work() {
     assert!(!other.is_ahead());
 }
 
+/// Each writes a row for each database: another thread runs an EXEC with many.
+#[test]
+fn many_flushes_are_too_much_for_a_loop() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    for (count, large) in [(10, 0), (1_000, 1)] {
+        let lines = "FLUSHALL\r\n".repeat(count);
+        let said = house.say(&mut client, format!("MULTI\r\n{lines}EXEC\r\n").as_bytes());
+        assert_eq!(said.matches("+OK").count(), 1 + count);
+        assert_eq!(house.shared.counters.large.load(Relaxed), large, "{count}");
+    }
+}
+
+/// A pattern of SORT is looked through for each element.
+#[test]
+fn a_long_pattern_for_many_elements_is_too_much_for_a_loop() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let elements: String = (0..100).map(|n| format!(" {n}")).collect();
+    assert_eq!(house.say(&mut client, format!("RPUSH l{elements}\r\n").as_bytes()), ":100 ");
+    for (length, large) in [(60, 0), (60_000, 1)] {
+        let line = format!("SORT l BY nosort GET {}\r\n", "x".repeat(length));
+        let said = house.say(&mut client, line.as_bytes());
+        assert_eq!(said, format!("*100 {}", "$-1 ".repeat(100)));
+        assert_eq!(house.shared.counters.large.load(Relaxed), large, "{length} bytes");
+    }
+}
+
 #[test]
 fn many_large_replies_are_not_made_before_the_first_are_sent() {
     let mut house = House::new(false);

@@ -3,6 +3,26 @@
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// However many commands it has: their replies are held in memory until all have run.
+#[test]
+fn the_reply_of_exec_is_bounded_as_a_whole() {
+    for hello in ["", "HELLO 3\r\n"] {
+        let mut house = House::new(false);
+        let mut client = house.client();
+        house.say(&mut client, hello.as_bytes());
+        for command in ["COMMAND DOCS\r\n", "INFO everything\r\n"] {
+            let limit = b"CONFIG SET client-output-buffer-limit \"normal 1mb 0 0\"\r\n";
+            assert_eq!(house.say(&mut client, limit), "+OK ");
+            let length = house.replies(&mut client, command.as_bytes()).len();
+            let queued = command.repeat((4 << 20) / length + 1);
+            house.say(&mut client, format!("MULTI\r\n{queued}").as_bytes());
+            let said = house.replies(&mut client, b"EXEC\r\n").len();
+            assert!(said < 2 << 20, "{said} bytes of {command}");
+            assert!(client.client.entry.is_over_limit.swap(false, Relaxed));
+        }
+    }
+}
+
 #[test]
 fn replies_stand_in_the_order_of_the_commands() {
     transcript(&[

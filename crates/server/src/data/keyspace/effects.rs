@@ -44,6 +44,16 @@ pub struct Effects {
     pub written_keys: Vec<WrittenKey>,
 }
 
+/// What a transaction did before a command.
+pub struct EffectsMark {
+    /// Without the lists that commands only add to.
+    before: Effects,
+    /// The lengths of these.
+    watched: usize,
+    filled: usize,
+    databases: usize,
+}
+
 impl Effects {
     /// Forgets everything: the transaction runs again.
     pub fn clear(&mut self) {
@@ -60,6 +70,34 @@ impl Effects {
         self.count(generation, -1, -i64::from(head.expires().is_some()));
     }
 
+    /// A command begins. The lists that it may add to are not copied: they are as long as the
+    /// transaction.
+    pub fn mark(&mut self) -> EffectsMark {
+        let (watched, fills) = (std::mem::take(&mut self.watched), std::mem::take(&mut self.fills));
+        let mut before = self.clone();
+        before.fills.unnamed = fills.unnamed;
+        let (filled, databases) = (fills.keys.len(), fills.databases.len());
+        let mark = EffectsMark { before, watched: watched.len(), filled, databases };
+        (self.watched, self.fills) = (watched, fills);
+        mark
+    }
+
+    /// Takes back what was done since then, but for what was copied: that is kept until the
+    /// transaction ends.
+    pub fn back_to(&mut self, mark: EffectsMark) {
+        let EffectsMark { before, watched, filled, databases } = mark;
+        self.watched.truncate(watched);
+        self.fills.keys.truncate(filled);
+        self.fills.databases.truncate(databases);
+        self.fills.unnamed = before.fills.unnamed;
+        *self = Effects {
+            copied: self.copied,
+            watched: std::mem::take(&mut self.watched),
+            fills: std::mem::take(&mut self.fills),
+            ..before
+        };
+    }
+
     pub(super) fn count(&mut self, generation: u64, keys: i64, expiring: i64) {
         match self.counts.iter_mut().find(|change| change.generation == generation) {
             Some(change) => {
@@ -68,5 +106,29 @@ impl Effects {
             }
             None => self.counts.push(CountChange { generation, keys, expiring }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_taken_back_but_for_what_it_has_copied() {
+        let mut effects = Effects { changes: 1, ..Effects::default() };
+        effects.count(1, 1, 0);
+        effects.fills.add_databases([0, 1]);
+        let mark = effects.mark();
+        assert_eq!(effects.fills.databases, [0, 1]);
+        effects.count(1, 1, 1);
+        effects.count(2, 1, 0);
+        effects.fills.add_databases([1, 2]);
+        effects.fills.unnamed = true;
+        (effects.changes, effects.copied, effects.expiry) = (9, 100, Some(5));
+        effects.back_to(mark);
+        assert_eq!(effects.fills.databases, [0, 1]);
+        assert!(!effects.fills.unnamed);
+        assert_eq!((effects.changes, effects.copied, effects.expiry), (1, 100, None));
+        assert_eq!(effects.counts[..], [CountChange { generation: 1, keys: 1, expiring: 0 }]);
     }
 }

@@ -49,6 +49,11 @@ impl EventClasses {
         self.has('K') || self.has('E')
     }
 
+    /// Whether there is an event of a key that is read and not there.
+    fn tells_misses(self) -> bool {
+        self.is_on() && self.has('m')
+    }
+
     /// The messages of an event.
     fn publish(self, class: char, (database, key): (u32, &[u8]), event: &str, out: &mut Events) {
         if !self.has(class) {
@@ -119,7 +124,7 @@ impl<'t> Keyspace<'t> {
 
     /// Notes a key that was read and is not there, if that is an event.
     pub(super) fn note_miss(&self, key: &[u8]) {
-        if self.context.events.has('m') {
+        if self.context.events.tells_misses() {
             self.context.effects.borrow_mut().written_keys.push(WrittenKey {
                 database: self.database,
                 key: key.to_vec(),
@@ -285,5 +290,7 @@ mod tests {
         }
         assert_eq!(EventClasses::read("Kq"), None);
         assert!(!EventClasses::read("A").unwrap().is_on());
+        let tells_misses = |text| EventClasses::read(text).unwrap().tells_misses();
+        assert!(tells_misses("Km") && !tells_misses("m") && !tells_misses("AKE"));
     }
 }

@@ -19,7 +19,7 @@ pub struct Wait {
 }
 
 /// Most keys that a transaction names: beyond them all clients are called that wait.
-const MOST_NAMED: usize = 64;
+const MOST_NAMED: usize = 4_096;
 
 /// What a transaction does for clients that wait.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,15 @@ impl Fills {
     /// Whether there is anything to tell to clients that wait.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.unnamed && self.databases.is_empty()
+    }
+
+    /// Two databases have other keys now. Each is named once.
+    pub(super) fn add_databases(&mut self, numbers: [u32; 2]) {
+        for number in numbers {
+            if !self.databases.contains(&number) {
+                self.databases.push(number);
+            }
+        }
     }
 }
 
@@ -62,5 +71,19 @@ impl<'t> Keyspace<'t> {
     /// The command waits: it has replied nothing.
     pub fn wait(&self, wait: Wait) {
         self.context.effects.borrow_mut().wait = Some(wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_named_once() {
+        let mut fills = Fills::default();
+        for two in [[0, 1], [1, 2], [2, 0], [0, 1]] {
+            fills.add_databases(two);
+        }
+        assert_eq!(fills.databases, [0, 1, 2]);
     }
 }
