@@ -173,20 +173,20 @@ fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
 /// A scan of an empty table takes a fraction of this time, one over 100,000 deleted rows far more.
 const SHORT: Duration = Duration::from_micros(100);
 
-/// A busy machine interrupts some of this many scans, and not all.
-const SCANS: u64 = 10;
-
-/// Measures how long a scan of the empty table takes that is not interrupted.
-fn scan_of_nothing(db: &Database) -> Duration {
-    let scan = |_| {
-        let scan = db.try_transact(|tx| {
+/// Measures how long scans of the empty table take: the fastest and the slowest of a few, since the
+/// thread may be descheduled during one.
+fn scans_of_nothing(db: &Database) -> [Duration; 2] {
+    let scans = db.try_transact(|tx| {
+        let (mut fastest, mut slowest) = (Duration::MAX, Duration::ZERO);
+        for _ in 0..5 {
             let began = Instant::now();
             assert!(tx.scan(HOT).rows()?.is_empty());
-            Ok::<_, Abort>(began.elapsed())
-        });
-        scan.unwrap().unwrap()
-    };
-    (0..SCANS).map(scan).min().expect("there are some")
+            let took = began.elapsed();
+            (fastest, slowest) = (fastest.min(took), slowest.max(took));
+        }
+        Ok::<_, Abort>([fastest, slowest])
+    });
+    scans.unwrap().unwrap()
 }
 
 /// Sessions that insert a row, delete it and end. Then sessions that do nothing.
@@ -212,10 +212,10 @@ fn sessions_that_end_leave_nothing_behind() {
         let db = open(dir.path(), protocol, concurrency);
         sessions_that_end(&db, 25_000);
         assert_eq!(db.stats().garbage, 0, "{protocol:?}, {concurrency:?}");
-        let took = scan_of_nothing(&db);
+        let [took, _] = scans_of_nothing(&db);
         eprintln!("{protocol:?}, {concurrency:?}: a scan of the empty table took {took:?}");
         assert!(took < 20 * SHORT, "{protocol:?}, {concurrency:?}: {took:?}");
-        assert_eq!(db.stats().attempts, 50_000 + SCANS);
+        assert_eq!(db.stats().attempts, 50_001);
     }
 }
 
@@ -243,7 +243,7 @@ fn what_is_done_without_a_session_is_counted_and_cleared_away() {
             db.checkpoint().unwrap();
         }
         assert_eq!(db.stats().garbage, 0, "{protocol:?}, {concurrency:?}");
-        scan_of_nothing(&db);
+        scans_of_nothing(&db);
     }
 }
 
@@ -336,9 +336,11 @@ fn without_the_rules_it_piles_up() {
     let sound = open(directory().path(), Protocol::None, Concurrency::Silo);
     mutation::set(None);
     sessions_that_end(&sound, 10);
-    eprintln!("at most {most}; {:?}", scan_of_nothing(&db));
+    // The first one finds it all; those behind it, what is not cleared away yet.
+    let [_, slowest] = scans_of_nothing(&db);
+    eprintln!("at most {most}; {slowest:?}");
     assert!(most > 1_000, "{most}");
-    assert!(scan_of_nothing(&db) > 20 * scan_of_nothing(&sound).max(SHORT));
+    assert!(slowest > 20 * scans_of_nothing(&sound)[0].max(SHORT), "{slowest:?}");
 }
 
 /// A transaction finds no row, then the tombstone is removed; it sees the row that it inserts.
