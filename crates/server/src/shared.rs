@@ -70,7 +70,7 @@ pub struct Counters {
     pub misses: AtomicU64,
     /// Expired keys removed.
     pub expired: AtomicU64,
-    /// Values written, changed or removed.
+    /// Values written, changed or removed since the last save.
     pub changes: AtomicU64,
     /// Runs that met a conflict.
     pub conflicts: AtomicU64,

@@ -41,6 +41,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         }
         ("set", _) => return Err(wrong_arity("config|set")),
         ("resetstat", []) => {
+            // The changes since the last save are a state: only a save sets them back.
             let of = &shared.counters;
             let all = [
                 &of.connections,
@@ -51,7 +52,6 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.hits,
                 &of.misses,
                 &of.expired,
-                &of.changes,
                 &of.conflicts,
                 &of.alone,
                 &of.large,
