@@ -82,13 +82,14 @@ const MANY_OBSERVATIONS: usize = 32;
 pub(crate) struct GapPlaces {
     /// The first observation of each gap, by what identifies it.
     first: HashMap<usize, usize, BuildHasherDefault<AddressHasher>>,
-    /// How many observations are taken in.
+    /// How many observations it covers: the first ones.
     known: usize,
 }
 
 impl GapPlaces {
-    /// Takes in what was observed since the last call. What was observed twice is kept once.
-    fn take_in<S>(&mut self, seen: &mut ArenaVec<'_, Gap<'_, S>>) {
+    /// Records where the observations since the last call are. One that is there already, with the
+    /// same version, is dropped.
+    fn update<S>(&mut self, seen: &mut ArenaVec<'_, Gap<'_, S>>) {
         let mut kept = self.known;
         for at in self.known..seen.len() {
             let (gap, version) = seen[at].observed();
@@ -121,7 +122,7 @@ impl<'g, S> GapChange<'g, S> {
         let found = if seen.len() < MANY_OBSERVATIONS {
             seen.iter_mut().fold(false, |found, gap| self.update(gap) | found)
         } else {
-            places.take_in(seen);
+            places.update(seen);
             places.first.get(&self.before.0).is_some_and(|at| self.update(&mut seen[*at]))
         };
         if let (true, [_, Some(sibling)]) = (found, self.after) {
