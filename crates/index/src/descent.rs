@@ -10,7 +10,7 @@ use super::key::{Keyed, Probe, padded, words};
 use super::node::{InnerNode, LeafNode, NodeHeader};
 use super::tree::Tree;
 use super::version::Version;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::sync::atomic::Ordering;
 
 /// A descent under way; see the module.
@@ -123,7 +123,7 @@ mod tests {
     use super::super::tests::{Entry, Stamp, drain, insert, insert_near, remove};
     use super::super::{KeyShape, OrderedIndex};
     use super::*;
-    use crossbeam_epoch as epoch;
+    use hyades_platform::reclaim as epoch;
 
     /// In an unchanged tree a descent arrives at the leaf of its key, or of the key just below, and
     /// the finger accepts that key.

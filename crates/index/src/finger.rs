@@ -6,7 +6,7 @@
 //! finger was set, since a node's key range changes only together with its version; and that range
 //! contains every key from `lower` to below `upper`, or to the end of all keys.
 
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::ptr::null;
 
 /// See the module. It is valid as long as its guard is pinned.

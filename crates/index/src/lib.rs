@@ -27,7 +27,7 @@ mod version;
 use std::ops::{Bound, ControlFlow};
 use std::ptr::NonNull;
 
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 
 pub use descent::{Descent, DescentProgress};
 pub use finger::Finger;
@@ -288,7 +288,8 @@ where
     /// # Safety
     /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
     /// is unlinked by [`OrderedIndex::remove`] *and* has then been retired through
-    /// [`crossbeam_epoch`], or until the index is gone and so are all guards pinned before.
+    /// [`hyades_platform::reclaim`], or until the index is gone and so are all guards pinned
+    /// before.
     pub unsafe fn insert<'g>(
         &self,
         key: &[u8],

@@ -6,7 +6,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use smallvec::SmallVec;
 
 use super::Leaf;

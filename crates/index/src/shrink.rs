@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::{Guard, pin, retire};
 use smallvec::SmallVec;
 
 use super::GapHooks;
@@ -147,9 +147,10 @@ where
         }
         // SAFETY: G5, for the subtree and for the separator's full key.
         unsafe {
-            guard.defer_unchecked(move || free_subtree::<E, G, W, L, N, B>(subtree));
-            if !full.is_null() {
-                guard.defer_unchecked(move || drop(Box::from_raw(full)));
+            let bytes = subtree_bytes::<E, G, W, L, N, B>(subtree);
+            retire(guard, bytes, move || free_subtree::<E, G, W, L, N, B>(subtree));
+            if let Some(full_key) = full.as_ref() {
+                retire(guard, full_key.len(), move || drop(Box::from_raw(full)));
             }
         }
         Some(())
@@ -181,11 +182,35 @@ where
             self.root_version.unlock_changed(observed);
             // SAFETY: G3, G5. Its child stays linked, and with one child there is no separator.
             unsafe {
-                guard.defer_unchecked(move || {
+                let bytes = size_of::<InnerNode<W, N, B>>();
+                retire(guard, bytes, move || {
                     drop(Box::from_raw(root.cast::<InnerNode<W, N, B>>()));
                 });
             }
         }
+    }
+}
+
+/// Bytes that [`free_subtree`] frees, without full keys.
+///
+/// # Safety
+/// The node's children are not changed meanwhile, and the caller is pinned.
+unsafe fn subtree_bytes<E, G, const W: usize, const L: usize, const N: usize, const B: usize>(
+    node: *mut NodeHeader,
+) -> usize
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    // SAFETY: by the contract the node is there; G3.
+    unsafe {
+        if (*node).level == 0 {
+            return size_of::<LeafNode<E, G, W, L>>();
+        }
+        let inner = &*node.cast::<InnerNode<W, N, B>>();
+        let below =
+            (0..inner.count()).map(|slot| subtree_bytes::<E, G, W, L, N, B>(inner.child(slot)));
+        size_of::<InnerNode<W, N, B>>() + below.sum::<usize>()
     }
 }
 
@@ -232,9 +257,12 @@ where
     /// Retires the whole tree: a thread that is still pinned may hold one of its leaves.
     pub(super) fn retire(&mut self) {
         let root = *self.root.get_mut();
-        let guard = crossbeam_epoch::pin();
+        let guard = pin();
         // SAFETY: the tree is being dropped, so no guard pinned from now on can reach a node; the
         // nodes are freed once, after all earlier guards.
-        unsafe { guard.defer_unchecked(move || free_subtree::<E, G, W, L, N, B>(root)) };
+        unsafe {
+            let bytes = subtree_bytes::<E, G, W, L, N, B>(root);
+            retire(&guard, bytes, move || free_subtree::<E, G, W, L, N, B>(root));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crossbeam_epoch as epoch;
+use hyades_platform::reclaim as epoch;
 
 use super::tests::{Stamp, Stamps, drain, insert, insert_near, remove};
 use super::*;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_epoch as epoch;
+use hyades_platform::reclaim as epoch;
 use proptest::prelude::*;
 
 use super::*;
@@ -25,7 +25,7 @@ pub(super) fn entry(key: &[u8]) -> *mut Entry {
 /// Retires an unlinked entry through the epoch.
 pub(super) fn retire(entry: *const Entry, guard: &Guard) {
     // SAFETY: the tests retire an entry once, when it is not, or no longer, linked.
-    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(entry.cast_mut()))) };
+    unsafe { epoch::retire(guard, 0, move || drop(Box::from_raw(entry.cast_mut()))) };
 }
 
 /// A stamp that is copied by splits and joined by maximum in merges.
@@ -477,7 +477,7 @@ fn every_leaf_is_freed_in_the_end() {
     }
     drop(index);
     while COUNTED.load(Ordering::Relaxed) > 0 {
-        epoch::pin().flush();
+        epoch::settle();
         std::thread::yield_now();
     }
 }

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use smallvec::SmallVec;
 
 use super::finger::Finger;

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod active_epochs;
+pub mod callback;
 pub mod clock;
 pub mod device;
 pub mod epoch;
@@ -13,6 +14,8 @@ pub mod latency;
 pub mod mutation;
 pub mod prefetch;
 pub mod random;
+pub mod reclaim;
+pub mod resident;
 pub mod sync;
 pub mod trace;
 pub mod watermark;

@@ -100,6 +100,8 @@ mutations! {
     CloseEpochsOfStarving "close-epochs-of-starving",
     /// What a replayed command writes is not compared with what it wrote when it first ran.
     ForgetOutcomes "forget-outcomes",
+    /// Replay of data records removes tombstones although earlier versions of their rows may come.
+    ForgetUnsettledTombstones "forget-unsettled-tombstones",
     /// Each sweep examines a few garbage items, however many there are, and pauses at a locked one.
     SweepHeldUp "sweep-held-up",
     /// The garbage that a session leaves when it ends is forgotten.
@@ -118,6 +120,10 @@ mutations! {
     ForgetOverwritten "forget-overwritten",
     /// An index entry is removed although a snapshot holds a version of its row that it matches.
     UnlinkNeededEntries "unlink-needed-entries",
+    /// A deleted row that a snapshot holds leaves its index before it is in the kept tree.
+    LeaveBeforeKept "leave-before-kept",
+    /// A reader of a snapshot does not look for what has left the indexes and is kept for it.
+    OverlookKept "overlook-kept",
     /// A transaction that precedes what has committed before it is logged as a command.
     LateCommands "late-commands",
     /// A transaction precedes what has committed in an earlier epoch than its own.
@@ -196,6 +202,8 @@ mutations! {
     RefuseAborts "refuse-aborts",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
+    /// A transaction does not follow the one before it in its session's order.
+    ForgetSessionOrder "forget-session-order",
     /// The server replies before a transaction is acknowledged.
     ReplyBeforeAdmitted "reply-before-admitted",
     /// The server delivers messages before what their sender did before is acknowledged.
@@ -246,6 +254,12 @@ mutations! {
     RedoByArrival "redo-by-arrival",
     /// Redo begins before the recovered tail is durable.
     RedoUnprovenTail "redo-unproven-tail",
+    /// A claim of a key that a transaction has not written stays when that commits.
+    KeepClaims "keep-claims",
+    /// A log is opened with a data component that holds what is younger than the log.
+    OpenOlderLog "open-older-log",
+    /// An opening makes no resume point stable that names its incarnation.
+    OpenWithoutPoint "open-without-point",
     /// A record that leaves the version table keeps its last read, not its last write.
     FloorOfReadsOnly "floor-of-reads-only",
     /// A resume point may be behind the first part of a transaction that is not applied.
@@ -273,7 +287,7 @@ impl Mutation {
 
     /// Whether it is a rule of the server, which has its own torture.
     pub fn is_of_server(self) -> bool {
-        let of_server = Mutation::ReplyBeforeAdmitted as u8..=Mutation::PopTwice as u8;
+        let of_server = Mutation::ForgetSessionOrder as u8..=Mutation::PopTwice as u8;
         of_server.contains(&(self as u8))
     }
 

@@ -48,3 +48,11 @@ pub fn fresh_uuid() -> [u8; 16] {
     }
     bytes
 }
+
+/// Words that other processes cannot guess: the system's entropy, through the keyed hash of the
+/// standard library.
+pub fn secret_words<const N: usize>() -> [u64; N] {
+    use std::hash::BuildHasher;
+    let of_process = std::hash::RandomState::new();
+    std::array::from_fn(|at| of_process.hash_one(at))
+}

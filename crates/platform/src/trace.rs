@@ -10,12 +10,15 @@ pub use tracing;
 #[macro_export]
 macro_rules! event {
     ($level:ident, $text:literal $(, $field:ident = $value:expr)* $(,)?) => {
-        $crate::trace::tracing::event!(
-            target: "hyades",
-            $crate::trace::tracing::Level::$level,
-            $($field = $value,)*
-            $text
-        )
+        // The thread has other work to do than to panic with a subscriber.
+        _ = $crate::callback::run(|| {
+            $crate::trace::tracing::event!(
+                target: "hyades",
+                $crate::trace::tracing::Level::$level,
+                $($field = $value,)*
+                $text
+            )
+        })
     };
 }
 

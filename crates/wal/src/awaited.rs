@@ -71,16 +71,14 @@ impl Awaited {
     /// Whether all is reached; if not, the task is woken when it may be.
     pub fn poll(&mut self, log: &Log, context: &mut Context<'_>) -> Poll<Result<(), Poisoned>> {
         match self.is_reached(log) {
-            Ok(false) => {
-                match self.unmet(log) {
-                    // Woken when this slot has got there, to look for the next.
-                    Some((lane, number)) => {
-                        self.parked.register(log, lane, number, context.waker());
-                    }
-                    None => context.waker().wake_by_ref(),
+            Ok(false) => match self.unmet(log) {
+                // Woken when this slot has got there, to look for the next.
+                Some((lane, number)) => {
+                    self.parked.register(log, lane, number, context.waker());
+                    Poll::Pending
                 }
-                Poll::Pending
-            }
+                None => Poll::Ready(Ok(())),
+            },
             Ok(true) => Poll::Ready(Ok(())),
             Err(cause) => Poll::Ready(Err(cause)),
         }

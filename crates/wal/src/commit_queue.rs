@@ -5,6 +5,7 @@ use crate::error::Poisoned;
 use crate::lane::Lane;
 use crate::log::Log;
 use crate::needs::{Needs, is_met};
+use crate::parked_waker::ParkedWaker;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -47,14 +48,14 @@ struct WaitQueue<T> {
     first: VecDeque<ParkedTicket<T>>,
     /// Those that need further lanes and arrived in another order.
     others: BinaryHeap<ParkedTicket<T>>,
-    /// The position that the waker was last armed for, see [`CommitQueue::arm`].
-    armed: Lsn,
+    /// The waker, and the position that it was last armed for, see [`CommitQueue::arm`].
+    armed: ParkedWaker,
 }
 
 impl<T> WaitQueue<T> {
     fn new() -> Self {
         WaitQueue {
-            armed: 0,
+            armed: ParkedWaker::default(),
             last: VecDeque::new(),
             highest: 0,
             first: VecDeque::new(),
@@ -215,8 +216,9 @@ impl<T> CommitQueue<T> {
     /// Has `waker` woken once [`CommitQueue::drain`] would make progress, or the log stops; at once
     /// if it would by now. The streams that transactions wait for stop collecting work and write.
     ///
-    /// A waker may be woken early, and a queue is always armed with the same one: a position for
-    /// which it was armed already is not armed again. An empty queue wakes nothing.
+    /// A waker may be woken early. A position for which the queue was armed already is not armed
+    /// again; another waker takes the place of the last one. An empty queue wakes nothing, and what
+    /// was armed is withdrawn when the queue is dropped.
     pub fn arm(&mut self, waker: &Waker) {
         if !self.free.is_empty() {
             waker.wake_by_ref();
@@ -226,10 +228,8 @@ impl<T> CommitQueue<T> {
             let Some(lowest) = queue.lowest() else { continue };
             // A waker parked at a position that is not reached yet is still parked there. If that
             // is below `lowest`, it is woken early, and the queue is armed again.
-            let is_parked = log.frontier().at(lane) < queue.armed && queue.armed <= lowest;
-            if !is_parked {
-                queue.armed = lowest;
-                log.register(lane, lowest, waker.clone());
+            if queue.armed.parked_for(waker).is_none_or(|armed| armed > lowest) {
+                queue.armed.register(log, lane, lowest, waker);
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::log::Shared;
 use crate::segment::Prepared;
 use crate::stream::{FLUSHER_SLOT, Stream};
 use crate::supply::Supply;
+use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{self, locked};
@@ -30,6 +31,13 @@ const SPACING_NS: u64 = 500_000;
 const LOADED_SPACING_NS: u64 = 2_000_000;
 /// A batch size in bytes: some tens of small records.
 const SUBSTANTIAL: u64 = 1 << 10;
+/// The longest time between the anchors of a stream that is being written, beside other streams.
+/// An anchor states how far the others are durable: a directory of an earlier time beside this one
+/// is found at the next opening, if it lacks what was durable that long before the last record
+/// here.
+const ANCHOR_AGE_NS: u64 = 100_000_000;
+/// The interval in bytes of a log that is to have none, for experiments.
+const NO_ANCHORS: u64 = 1 << 40;
 /// The pause before an urgent watermark, which could not be stated because a commit is in progress,
 /// is tried again.
 const URGENT_PAUSE: Duration = Duration::from_micros(50);
@@ -61,6 +69,8 @@ pub(crate) struct Flusher {
     current: Current,
     supply: Supply,
     next_anchor: Lsn,
+    /// When the last anchor was placed.
+    anchored_at_ns: u64,
     /// Heartbeats that are not yet durable: (end, watermark).
     heartbeats: VecDeque<(Lsn, u64)>,
     /// The last watermark for which a heartbeat was placed.
@@ -88,6 +98,7 @@ impl Flusher {
         shared.streams[lane].order.register(FLUSHER_SLOT);
         let mut flusher = Self {
             next_anchor: start + shared.options.anchor_interval_bytes,
+            anchored_at_ns: clock::monotonic_ns(),
             shared,
             lane,
             current: Current { segment, offset: 0 },
@@ -129,6 +140,7 @@ impl Flusher {
     /// Runs until the log stops.
     pub(crate) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
+        let _mark = OnDatabaseThread::begin();
         let _guard = StopOnPanic(&shared);
         while shared.frontier.poisoned().is_none() {
             if let Err(error) = self.turn() {
@@ -181,7 +193,7 @@ impl Flusher {
         self.state_mark(durable);
         // Only along with other work: an idle log writes nothing.
         let log_lsn = self.stream().order.log_lsn();
-        if log_lsn > durable && log_lsn >= self.next_anchor {
+        if log_lsn > durable && (log_lsn >= self.next_anchor || self.is_anchor_old()) {
             let mut vector = vec![0; self.shared.streams.len()];
             self.shared.frontier.load_into(&mut vector);
             let mut placed = locked(&self.stream().anchors);
@@ -192,8 +204,16 @@ impl Flusher {
                 self.stream().publish_anchor(&mut placed, end, vector);
                 drop(placed);
                 self.next_anchor = end + self.shared.options.anchor_interval_bytes;
+                self.anchored_at_ns = clock::monotonic_ns();
             }
         }
+    }
+
+    /// Whether the last anchor says too little of the other streams.
+    fn is_anchor_old(&self) -> bool {
+        let age_ns = || clock::monotonic_ns().saturating_sub(self.anchored_at_ns);
+        let are_wanted = self.shared.options.anchor_interval_bytes < NO_ANCHORS;
+        are_wanted && self.shared.streams.len() > 1 && age_ns() >= ANCHOR_AGE_NS
     }
 
     /// Where frames have numbers: states the stream's watermark, along with other work or because a

@@ -5,6 +5,7 @@ use crate::Lsn;
 use crate::flusher::{Flusher, StopOnPanic};
 use crate::log::Shared;
 use crate::stream::Stream;
+use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::sync::{self, locked};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,6 +30,7 @@ impl Shared {
     /// The thread of a stream that its writers flush: states watermarks for which a thread waits,
     /// and flushes what a thread waits for and no writer flushes.
     pub(crate) fn assist_writers(&self, lane: usize) {
+        let _mark = OnDatabaseThread::begin();
         let _guard = StopOnPanic(self);
         let stream = &self.streams[lane];
         let is_idle = || stream.order.log_lsn() == self.frontier.durable(lane);

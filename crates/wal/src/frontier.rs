@@ -11,44 +11,14 @@ use crate::Lsn;
 use crate::error::Poisoned;
 use crate::lane::{Lane, LaneKind};
 use crate::lsn_vector;
+use crate::poison::Poison;
+use hyades_platform::callback::{self, OnDatabaseThread};
 use hyades_platform::event;
 use hyades_platform::event::Event;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_platform::watermark::Watermark;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-
-/// Whether the log has stopped, and why. Set once.
-#[derive(Debug, Default)]
-pub(crate) struct Poison {
-    /// Written once, by the thread that poisons the log, after `cause`. SeqCst: waiters read it
-    /// after they announced themselves.
-    set: AtomicBool,
-    cause: OnceLock<Arc<str>>,
-}
-
-impl Poison {
-    #[inline]
-    pub(crate) fn is_set(&self) -> bool {
-        self.set.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn get(&self) -> Option<Poisoned> {
-        if !self.is_set() {
-            return None;
-        }
-        let cause = self.cause.get();
-        debug_assert!(cause.is_some(), "the log has stopped without a cause");
-        cause.map(|cause| Poisoned { cause: Arc::clone(cause) })
-    }
-
-    /// Poisons the log; the first cause stays.
-    fn set(&self, cause: &str) {
-        let _ = self.cause.set(cause.into());
-        self.set.store(true, Ordering::SeqCst);
-    }
-}
 
 #[derive(Debug)]
 struct FrontierSlot {
@@ -83,9 +53,9 @@ impl Parked {
 }
 
 impl FrontierSlot {
-    /// Wakes all wakers parked for `number` or less.
+    /// Wakes all wakers parked for `number` or less. Returns how many have panicked.
     #[cold]
-    fn wake_up_to(&self, number: u64) {
+    fn wake_up_to(&self, number: u64) -> u64 {
         let woken = {
             let mut parked = self.parked.lock().unwrap_or_else(|e| e.into_inner());
             let rest = match number.checked_add(1) {
@@ -99,9 +69,7 @@ impl FrontierSlot {
             woken
         };
         // Outside the lock: a waker may register again at once.
-        for waker in woken.into_values() {
-            waker.wake();
-        }
+        woken.into_values().map(|waker| u64::from(!callback::wake(waker))).sum()
     }
 }
 
@@ -112,6 +80,8 @@ pub struct Frontier {
     lanes: Box<[Padded<FrontierSlot>]>,
     streams: usize,
     poison: Poison,
+    /// How many wakers have panicked. Written by the threads that wake, read for metrics: Relaxed.
+    panicked: AtomicU64,
 }
 
 impl Frontier {
@@ -133,7 +103,7 @@ impl Frontier {
         // No number of this incarnation has been stated yet.
         let marks = std::iter::repeat_n(0, streams + 1);
         let lanes = starts.iter().copied().chain(marks).map(lane).collect();
-        Self { lanes, streams, poison: Poison::default() }
+        Self { lanes, streams, poison: Poison::default(), panicked: AtomicU64::new(0) }
     }
 
     /// The slot of a stream's watermark.
@@ -214,14 +184,14 @@ impl Frontier {
 
     /// Parks a waker until a slot has reached `number`, or the log stops. The waker may be woken
     /// early, and is woken at once if there is nothing to wait for: check again when it is. Slots
-    /// other than the streams' positions: see [`Log::register`](crate::Log::register).
-    pub(crate) fn register(&self, lane: Lane, number: u64, waker: Waker) {
+    /// other than the streams' positions: see [`Log::register`](crate::Log::register). Returns the
+    /// waker's key, by which it can be [withdrawn](Self::withdraw).
+    pub(crate) fn register(&self, lane: Lane, number: u64, waker: Waker) -> u64 {
         self.hurry(lane);
-        self.park(lane, number, waker);
+        self.park(lane, number, waker)
     }
 
-    /// As [`register`](Self::register), without hurrying the flusher. Returns the waker's key, by
-    /// which it can be [withdrawn](Self::withdraw).
+    /// As [`register`](Self::register), without hurrying the flusher.
     pub(crate) fn park(&self, lane: Lane, number: u64, waker: Waker) -> u64 {
         let slot = self.slot(lane);
         let key = {
@@ -235,19 +205,41 @@ impl Frontier {
         };
         checker_fence();
         if slot.durable.get_ordered() >= number {
-            slot.wake_up_to(slot.durable.get());
+            self.wake_up_to(slot, slot.durable.get());
         } else if self.poison.is_set() {
-            slot.wake_up_to(u64::MAX);
+            self.wake_up_to(slot, u64::MAX);
         }
         key
+    }
+
+    /// Wakes all wakers parked at a slot for `number` or less.
+    #[cold]
+    fn wake_up_to(&self, slot: &FrontierSlot, number: u64) {
+        let panicked = slot.wake_up_to(number);
+        if panicked > 0 {
+            self.panicked.fetch_add(panicked, Ordering::Relaxed);
+        }
+    }
+
+    /// How many wakers are parked now, and how many have panicked so far.
+    pub fn wakers(&self) -> (usize, u64) {
+        let parked = self
+            .lanes
+            .iter()
+            .map(|slot| slot.parked.lock().unwrap_or_else(|e| e.into_inner()).by_number.len());
+        (parked.sum(), self.panicked.load(Ordering::Relaxed))
     }
 
     /// Withdraws a parked waker, if it has not been woken.
     pub(crate) fn withdraw(&self, lane: Lane, number: u64, key: u64) {
         let slot = self.slot(lane);
+        // Dropped after the lock is released: it may be the last reference to a task, whose own
+        // tickets then withdraw their wakers.
+        let withdrawn;
         let mut parked = slot.parked.lock().unwrap_or_else(|e| e.into_inner());
         debug_assert!(key < parked.next, "waker {key} was never parked");
-        if parked.by_number.remove(&(number, key)).is_some() {
+        withdrawn = parked.by_number.remove(&(number, key));
+        if withdrawn.is_some() {
             debug_assert!(
                 slot.lowest.load(Ordering::SeqCst) <= number,
                 "a flusher would not have found the waker parked at {number}"
@@ -316,7 +308,9 @@ impl Frontier {
         slot.durable.raise(to);
         debug_assert!(to <= slot.durable.get(), "{lane:?} was not raised to {to}, or has fallen");
         if slot.lowest.load(Ordering::SeqCst) <= to {
-            slot.wake_up_to(to);
+            // A waker that waits for this log would wait for this thread.
+            let _mark = OnDatabaseThread::begin();
+            self.wake_up_to(slot, to);
         }
     }
 
@@ -338,7 +332,7 @@ impl Frontier {
         self.poison.set(cause);
         for slot in &self.lanes {
             slot.durable.poke();
-            slot.wake_up_to(u64::MAX);
+            self.wake_up_to(slot, u64::MAX);
         }
     }
 }
@@ -346,6 +340,7 @@ impl Frontier {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
 
@@ -392,6 +387,7 @@ mod loom_tests {
     use super::*;
     use crate::order::Order;
     use hyades_platform::sync;
+    use std::sync::Arc;
     use std::task::Wake;
 
     struct Flag(AtomicBool);

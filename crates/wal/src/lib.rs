@@ -68,6 +68,7 @@ mod options;
 mod order;
 mod pace;
 mod parked_waker;
+mod poison;
 mod preparer;
 mod probe;
 mod reader;

@@ -18,6 +18,7 @@ use crate::start::LaneStart;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::stream_id::StreamId;
 use crate::writer::Writer;
+use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event;
 use hyades_platform::event::Event;
@@ -72,6 +73,7 @@ impl Shared {
         if self.frontier.poisoned().is_some() {
             return false;
         }
+        let _mark = OnDatabaseThread::begin();
         let mut flusher = locked(flusher);
         // The log stops before the lock is released: another thread that waits for it would write
         // the same frames behind a batch whose write or sync has failed.
@@ -317,11 +319,15 @@ impl Log {
     }
 
     /// Parks a waker until a slot of the frontier has reached `number`, or the log stops. The waker
-    /// may be woken early, and is woken at once if there is nothing to wait for: check again when
-    /// it is.
-    pub fn register(&self, lane: Lane, number: u64, waker: Waker) {
+    /// may be woken early: check again then. Returns its key, for [`Log::withdraw`].
+    pub fn register(&self, lane: Lane, number: u64, waker: Waker) -> u64 {
         self.handle.shared.wake_early(lane, number);
-        self.frontier().register(lane, number, waker);
+        self.frontier().register(lane, number, waker)
+    }
+
+    /// Withdraws a parked waker, unless it has been woken: it is not needed any more.
+    pub fn withdraw(&self, lane: Lane, number: u64, key: u64) {
+        self.frontier().withdraw(lane, number, key);
     }
 
     /// The highest number of all frames reserved so far; 0 where frames have no numbers.
@@ -494,6 +500,8 @@ impl Log {
         let handle = &self.handle;
         self.stop_collecting();
         self.flush()?;
+        // All may be durable though the log has failed: the end is not a clean one.
+        self.poisoned().map_or(Ok(()), Err)?;
         handle.shared.frontier.stop("it was closed");
         let Running { locks, .. } = handle.join();
         let mut manifest = locked(&handle.manifest);

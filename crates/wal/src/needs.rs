@@ -73,6 +73,40 @@ impl Needs {
         Some(popped)
     }
 
+    /// Raises the entry of a slot to at least this number; adds one if there is none.
+    #[inline]
+    pub fn raise(&mut self, (lane, number): (Lane, u64)) {
+        let mut others = self.others.iter_mut();
+        if self.last != 0 && self.lane == lane {
+            self.last = self.last.max(number);
+        } else if let Some((_, other)) = others.find(|(other, _)| *other == lane) {
+            *other = number.max(*other);
+        } else {
+            self.push((lane, number));
+        }
+    }
+
+    /// Raises the entries to at least those of `others`.
+    #[inline]
+    pub fn join(&mut self, others: &Needs) {
+        // Backwards: what was pushed last stays last.
+        others.others.iter().for_each(|need| self.raise(*need));
+        if others.last != 0 {
+            self.raise((others.lane, others.last));
+        }
+    }
+
+    /// Drops the entries that the frontier has reached.
+    #[inline]
+    pub fn forget_met(&mut self, frontier: impl Fn(Lane) -> u64) {
+        if !self.others.is_empty() {
+            self.others.retain(|(lane, number)| !is_met(frontier(*lane), *number));
+        }
+        if self.last != 0 && is_met(frontier(self.lane), self.last) {
+            (self.lane, self.last) = self.others.pop().unwrap_or_default();
+        }
+    }
+
     /// Whether nothing has to be reached.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
@@ -103,6 +137,33 @@ mod tests {
             assert_eq!(std::iter::from_fn(|| taken.pop()).collect::<Vec<_>>(), backwards);
             assert!(taken.is_empty());
             assert!(taken.iter().next().is_none());
+        }
+    }
+
+    #[test]
+    fn needs_are_joined_by_slot_and_dropped_once_they_are_met() {
+        let of = |all: &[(usize, u64)]| {
+            let mut needs = Needs::default();
+            all.iter().for_each(|(at, number)| needs.push((Lane::position(*at), *number)));
+            needs
+        };
+        let sorted = |needs: &Needs| {
+            let mut all: Vec<(usize, u64)> = needs.iter().map(|(l, n)| (l.index(), n)).collect();
+            all.sort_unstable();
+            all
+        };
+        let mut joined = of(&[(0, 5), (3, 7)]);
+        joined.join(&of(&[(1, 2), (3, 9), (0, 4)]));
+        assert_eq!(sorted(&joined), [(0, 5), (1, 2), (3, 9)]);
+        joined.join(&Needs::default());
+        let mut copied = Needs::default();
+        copied.join(&joined);
+        assert_eq!(copied.iter().collect::<Vec<_>>(), joined.iter().collect::<Vec<_>>());
+        for (reached, left) in [(1, 3), (2, 2), (8, 1), (9, 0)] {
+            let mut needs = joined.clone();
+            needs.forget_met(|_| reached);
+            assert!(needs.iter().all(|(_, number)| number > reached), "{needs:?}");
+            assert_eq!((needs.iter().count(), needs.is_empty()), (left, left == 0));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::segment::{Prepared, prepare, segment_path};
+use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::device::Device;
 use hyades_platform::sync::locked;
 use std::collections::VecDeque;
@@ -169,6 +170,7 @@ impl Preparer {
     /// thread: zero-filling a file and syncing a directory take long, and the result should be
     /// ready when a flusher needs it.
     pub(crate) fn run(mut self) {
+        let _mark = OnDatabaseThread::begin();
         while let Ok(request) = self.requests.recv() {
             if let Request::Stop = request {
                 return;

@@ -4,12 +4,15 @@
 
 mod common;
 use common::{Read, append, reopen, small};
+use hyades_platform::callback::is_on_database_thread;
 use hyades_platform::device::{
     FileDevice, PowerCutDevice, PowerCutOptions, SimulatedDevice, SimulatedDisk, SimulatedFault,
 };
 use hyades_wal::{FrameKind, Lane, LogOptions};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// The records among what was read.
@@ -187,4 +190,39 @@ fn nothing_is_written_behind_a_batch_that_failed() {
         assert!(found >= acknowledged, "round {rounds}: {found} of {acknowledged}");
         log.close().unwrap();
     }
+}
+
+/// The writer holds the flusher's lock: what its waker began might wait for that lock.
+#[test]
+fn a_waker_is_told_that_it_must_not_wait_for_the_log() {
+    struct Asks(AtomicU64);
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(u64::from(is_on_database_thread()), Ordering::SeqCst);
+            panic!("a panic of this test's waker");
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = reopen(options(dir.path(), 1)).unwrap();
+    let mut writer = log.writer().unwrap();
+    let asks = Arc::new(Asks(AtomicU64::new(0)));
+    for woken in 1..=3 {
+        let reserved = writer.reserve(0, 4);
+        let end = reserved.end();
+        let key = log.register(Lane::position(0), end, Waker::from(asks.clone()));
+        let other = log.register(Lane::position(0), end, Waker::from(asks.clone()));
+        log.withdraw(Lane::position(0), end, other);
+        reserved.fill(FrameKind::Record, b"here");
+        log.wait(Lane::position(0), end).unwrap();
+        assert!(writer.flush(0, end));
+        while log.frontier().wakers() != (0, woken) {
+            std::thread::yield_now();
+        }
+        assert_eq!(asks.0.load(Ordering::SeqCst), woken, "it is marked each time");
+        // It was woken: there is nothing to withdraw any more.
+        log.withdraw(Lane::position(0), end, key);
+        assert!(!is_on_database_thread());
+    }
+    drop(writer);
+    log.close().unwrap();
 }

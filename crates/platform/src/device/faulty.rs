@@ -1,11 +1,11 @@
-//! A device whose k-th write or sync fails (a dying or full disk), whose k-th write stores a wrong
-//! bit, or whose k-th read panics (a defect in the reader).
+//! A device whose k-th write or sync fails (a dying or full disk), which stores a wrong bit, or
+//! whose k-th read panics (a defect in the reader).
 
 use super::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Which operation fails, counted over all files of the device since the fault was armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,14 @@ pub enum Fault {
     Write(u64),
     /// The k-th read from now panics, once.
     Panic(u64),
-    /// The k-th write from now succeeds, but one bit of what it stores is flipped, once.
-    Flip(u64),
+    /// A write from now to a file whose name begins with `files` succeeds, but one bit of what it
+    /// stores is flipped, once.
+    Flip {
+        /// How the names of the files begin whose writes are counted.
+        files: &'static str,
+        /// Which of their writes (0 is the next).
+        write: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -28,6 +34,8 @@ struct FaultCounters {
     writes: AtomicU64,
     reads: AtomicU64,
     flips: AtomicU64,
+    /// How the names of the files begin whose writes `flips` counts.
+    flipped_files: Mutex<&'static str>,
 }
 
 /// Wraps a device and fails on demand.
@@ -41,8 +49,13 @@ impl FaultyDevice {
     /// Wraps `inner`, with no fault armed.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         let never = || AtomicU64::new(u64::MAX);
-        let plan =
-            FaultCounters { syncs: never(), writes: never(), reads: never(), flips: never() };
+        let plan = FaultCounters {
+            syncs: never(),
+            writes: never(),
+            reads: never(),
+            flips: never(),
+            flipped_files: Mutex::new(""),
+        };
         Self { inner, plan: Arc::new(plan) }
     }
 
@@ -52,17 +65,22 @@ impl FaultyDevice {
             Fault::Sync(k) => self.plan.syncs.store(k, Ordering::Relaxed),
             Fault::Write(k) => self.plan.writes.store(k, Ordering::Relaxed),
             Fault::Panic(k) => self.plan.reads.store(k, Ordering::Relaxed),
-            Fault::Flip(k) => self.plan.flips.store(k, Ordering::Relaxed),
+            Fault::Flip { files, write } => {
+                *self.plan.flipped_files.lock().expect("no holder panics") = files;
+                self.plan.flips.store(write, Ordering::Relaxed);
+            }
         }
     }
 
-    fn wrap(&self, file: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
-        Arc::new(FaultyFile { inner: file, plan: Arc::clone(&self.plan) })
+    fn wrap(&self, path: &Path, file: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Arc::new(FaultyFile { name, inner: file, plan: Arc::clone(&self.plan) })
     }
 }
 
 #[derive(Debug)]
 struct FaultyFile {
+    name: String,
     inner: Arc<dyn DeviceFile>,
     plan: Arc<FaultCounters>,
 }
@@ -85,7 +103,8 @@ impl DeviceFile for FaultyFile {
         if countdown_fires(&self.plan.writes, true) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
-        if countdown_fires(&self.plan.flips, false) {
+        let files = *self.plan.flipped_files.lock().expect("no holder panics");
+        if self.name.starts_with(files) && countdown_fires(&self.plan.flips, false) {
             let mut bytes: Vec<u8> =
                 slices.iter().flat_map(|slice| slice.iter().copied()).collect();
             let middle = bytes.len() / 2;
@@ -130,15 +149,15 @@ impl Device for FaultyDevice {
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
-        Ok(self.wrap(self.inner.create(path, len)?))
+        Ok(self.wrap(path, self.inner.create(path, len)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
-        Ok(self.wrap(self.inner.open(path)?))
+        Ok(self.wrap(path, self.inner.open(path)?))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
-        Ok(self.wrap(self.inner.open_read(path)?))
+        Ok(self.wrap(path, self.inner.open_read(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
