@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::ops::{Bound, ControlFlow};
 use std::time::Instant;
 
-use crossbeam_epoch as epoch;
-use hyades::hash_index::{HashIndex, hash_key};
+use hyades::hash_index::{HashIndex, HashSecret, hash_key};
 use hyades_index::{Inserted, KeyShape, Keyed, NoHooks, OrderedIndex};
+use hyades_platform::reclaim as epoch;
 use smallvec::{SmallVec, smallvec};
 
 struct Entry {
@@ -90,7 +90,7 @@ fn ordered(name: &str, shape: KeyShape, count: usize, key: impl Fn(u64) -> Key +
 fn hash(count: usize) {
     let slim: Vec<Slim> = (0..count as u64).map(|i| Slim { key: i.to_le_bytes() }).collect();
     for threads in [1, 2] {
-        let index: HashIndex<Slim> = HashIndex::new(0);
+        let index: HashIndex<Slim> = HashIndex::new(0, HashSecret::KNOWN);
         let part = count / threads;
         report("hash insert, growing", part * threads, threads, |thread| {
             for entry in &slim[thread * part..][..part] {

@@ -225,6 +225,7 @@ pub struct Builder {
     pub(crate) progress: Option<Arc<Tell>>,
     pub(crate) checkpoints: CheckpointSettings,
     pub(crate) retries: RetrySettings,
+    pub(crate) removed_limit: u64,
     pub(crate) isolation: Isolation,
     pub(crate) patience: u32,
     pub(crate) partitions: usize,
@@ -233,6 +234,7 @@ pub struct Builder {
     pub(crate) post_threads: Option<usize>,
     pub(crate) sites: Option<usize>,
     pub(crate) asynchronous: bool,
+    pub(crate) session_order: bool,
     /// Of the handles that it returns.
     pub(crate) origin: Origin,
 }
@@ -252,6 +254,7 @@ impl Default for Builder {
             progress: None,
             checkpoints: CheckpointSettings::default(),
             retries: RetrySettings::default(),
+            removed_limit: 1 << 30,
             isolation: Isolation::default(),
             patience: 0,
             partitions: SLOTS as usize,
@@ -260,6 +263,7 @@ impl Default for Builder {
             post_threads: None,
             sites: None,
             asynchronous: false,
+            session_order: false,
             origin: Origin::draw(),
         }
     }

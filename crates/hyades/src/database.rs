@@ -2,12 +2,14 @@
 
 mod attempt;
 mod metrics;
+mod order;
 mod post;
 mod session;
 mod snapshot;
 mod tables;
 
 pub use attempt::Attempt;
+pub use order::{InOrder, SessionOrder};
 use session::Loan;
 pub use session::Session;
 pub use snapshot::Snapshot;
@@ -26,13 +28,15 @@ use crate::ticket::{CommitQueue, LogHandles, Ticket};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{ProcedureId, Procedures};
 use hyades_platform::latency::LatencyHistogram;
-use hyades_platform::{clock, event};
+use hyades_platform::reclaim::{self, SettleOnDrop};
+use hyades_platform::{callback, clock, event};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// An open database, in memory and, with a log, durable. Transactions are serializable.
 ///
@@ -81,6 +85,8 @@ pub(crate) struct DatabaseInner {
     pub posted: Arc<PostedCalls>,
     pub concurrency: Concurrency,
     pub data_only: bool,
+    /// Each session keeps an order of its transactions.
+    pub keeps_order: bool,
     /// Calls are logged before they run, and nothing else is.
     pub logs_first: bool,
     pub report: RecoveryReport,
@@ -88,6 +94,8 @@ pub(crate) struct DatabaseInner {
     pub pool: SessionPool,
     /// The time from commit to acknowledgement, of those.
     pub acknowledged: LatencyHistogram,
+    /// The last field: it frees what all others have retired.
+    pub _settles: SettleOnDrop,
 }
 
 /// Counters of a database since it was opened.
@@ -108,16 +116,27 @@ pub struct Stats {
     pub starved: u64,
     /// Deleted rows, and index entries that no longer match a row, that are still in memory. A
     /// deleted row is kept until its epoch is over
-    /// ([`LogSettings::epoch`](crate::LogSettings::epoch)). Both are freed after later transactions
+    /// ([`LogSettings::epoch`](crate::LogSettings::epoch)), and both are kept while an open
+    /// snapshot holds them. Both are freed after later transactions
     /// of the session that left them, by its [`Session::free_unused`], or after it has ended. See
     /// [`Database::session`].
     pub garbage: u64,
+    /// Bytes of removed rows, index entries, and blocks of rows that were overwritten, which are
+    /// not freed yet, since a transaction may be reading them that began earlier. Of all databases
+    /// of the process, but for 64 KiB of each thread. A few MB, unless a transaction runs for long
+    /// ([`Stats::oldest_pin`]).
+    pub removed_bytes: u64,
+    /// How long the transaction that has run longest keeps others' removed rows in memory. Of all
+    /// databases of the process. A transaction is seen when this is read, so the time counts from
+    /// the reading before.
+    pub oldest_pin: Duration,
     /// Snapshots that are open now.
     pub snapshots: u64,
-    /// Older versions of rows in memory, and its bytes; open snapshots need them. When all are
-    /// closed, up to 64 KiB remain for each session.
+    /// Older versions of rows in memory, which open snapshots need.
     pub old_versions: u64,
-    /// See [`Stats::old_versions`].
+    /// Bytes of the older versions, and of deleted rows and index entries that open snapshots hold
+    /// beside the indexes. When all snapshots are closed, up to 64 KiB of versions remain for each
+    /// session; the deleted rows are freed like other [`Stats::garbage`].
     pub snapshot_bytes: u64,
     /// Snapshots that were ended before they were closed, and transactions under
     /// [`Concurrency::Hekaton`](crate::Concurrency::Hekaton) that were ended with them, see
@@ -312,10 +331,11 @@ impl Database {
         let mut stats =
             Stats { attempts, commits, conflicts, failures, panics, ..Stats::default() };
         (stats.starved, stats.garbage) = (starved, garbage);
+        (stats.removed_bytes, stats.oldest_pin) = (reclaim::waiting_bytes(), reclaim::oldest_pin());
         let snapshots = self.shared.engine.snapshots();
         stats.snapshots = snapshots.open_now();
         (stats.old_versions, stats.snapshot_bytes) =
-            (snapshots.versions().count(), snapshots.versions().bytes());
+            (snapshots.versions().count(), snapshots.bytes());
         stats.snapshots_ended = snapshots.ended();
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
@@ -326,6 +346,11 @@ impl Database {
             }
         }
         stats
+    }
+
+    /// [`Stats::removed_bytes`] alone, which costs next to nothing.
+    pub fn removed_bytes(&self) -> u64 {
+        reclaim::waiting_bytes()
     }
 
     /// Takes a checkpoint now, while transactions run: an image of all rows, from which recovery
@@ -429,7 +454,8 @@ impl DatabaseInner {
             log.as_ref().is_some_and(Log::is_flusher_thread) || posted.is_own_thread();
         // Posted calls may wait for the transaction inside which it is closed, and cannot be run
         // inside it.
-        let on_its_own_thread = on_its_own_thread || self.engine.is_inside();
+        let on_its_own_thread =
+            on_its_own_thread || self.engine.is_inside() || callback::is_on_database_thread();
         let close = move || {
             // A checkpoint, and calls, may wait for the log: not until a flush interval ends.
             log.iter().for_each(Log::stop_collecting);

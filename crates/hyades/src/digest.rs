@@ -6,16 +6,16 @@ use crate::storage::record::word;
 use crate::storage::table::TableData;
 use crate::storage::usage::{Usage, of_row};
 use hyades_index::Keyed;
+use hyades_platform::reclaim;
 use std::sync::atomic::Ordering;
 
 /// Returns the sum of the hashes of every row and of every secondary index entry that matches its
 /// row. Tables are identified by their numbers in the log. The order of rows does not matter.
 pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
-    let guard = crossbeam_epoch::pin();
     let mut sum = 0u64;
     let mut bytes = Vec::new();
     for table in tables {
-        table.for_each(&guard, |record| {
+        table.for_each_in_steps(|record| {
             if record.word.load(Ordering::Acquire) & word::ABSENT == 0 {
                 bytes.clear();
                 bytes.extend_from_slice(&table.log_id.to_le_bytes());
@@ -25,7 +25,7 @@ pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
             }
         });
         for at in 0..table.secondaries.len() {
-            table.for_each_matching_entry(at, &guard, |entry, _| {
+            table.for_each_matching_entry(at, &reclaim::pin(), |entry, _| {
                 bytes.clear();
                 bytes.extend_from_slice(&table.log_id.to_le_bytes());
                 bytes.extend_from_slice(&(at as u32 + 1).to_le_bytes());
@@ -44,10 +44,9 @@ pub(crate) fn rows<S: Stamp>(tables: &[TableData<S>]) -> u64 {
 
 /// Counts the rows of each table, and their bytes.
 pub(crate) fn usage<S: Stamp>(tables: &[TableData<S>]) -> Vec<Usage> {
-    let guard = crossbeam_epoch::pin();
     let count = |table: &TableData<S>| {
         let mut sum = Usage::default();
-        table.for_each(&guard, |record| {
+        table.for_each_in_steps(|record| {
             if record.word.load(Ordering::Acquire) & word::ABSENT == 0 {
                 sum += of_row(record);
             }

@@ -127,6 +127,19 @@ pub(crate) struct Answer {
     pub refused: Option<Abort>,
     /// What the record of such a call states beside its arguments.
     pub draws: Drawn,
+    /// Where the session keeps an order: what its last transactions need that may not be durable.
+    pub order: Option<Needs>,
+}
+
+impl Answer {
+    /// The transaction has ended, with what it needs: the next one in the session's order follows
+    /// it, and what it has read.
+    #[inline]
+    pub fn keep_order(&mut self) {
+        if let Some(order) = &mut self.order {
+            order.join(&self.needs);
+        }
+    }
 }
 
 /// An idle session keeps this many bytes of each buffer for what it runs next.
@@ -141,8 +154,14 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
-    /// Logs a call before it runs, and lines it up with the seat of a posted one.
-    fn arrive(&mut self, call: Call<'_>, seat: (u32, &Arc<EpochSlot>)) -> Result<Arrived, Error>;
+    /// Logs a call before it runs, and lines it up with the seat of a posted one. It follows what
+    /// needs `order`.
+    fn arrive(
+        &mut self,
+        call: Call<'_>,
+        seat: (u32, &Arc<EpochSlot>),
+        order: &mut Option<Needs>,
+    ) -> Result<Arrived, Error>;
     /// Runs a posted call whose turn has come.
     fn run_arrived(
         &mut self,

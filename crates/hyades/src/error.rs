@@ -89,6 +89,10 @@ pub enum Abort {
     /// The snapshot was ended, because older versions of rows took too much memory or because it
     /// was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another one.
     SnapshotEnded,
+    /// The transaction, or the closure that reads a snapshot, ran for so long that rows which
+    /// others removed meanwhile, and which it might be reading, took more memory than
+    /// [`Builder::removed_limit`](crate::Builder::removed_limit) allows. It has no effect.
+    RanTooLong,
 }
 
 const TOO_MANY_ROW_IDS: &str = "the call inserts more than 65536 rows without a primary key";
@@ -97,6 +101,10 @@ const OUTSIDE_PARTITIONS: &str = "the procedure accesses rows outside of the par
 const NOT_IN_CALL: &str = "a procedure whose call is logged cannot walk over a table, since replay \
                            would find another order: walk in a closure, or log its rows \
                            (RecordKind::Data)";
+
+const RAN_TOO_LONG: &str = "the transaction ran so long that rows which others removed meanwhile \
+                            filled the memory for them: make it shorter, wait outside of it, or \
+                            raise Builder::removed_limit";
 
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,6 +163,7 @@ impl fmt::Display for Abort {
                 )
             }
             Abort::TooManyRowIds => f.write_str(TOO_MANY_ROW_IDS),
+            Abort::RanTooLong => f.write_str(RAN_TOO_LONG),
             Abort::SnapshotEnded => {
                 write!(
                     f,
@@ -214,6 +223,16 @@ pub enum Error {
         /// Attempts, each of which met a conflict.
         attempts: u64,
         /// Time since the first conflict, in seconds.
+        seconds: f64,
+    },
+    /// Removed rows that are not freed yet take more memory than
+    /// [`Builder::removed_limit`](crate::Builder::removed_limit) allows, since a transaction that
+    /// began earlier is still running, and does nothing by which it could be ended. This
+    /// transaction has no effect.
+    RemovedRows {
+        /// Bytes that are not freed.
+        bytes: u64,
+        /// Since when the oldest transaction has been seen, in seconds.
         seconds: f64,
     },
     /// This number of posted calls have not ended, the most that
@@ -276,6 +295,13 @@ impl fmt::Display for Error {
                 "the transaction met a conflict in all of its {attempts} attempts in {seconds:.1} \
                  s, and nothing of it was done: make it shorter, or give it more time with \
                  Builder::retries"
+            ),
+            Error::RemovedRows { bytes, seconds } => write!(
+                f,
+                "{} MB of removed rows cannot be freed, since a transaction has been running for \
+                 {seconds:.1} s, and nothing of this one was done: end that transaction, or raise \
+                 Builder::removed_limit",
+                bytes >> 20
             ),
             Error::TooManyPosted(calls) => write!(
                 f,

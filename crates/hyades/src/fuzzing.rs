@@ -17,23 +17,23 @@ pub fn catalogue(bytes: &[u8]) {
         let layout = Layout::new(schema, 0);
         let _ = layout.is_valid(bytes);
     }
-    if let Ok(catalogue) = Catalogue::join(bytes, &schemas, &[], &[]) {
+    if let Ok(catalogue) = Catalogue::join(bytes, &schemas, &[], &[], None) {
         for (id, ..) in procedures {
             let _ = catalogue.procedure(u64::from(id));
         }
         assert!(entries(&catalogue.to_bytes()).is_ok(), "a catalogue reads back");
     }
     // With no declarations, and with one more.
-    let _ = Catalogue::join(bytes, &[], &[], &[]);
+    let _ = Catalogue::join(bytes, &[], &[], &[], None);
     let more = [&schemas[..], &[Schema::new("one more")]].concat();
-    let _ = Catalogue::join(bytes, &more, &[], &[]);
+    let _ = Catalogue::join(bytes, &more, &[], &[], None);
     // With all tables dropped, and with all changed.
     let names: Vec<String> = schemas.iter().map(|schema| schema.name.clone()).collect();
-    let _ = Catalogue::join(bytes, &[], &[], &names);
+    let _ = Catalogue::join(bytes, &[], &[], &names, None);
     let change = |schema: Schema| schema.nullable("one more", Type::I32);
     let changed: Vec<Schema> = schemas.into_iter().map(change).collect();
     if changed.iter().all(|schema| schema.fault.is_none()) {
-        let _ = Catalogue::join(bytes, &changed, &[], &[]);
+        let _ = Catalogue::join(bytes, &changed, &[], &[], None);
     }
 }
 

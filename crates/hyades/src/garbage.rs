@@ -5,8 +5,15 @@
 //! the key then gets a higher version. The gap that the tombstone leaves inherits its stamps.
 //! Waiting until the stamps are old enough to be dropped would not do: a scan that passes a
 //! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for its
-//! epoch to pass. Both wait until no snapshot is open that holds an earlier version of the row. A
-//! protocol without stamps of gaps is told the version ([`LoggingProtocol::removes`]).
+//! epoch to pass. Both wait until no transaction reads what was before. A protocol without stamps
+//! of gaps is told the version ([`LoggingProtocol::removes`]).
+//!
+//! **Snapshots hold nothing in place.** What an open snapshot holds leaves its index all the same,
+//! and is kept beside it ([`crate::storage::kept`]); to readers of the present this is the removal
+//! of a tombstone or an entry. Only a row of a hash table, which no scan passes, stays where it is.
+//! Whether a snapshot holds a row, or needs an entry, the older versions behind the row tell: a row
+//! that was inserted after the newest snapshot has none, and is removed. What is held is freed once
+//! no snapshot is open below the version that ended it.
 //!
 //! **Each item is recorded once.** A tombstone is recorded by the transaction that deleted the row:
 //! a sweep that finds a version of a later epoch leaves it to the transaction that wrote that
@@ -18,11 +25,11 @@
 //!
 //! **The backlog is bounded.** After each attempt at a transaction its session checks twice as many
 //! items as the attempt left, plus a few, plus a share of its backlog ([`looks`]). What an open
-//! snapshot needs stays, and is not looked at until the snapshot is closed. Otherwise no item
-//! blocks those behind it: a row that is locked or in use goes to the back, and rows are queued in
-//! the order in which they were recorded, so that those whose epoch has passed come first. Let an
-//! attempt leave `p` items, and let a check find the row locked in a fraction `f` of the cases. If
-//! `f` is at most one half, entries do not accumulate. If it is more, their number `n` grows until
+//! snapshot holds is not looked at until the snapshot is closed. Otherwise no item blocks those
+//! behind it: a row that is locked or in use goes to the back, and rows are queued in the order in
+//! which they were recorded, so that those whose epoch has passed come first. Let an attempt leave
+//! `p` items, and let a check find the row locked in a fraction `f` of the cases. If `f` is at most
+//! one half, entries do not accumulate. If it is more, their number `n` grows until
 //! `n / 32 = p / (1 - f)`. Rows of the last two epochs come on top. What a transaction of a million
 //! deletions leaves is freed in pieces, which shrink with the backlog.
 //!
@@ -31,7 +38,9 @@
 //! bound holds; by running sessions, from time to time; and by checkpoints, which free everything
 //! they can.
 
+mod held;
 mod orphaned;
+mod sweeping;
 
 pub(crate) use orphaned::OrphanedGarbage;
 
@@ -40,18 +49,17 @@ use crate::concurrency::state::TxnState;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::write::Pending;
-use crate::storage::gap::StampHooks;
 use crate::storage::key::KeyBytes;
-use crate::storage::record::{Record, word};
+use crate::storage::record::Record;
 use crate::storage::table::Lookup;
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
+use held::HeldGarbage;
 use hyades_index::Keyed;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
-use std::cell::RefCell;
+use hyades_platform::reclaim::pin;
 use std::collections::VecDeque;
-use std::sync::atomic::{Ordering, fence};
+use sweeping::{Swept, horizon, oldest, sweep_entry, sweep_row};
 
 /// Primary key of a row that may be absent.
 struct AbsentRow {
@@ -79,7 +87,9 @@ struct StaleEntry {
 pub(crate) struct Garbage {
     entries: VecDeque<StaleEntry>,
     rows: VecDeque<AbsentRow>,
-    /// Number of items after the last sweep.
+    /// What snapshots hold.
+    held: HeldGarbage,
+    /// Number of entries and rows after the last sweep.
     before: usize,
     /// Attempts until the next sweep, if the backlog is small.
     pause: u32,
@@ -115,20 +125,19 @@ pub(crate) enum TransactionEnd<'e, P: LoggingProtocol> {
     Version(Tid),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Swept {
-    Done,
-    NotYet,
-}
-
 impl Garbage {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.rows.is_empty()
+        self.entries.is_empty() && self.rows.is_empty() && self.held.items.is_empty()
     }
 
-    /// Number of items in the backlog.
+    /// Number of items, those that snapshots hold included.
     pub fn len(&self) -> usize {
+        self.backlog() + self.held.items.len()
+    }
+
+    /// Number of items that no snapshot holds, as far as is known.
+    fn backlog(&self) -> usize {
         self.entries.len() + self.rows.len()
     }
 
@@ -204,15 +213,17 @@ impl Garbage {
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
     ) {
-        let guard = crossbeam_epoch::pin();
+        let mut guard = pin();
         // Threads have recorded the items, in no order. What is needed stays as it is.
         let oldest = oldest(engine);
         self.entries.retain(|entry| {
+            guard.refresh();
             entry.since > oldest
                 || sweep_entry::<C, P>(engine, stamp, entry, &guard) == Swept::NotYet
         });
         let horizon = horizon(engine);
         self.rows.retain(|row| {
+            guard.refresh();
             !row.is_past(horizon) || sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
         });
     }
@@ -225,11 +236,10 @@ impl Garbage {
         stamp: &mut P::TxnStamp,
         mut keep: impl FnMut(u32, KeyBytes),
     ) {
-        let guard = crossbeam_epoch::pin();
         loop {
             let before = self.len();
-            self.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
-            self.sweep_rows::<C, P>(engine, stamp, usize::MAX, &guard);
+            self.sweep_entries::<C, P>(engine, stamp, usize::MAX);
+            self.sweep_rows::<C, P>(engine, stamp, usize::MAX);
             if self.is_empty() || self.len() == before {
                 break;
             }
@@ -247,8 +257,9 @@ impl Garbage {
         stamp: &mut P::TxnStamp,
         ready: impl Fn(&Record<P::RowStamp>) -> bool,
     ) {
-        let guard = crossbeam_epoch::pin();
+        let mut guard = pin();
         self.entries.retain(|entry| {
+            guard.refresh();
             let secondaries = &engine.tables[entry.table as usize].secondaries;
             let found = secondaries[entry.index as usize].tree.find(&entry.key, &guard);
             found.is_some_and(|found| {
@@ -256,10 +267,13 @@ impl Garbage {
                     || sweep_entry::<C, P>(engine, stamp, entry, &guard) == Swept::NotYet
             })
         });
-        self.rows.retain(|row| match engine.tables[row.table as usize].find(&row.key, &guard) {
-            Lookup::Missing(_) => false,
-            Lookup::Found(record) => {
-                !ready(record) || sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
+        self.rows.retain(|row| {
+            guard.refresh();
+            match engine.tables[row.table as usize].find(&row.key, &guard) {
+                Lookup::Missing(_) => false,
+                Lookup::Found(record) => {
+                    !ready(record) || sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
+                }
             }
         });
     }
@@ -270,25 +284,25 @@ impl Garbage {
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
     ) {
-        let waiting = self.len();
+        let (waiting, held) = (self.backlog(), self.held.items.len());
         if self.pause > 0 && (waiting <= FEW || mutation::is(Mutation::SweepHeldUp)) {
             self.pause -= 1;
             return;
         }
         self.pause = 0;
+        self.free_held::<C, P>(engine, stamp, self::looks(0, held));
         let looks = looks(waiting.saturating_sub(self.before), waiting);
-        let guard = crossbeam_epoch::pin();
-        self.sweep_entries::<C, P>(engine, stamp, looks, &guard);
+        self.sweep_entries::<C, P>(engine, stamp, looks);
         if self.rows.front().is_some_and(|row| !row.is_past(horizon(engine))) {
             self.early += 1;
             if self.early.is_multiple_of(EARLY) {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
         } else {
-            self.sweep_rows::<C, P>(engine, stamp, looks, &guard);
+            self.sweep_rows::<C, P>(engine, stamp, looks);
         }
-        self.before = self.len();
-        if self.before == waiting {
+        self.before = self.backlog();
+        if self.before == waiting && self.held.items.len() == held {
             self.pause = if mutation::is(Mutation::SweepHeldUp) { 32 * PAUSE } else { PAUSE };
         }
     }
@@ -301,10 +315,10 @@ impl Garbage {
         stamp: &mut P::TxnStamp,
         most: usize,
     ) {
-        let guard = crossbeam_epoch::pin();
-        self.sweep_entries::<C, P>(engine, stamp, most, &guard);
-        self.sweep_rows::<C, P>(engine, stamp, most, &guard);
-        (self.before, self.pause) = (self.len(), 0);
+        self.free_held::<C, P>(engine, stamp, most);
+        self.sweep_entries::<C, P>(engine, stamp, most);
+        self.sweep_rows::<C, P>(engine, stamp, most);
+        (self.before, self.pause) = (self.backlog(), 0);
     }
 
     fn sweep_entries<C: ConcurrencyControl<P>, P: LoggingProtocol>(
@@ -312,17 +326,21 @@ impl Garbage {
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
         looks: usize,
-        guard: &Guard,
     ) {
-        let oldest = oldest(engine);
+        let (oldest, mut guard) = (oldest(engine), pin());
         for _ in 0..looks.min(self.entries.len()) {
+            guard.refresh();
             let is_ready = |entry: &mut StaleEntry| entry.since <= oldest;
             let Some(mut entry) = self.entries.pop_front_if(is_ready) else { break };
-            if sweep_entry::<C, P>(engine, stamp, &entry, guard) == Swept::NotYet {
-                entry.since = engine.snapshots.latest(&engine.epoch);
-                self.entries.push_back(entry);
-                if mutation::is(Mutation::SweepHeldUp) {
-                    break;
+            match sweep_entry::<C, P>(engine, stamp, &entry, &guard) {
+                Swept::Done => {}
+                Swept::Held { end, bytes } => self.held.add_entry(entry, end, bytes, engine),
+                Swept::NotYet => {
+                    entry.since = engine.snapshots.latest(&engine.epoch);
+                    self.entries.push_back(entry);
+                    if mutation::is(Mutation::SweepHeldUp) {
+                        break;
+                    }
                 }
             }
         }
@@ -333,12 +351,27 @@ impl Garbage {
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
         looks: usize,
-        guard: &Guard,
     ) {
-        let horizon = horizon(engine);
+        let (horizon, mut guard) = (horizon(engine), pin());
         for _ in 0..looks.min(self.rows.len()) {
-            let Some(mut row) = self.rows.pop_front_if(|row| row.is_past(horizon)) else { break };
-            if sweep_row::<C, P>(engine, stamp, &row, guard) == Swept::NotYet {
+            guard.refresh();
+            let Some(row) = self.rows.pop_front_if(|row| row.is_past(horizon)) else { break };
+            let swept = sweep_row::<C, P>(engine, stamp, &row, &guard);
+            self.end_sweep_of(row, swept, engine);
+        }
+    }
+
+    /// Puts a row that was swept where it is looked at again.
+    fn end_sweep_of<P: LoggingProtocol>(
+        &mut self,
+        mut row: AbsentRow,
+        swept: Swept,
+        engine: &Engine<P>,
+    ) {
+        match swept {
+            Swept::Done => {}
+            Swept::Held { end, bytes } => self.held.add_row(row, end, bytes, engine),
+            Swept::NotYet => {
                 // Locked, or referenced by an index entry. It is checked again in the next epoch.
                 if row.epoch != REPLAYED {
                     row.epoch = engine.epoch.current();
@@ -363,13 +396,14 @@ impl Garbage {
         {
             taken.rows.push_back(row);
         }
+        self.held.take(most, &mut taken.held, engine);
         taken
     }
 
     /// Bytes of the room that its items take, or have taken.
     pub fn room_bytes(&self) -> usize {
         let (entries, rows) = (self.entries.capacity(), self.rows.capacity());
-        entries * size_of::<StaleEntry>() + rows * size_of::<AbsentRow>()
+        entries * size_of::<StaleEntry>() + rows * size_of::<AbsentRow>() + self.held.room_bytes()
     }
 
     /// Frees this room, if no item is left and it is larger than `kept`. Returns whether it was.
@@ -377,6 +411,7 @@ impl Garbage {
         let is_free = self.is_empty() && self.room_bytes() > kept;
         if is_free {
             (self.entries, self.rows) = (VecDeque::new(), VecDeque::new());
+            self.held.items = VecDeque::new();
         }
         is_free
     }
@@ -385,6 +420,7 @@ impl Garbage {
     pub fn append(&mut self, other: &mut Garbage) {
         self.entries.append(&mut other.entries);
         self.rows.append(&mut other.rows);
+        self.held.append(&mut other.held);
         other.before = 0;
     }
 }
@@ -394,111 +430,4 @@ impl AbsentRow {
     fn is_past(&self, horizon: EpochNumber) -> bool {
         self.epoch == REPLAYED || self.epoch < horizon
     }
-}
-
-/// Entries that became stale with versions up to this one are not needed by any reader.
-fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> Tid {
-    if mutation::is(Mutation::UnlinkNeededEntries) {
-        return Tid::ABOVE_ALL;
-    }
-    engine.snapshots.oldest_reader(&engine.epoch)
-}
-
-/// Rows deleted in epochs below this one can be removed: the epoch is over, so that a new row under
-/// the key gets a higher version, and no snapshot holds an earlier version of the row.
-fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
-    // In this order: a snapshot that is opened later is not below `now`.
-    let now = engine.epoch.current();
-    let oldest = engine.snapshots.oldest_reader(&engine.epoch);
-    // All versions of the epochs below this are not above the TID that is read as of.
-    let lowest =
-        if oldest == Tid::last_of(oldest.epoch()) { oldest.epoch().next() } else { oldest.epoch() };
-    lowest.min(now)
-}
-
-/// Whether this version of a row is below the [`horizon`].
-fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
-    word::tid(version).epoch() < horizon(engine)
-}
-
-fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
-    stamp: &mut P::TxnStamp,
-    row: &AbsentRow,
-    guard: &Guard,
-) -> Swept {
-    let stamp = RefCell::new(stamp);
-    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
-        engine.protocol.inherit(to, from, *stamp.borrow_mut());
-    };
-    let table = &engine.tables[row.table as usize];
-    let Lookup::Found(record) = table.find(&row.key, guard) else { return Swept::Done };
-    let seen = record.word.load(Ordering::Acquire);
-    if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
-        return Swept::Done;
-    }
-    if word::tid(seen).epoch() > row.epoch {
-        // The transaction that deleted it again has recorded it.
-        return Swept::Done;
-    }
-    if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
-        return Swept::NotYet;
-    }
-    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
-    let gone = version & word::ABSENT != 0
-        && version & word::DEAD == 0
-        && record.entries.load(Ordering::Acquire) == 0
-        && is_past(engine, version);
-    if !gone {
-        C::unlock_record(record, version, false);
-        return Swept::NotYet;
-    }
-    // Marked dead before it is unlinked: a thread that still holds a reference fails and looks the
-    // key up again. A transaction that links an entry to the record counts the entry first and then
-    // checks whether the record is dead.
-    C::unlock_record(record, version, true);
-    fence(Ordering::SeqCst);
-    if record.entries.load(Ordering::SeqCst) != 0 {
-        C::unmark_dead(record, version);
-        return Swept::NotYet;
-    }
-    let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
-    engine.protocol.removes(word::tid(version));
-    table.unlink(record, &StampHooks(inherit), &leave, guard);
-    Swept::Done
-}
-
-fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
-    stamp: &mut P::TxnStamp,
-    stale: &StaleEntry,
-    guard: &Guard,
-) -> Swept {
-    let stamp = RefCell::new(stamp);
-    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
-        engine.protocol.inherit(to, from, *stamp.borrow_mut());
-    };
-    let table = &engine.tables[stale.table as usize];
-    let at = stale.index as usize;
-    let Some(entry) = table.secondaries[at].tree.find(&stale.key, guard) else {
-        return Swept::Done;
-    };
-    let record = entry.record();
-    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
-    let mut row = Vec::new();
-    let there = version & word::ABSENT == 0;
-    if there {
-        table.read_row(record, &mut row);
-    }
-    let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
-    // A snapshot may hold an earlier version, which the entry matches.
-    let is_needed = word::tid(version) > oldest(engine);
-    let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
-    if !true_entry && !is_needed {
-        engine.protocol.removes(word::tid(version));
-    }
-    let done = true_entry
-        || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), &leave, guard);
-    C::unlock_record(record, version, false);
-    if done { Swept::Done } else { Swept::NotYet }
 }

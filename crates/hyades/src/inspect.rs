@@ -108,7 +108,8 @@ pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
 /// Those of reading the catalogue, but for [`Error::Mismatch`], which is a difference.
 pub fn declares_same_tables(manifest: &Manifest, builder: &Builder) -> Result<bool, Error> {
     let stored = &manifest.catalogue;
-    match Catalogue::join(stored, &builder.tables, &builder.procedures, &builder.dropped) {
+    let Builder { tables, procedures, dropped, .. } = builder;
+    match Catalogue::join(stored, tables, procedures, dropped, None) {
         // What is added to an empty catalogue is not told as a change.
         Ok(joined) => Ok(!stored.is_empty() && joined.changes.is_empty()),
         Err(Error::Mismatch(_)) => Ok(false),

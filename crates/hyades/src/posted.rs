@@ -28,9 +28,11 @@ use sites::Sites;
 
 use crate::erased::{Answer, AnyEngine, AnySession, Arrived, ArrivedEnd, Verdict};
 use crate::error::{Abort, Error};
+use crate::logging::Needs;
 use crate::logging::record::RecordKind;
 use crate::pool::SessionPool;
-use crate::ticket::{LogHandles, Tickets};
+use crate::retry::check_may_wait;
+use crate::ticket::{LogHandles, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{ProcedureId, Procedures};
 use hyades_platform::active_epochs::EpochSlot;
@@ -46,6 +48,8 @@ struct PostedJob {
     arguments: Vec<u8>,
     /// How it is logged, if that is not as for all calls of the procedure.
     record: Option<RecordKind>,
+    /// The order of the session that calls it, if that keeps one.
+    order: Option<Needs>,
     reply: Arc<Reply>,
     /// Where it is logged, if calls are logged before they run.
     arrived: Option<Box<Arrived>>,
@@ -242,7 +246,7 @@ impl PostedCalls {
         procedure: ProcedureId,
         arguments: Vec<u8>,
     ) -> Result<PostedCall<R>, Error> {
-        Ok(PostedCall::of(self.submit((procedure, None), arguments, true)?))
+        Ok(PostedCall::of(self.submit((procedure, None), arguments, None, true)?))
     }
 
     /// Whether calls of the calling thread are run by sites, for which it may wait.
@@ -250,14 +254,19 @@ impl PostedCalls {
         self.sites.is_some() && !threads::is_site()
     }
 
-    /// Has a call run by its sites, and waits until it has: its encoded result, and its ticket.
+    /// Has a call run by its sites, and waits until it has: its encoded result, and its ticket. It
+    /// is the next one in the order of its session, if that keeps one.
     pub fn call_at_sites(
         self: &Arc<Self>,
         called: (ProcedureId, Option<RecordKind>),
         arguments: &[u8],
-    ) -> Result<Outcome, Error> {
-        match self.submit(called, arguments.to_vec(), false)?.outcome() {
-            Ok(outcome) => Ok(outcome),
+        order: &mut Option<Needs>,
+    ) -> Result<(Result<Vec<u8>, Abort>, Ticket), Error> {
+        match self.submit(called, arguments.to_vec(), order.clone(), false)?.outcome() {
+            Ok(outcome) => {
+                *order = outcome.order;
+                Ok((outcome.result, outcome.ticket))
+            }
             Err(NoOutcome::Failed(error)) => Err(error),
             Err(NoOutcome::Panicked(panic)) => resume_unwind(panic),
         }
@@ -267,9 +276,13 @@ impl PostedCalls {
         self: &Arc<Self>,
         (procedure, record): (ProcedureId, Option<RecordKind>),
         arguments: Vec<u8>,
+        order: Option<Needs>,
         is_limited: bool,
     ) -> Result<Arc<Reply>, Error> {
         let (called, ..) = self.procedures.get(procedure)?;
+        if self.logs_first || !is_limited {
+            check_may_wait("a call was made")?;
+        }
         let is_wrong = self.logs_first && !called.understands(&arguments);
         let admitted = self.admit(is_limited)?;
         if !self.started.load(Ordering::Acquire) {
@@ -278,10 +291,12 @@ impl PostedCalls {
         let reply = Arc::new(Reply::new());
         let sites = self.sites.as_ref().filter(|_| !self.logs_first);
         let sites = sites.map(|sites| (sites, sites.of_slots(called.stated_slots(&arguments))));
-        let job = PostedJob { procedure, arguments, record, reply: reply.clone(), arrived: None };
+        let (replies, arrived) = (reply.clone(), None);
+        let job = PostedJob { procedure, arguments, record, order, reply: replies, arrived };
         if is_wrong {
             let ticket = Tickets::new(None, true).issue(&mut Answer::default());
-            self.end(job, Ok((Err(Abort::BadArguments), ticket)));
+            let order = job.order.clone();
+            self.end(job, Ok(Outcome { result: Err(Abort::BadArguments), ticket, order }));
         } else if self.logs_first {
             let mut lent = self.lend()?;
             let seat = self.state().seats.pop();
@@ -307,7 +322,7 @@ impl PostedCalls {
         let (called, log_id, _) = self.procedures.get(job.procedure)?;
         let call = called.call(log_id, &job.arguments, true);
         let call = call.ok_or(Error::Aborted(Abort::BadArguments));
-        match call.and_then(|call| session.arrive(call, (seat.0, &seat.1))) {
+        match call.and_then(|call| session.arrive(call, (seat.0, &seat.1), &mut job.order)) {
             Ok(arrived) => job.arrived = Some(Box::new(arrived)),
             Err(error) => {
                 self.state().seats.push(seat);
@@ -381,8 +396,14 @@ impl PostedCalls {
         let reply = job.reply.clone();
         let arrived = job.arrived.take().expect("it was logged");
         let seat = arrived.posted_seat();
-        if let Err(error) = self.arrive(&mut *caller.session, job, seat) {
-            reply.end(Err(NoOutcome::Failed(error)));
+        // What the procedure says of its arguments is the program's code, too.
+        let arrive = AssertUnwindSafe(|| self.arrive(&mut *caller.session, job, seat));
+        let failed = match catch_unwind(arrive) {
+            Ok(arrived) => arrived.map_err(NoOutcome::Failed).err(),
+            Err(panic) => Some(NoOutcome::Panicked(panic)),
+        };
+        if let Some(failed) = failed {
+            reply.end(Err(failed));
             self.ended(None);
         }
     }
@@ -397,6 +418,7 @@ impl PostedCalls {
             outcome = called.run(tx, &job.arguments, &mut value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         };
+        answer.order = job.order.clone();
         if let Some(arrived) = &mut job.arrived {
             if let ArrivedEnd::Lacks(drawn) = session.run_arrived(arrived, &mut body, answer) {
                 called.learn(drawn);
@@ -408,7 +430,8 @@ impl PostedCalls {
             let call = call.expect("it is not looked at before");
             session.run(Some((call, job.record.unwrap_or(kind))), &mut body, answer)?;
         }
-        Ok(Some((outcome.map(|()| value), tickets.issue(answer))))
+        let order = answer.order.take();
+        Ok(Some(Outcome { result: outcome.map(|()| value), ticket: tickets.issue(answer), order }))
     }
 
     /// Runs one call that may run on the calling thread; false if there is none.

@@ -178,7 +178,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     let mut from = open(how, &device)?;
     // Checks the declarations before anything is created.
     let stored = &from.manifest().catalogue;
-    Catalogue::join(stored, &builder.tables, &builder.procedures, &builder.dropped)?;
+    Catalogue::join(stored, &builder.tables, &builder.procedures, &builder.dropped, None)?;
     if how.salvage {
         from.find_damage(RecordShape::leaves_out)?;
     }

@@ -14,7 +14,7 @@
 //! conflicts instead, so two databases that are nested both ways do not stop for ever.
 
 use crate::error::Error;
-use hyades_platform::clock;
+use hyades_platform::{callback, clock};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -87,8 +87,10 @@ pub(crate) fn back_off(rng: &mut fastrand::Rng, attempts: u64) {
 /// Minimum time that a transaction waits at a gate that stays closed.
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 
-/// If longer, it waits for this many times the longest attempt of the starving transaction.
-const ATTEMPTS_WAITED: u64 = 4;
+/// If longer, it waits for this many times the longest attempt of the starving transaction, times
+/// the number of those that wait: so in the time of these attempts about one goes on that may make
+/// the starving one fail, however many sessions there are.
+const ATTEMPTS_WAITED: u32 = 4;
 
 /// Closed while a transaction runs alone.
 #[derive(Default)]
@@ -99,9 +101,16 @@ pub(crate) struct Gate {
     closed: AtomicBool,
     /// The longest attempt of the transaction that runs alone, in ns; a hint.
     attempt_ns: AtomicU64,
-    /// Whether a session has closed the gate.
-    holder: Mutex<bool>,
+    holder: Mutex<GateHolder>,
     opened: Condvar,
+}
+
+#[derive(Default)]
+struct GateHolder {
+    /// Whether a session has closed the gate.
+    is_held: bool,
+    /// How many wait until it opens.
+    waiting: u32,
 }
 
 /// Keeps the gate closed until it is dropped.
@@ -125,28 +134,30 @@ impl Gate {
     #[cold]
     fn wait(&self) {
         let began = clock::monotonic_ns();
-        let mut held = self.holder.lock().expect("no holder panics");
-        while *held {
+        let mut holder = self.holder.lock().expect("no holder panics");
+        holder.waiting += 1;
+        while holder.is_held {
             let attempt = Duration::from_nanos(self.attempt_ns.load(Ordering::Relaxed));
-            let longest = SHORTEST_WAIT.max(attempt * ATTEMPTS_WAITED as u32);
+            let longest = SHORTEST_WAIT.max(attempt * (ATTEMPTS_WAITED * holder.waiting));
             let waited = Duration::from_nanos(clock::monotonic_ns() - began);
             let Some(left) = longest.checked_sub(waited).filter(|left| !left.is_zero()) else {
-                return;
+                break;
             };
-            held = self.opened.wait_timeout(held, left).expect("no holder panics").0;
+            holder = self.opened.wait_timeout(holder, left).expect("no holder panics").0;
         }
+        holder.waiting -= 1;
     }
 
     /// Closes the gate. If another session has it closed, waits for at most `at_most`, then returns
     /// `None`.
     pub fn close(&self, at_most: Duration) -> Option<Alone<'_>> {
-        let held = self.holder.lock().expect("no holder panics");
-        let waited = self.opened.wait_timeout_while(held, at_most, |held| *held);
-        let (mut held, _) = waited.expect("no holder panics");
-        if *held {
+        let holder = self.holder.lock().expect("no holder panics");
+        let waited = self.opened.wait_timeout_while(holder, at_most, |holder| holder.is_held);
+        let (mut holder, _) = waited.expect("no holder panics");
+        if holder.is_held {
             return None;
         }
-        *held = true;
+        holder.is_held = true;
         self.attempt_ns.store(0, Ordering::Relaxed);
         self.closed.store(true, Ordering::Relaxed);
         Some(Alone(self))
@@ -162,12 +173,30 @@ impl Alone<'_> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        let mut held = self.0.holder.lock().expect("no holder panics");
-        *held = false;
+        let mut holder = self.0.holder.lock().expect("no holder panics");
+        holder.is_held = false;
         self.0.closed.store(false, Ordering::Relaxed);
-        drop(held);
+        drop(holder);
         self.0.opened.notify_all();
     }
+}
+
+/// Refuses what may wait for the log on a thread that the log, or what else the database has to do,
+/// waits for.
+///
+/// # Errors
+/// [`Error::Misuse`]; `what` names what was begun.
+#[inline]
+pub(crate) fn check_may_wait(what: &str) -> Result<(), Error> {
+    if callback::is_on_database_thread() { Err(in_callback(what)) } else { Ok(()) }
+}
+
+#[cold]
+fn in_callback(what: &str) -> Error {
+    Error::Misuse(format!(
+        "{what} in a waker, or a subscriber to events, that runs on a thread of the database: it \
+         would wait for that thread; let it wake another thread"
+    ))
 }
 
 thread_local! {
@@ -184,9 +213,11 @@ pub(crate) struct OnThisThread {
 
 impl OnThisThread {
     /// # Errors
-    /// The thread runs a transaction of this database already: each would wait for the other.
+    /// The thread runs a transaction of this database already, each would wait for the other; or a
+    /// waker, or a subscriber to events, on a thread of a database.
     #[inline]
     pub fn begin(database: usize) -> Result<OnThisThread, Error> {
+        check_may_wait("a transaction was begun")?;
         UNDER_WAY.with_borrow_mut(|under_way| {
             if under_way.contains(&database) {
                 return Err(Error::Misuse(
@@ -266,6 +297,27 @@ mod tests {
             }
         });
         assert!(!gate.is_closed());
+    }
+
+    /// Of many that wait few go on while the starving transaction tries a few times.
+    #[test]
+    fn many_that_wait_leave_it_alone_for_some_attempts() {
+        let (gate, passed) = (Gate::default(), AtomicU64::new(0));
+        let attempt = SHORTEST_WAIT / 2;
+        let alone = gate.close(Duration::ZERO).expect("it is open");
+        alone.attempt_took(attempt.as_nanos() as u64);
+        std::thread::scope(|scope| {
+            for _ in 0..32 {
+                scope.spawn(|| {
+                    gate.pass();
+                    passed.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            std::thread::sleep(attempt * 12);
+            let went_on = passed.load(Ordering::Relaxed);
+            drop(alone);
+            assert!(went_on < 4, "{went_on}");
+        });
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 mod arriving;
 mod attempt;
+mod ordering;
 mod poisoning;
+mod removed;
+mod retrying;
 pub(crate) mod shared;
 mod snapshots;
 mod streams;
@@ -17,12 +20,13 @@ use crate::engine::{Engine, RowIdBlock};
 use crate::erased::{Answer, AnySession, Arrived, ArrivedEnd, AttemptEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
-use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
 use crate::logging::outcomes::{SessionOutcomes, StatedSum};
 use crate::logging::record::RecordKind;
-use crate::retry::{OnThisThread, back_off};
+use crate::logging::{LoggingProtocol, Needs};
+use crate::retry::OnThisThread;
+use crate::storage::gathered::GatheredRows;
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
@@ -31,17 +35,17 @@ use crate::transaction::access::{Table, Transaction};
 use crate::transaction::running::Running;
 use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
-use hyades_platform::clock;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Writer};
+use ordering::unmet;
 use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
+use snapshots::only_read;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     shared: Arc<Sessions<P>>,
@@ -77,6 +81,8 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     outcomes: SessionOutcomes,
     /// Outcomes of such calls that its next record states.
     stated_outcomes: Vec<StatedSum>,
+    /// Rows of a walk.
+    gathered: GatheredRows,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
@@ -113,26 +119,6 @@ fn enter<'e, P: LoggingProtocol>(
     engine.cut.enter(slot, &engine.epoch)
 }
 
-/// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
-#[cold]
-fn only_read<C: Commits<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
-    state: &TxnState<'_, P>,
-) -> Option<usize> {
-    let reads = state.reads.len() + state.held.len() + state.gaps.len();
-    let is_long = !state.conflict || C::reads_many(engine, state);
-    (!state.is_writer).then_some(if is_long { usize::MAX } else { reads })
-}
-
-/// Maximum time that a starving transaction waits for another one that runs alone, before it runs
-/// beside it.
-const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
-
-/// A transaction that has read this many rows and gaps, and written nothing, when it meets a
-/// conflict probably only reads; or one that has met conflicts in this many attempts.
-const MANY_READS: usize = 64;
-const FEW_ATTEMPTS: u64 = 8;
-
 /// Number of attempts between two runs of `housekeep`.
 const HOUSEKEEPING_INTERVAL: u64 = 64;
 
@@ -168,6 +154,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             may_wait: true,
             outcomes: SessionOutcomes::default(),
             stated_outcomes: Vec::new(),
+            gathered: GatheredRows::default(),
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -204,63 +191,11 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         if !self.garbage.is_empty() {
             self.sweep();
         }
-        Ok(result)
-    }
-
-    /// Retries until there is no conflict. Separate from the first attempt, which nearly always is
-    /// the only one: in a common loop the variables that attempts share would be set up before the
-    /// first one.
-    #[cold]
-    fn try_again(
-        &mut self,
-        call: Option<(Call<'_>, RecordKind)>,
-        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-        answer: &mut Answer,
-    ) -> Result<(), Error> {
-        let shared = Arc::clone(&self.shared);
-        let (retries, began) = (shared.retries, clock::monotonic_ns());
-        let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
-        // One inside a transaction of another database must not wait for queued calls.
-        let mut may_only_read = self.may_wait || !P::LOGS_FIRST;
-        loop {
-            self.tally.conflict();
-            let starved_for = Duration::from_nanos(clock::monotonic_ns() - began);
-            if retries.attempts.is_some_and(|most| attempts >= most)
-                || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
-            {
-                // One that waited for a log that has stopped meanwhile has not starved.
-                self.check_log()?;
-                self.tally.starved();
-                C::forget_attempts(&shared.engine, self.active);
-                return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
-            }
-            let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
-            if is_starving && !shared.nests && !mutation::is(Mutation::NoExclusiveRetry) {
-                if alone.is_none() {
-                    alone = shared.gate.close(PATIENCE_WITH_OTHERS);
-                }
-                alone.iter().for_each(|alone| alone.attempt_took(longest_ns));
-            } else {
-                shared.gate.pass();
-            }
-            let is_reader = |reads| reads >= MANY_READS || attempts >= FEW_ATTEMPTS;
-            if may_only_read && self.only_read.is_some_and(is_reader) {
-                if self.try_on_snapshot(body, answer) {
-                    return Ok(());
-                }
-                may_only_read = false;
-                self.tally.attempt();
-                attempts += 1;
-                continue;
-            }
-            back_off(&mut self.rng, attempts);
-            let attempt_began = clock::monotonic_ns();
-            if self.try_once(call, body, answer)?.is_ok() {
-                return Ok(());
-            }
-            longest_ns = longest_ns.max(clock::monotonic_ns() - attempt_began);
-            attempts += 1;
+        if result == Err(Abort::RanTooLong) {
+            self.tally.failure();
+            return Err(Error::Aborted(Abort::RanTooLong));
         }
+        Ok(result)
     }
 
     fn sweep(&mut self) {
@@ -279,7 +214,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         answer: &mut Answer,
     ) -> Result<(), Abort> {
         let engine = &self.shared.engine;
-        let guard = crossbeam_epoch::pin();
+        let guard = removed::pin::<P>();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let (call, kind) = call.map_or((None, RecordKind::Data), |(call, kind)| (Some(call), kind));
         engine.protocol.begin(stamp, kind);
@@ -296,9 +231,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         C::begin(engine, &mut state, self.active);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
-        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
-        let state = running.state();
-        let (verdict, panic) = without_panic(verdict);
+        let ended = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
+        let (state, (verdict, panic)) = (running.state(), without_panic(ended));
         let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
         let commit = Commit {
             writer: self.writer.as_mut(),
@@ -307,19 +241,21 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             call,
             stated_epoch: self.stated_epoch,
             last_stream: self.last_stream,
+            order: unmet(self.log.as_ref(), &mut answer.order),
             payload: &mut self.payload,
         };
-        let result = if state.conflict {
-            Err(Abort::Conflict)
-        } else if verdict == Verdict::Commit {
-            let was_idle = self.stream_was_idle;
-            let _entered = (!state.writes.is_empty()).then(|| enter(engine, &self.slot, was_idle));
+        let commits = verdict == Verdict::Commit;
+        let result = if let Some(abort) = self.shared.removed.refuses(state, commits) {
+            Err(abort)
+        } else if commits {
+            let _entered =
+                (!state.writes.is_empty()).then(|| enter(engine, &self.slot, self.stream_was_idle));
             C::commit(engine, state, commit)
         } else {
             C::abandon(engine, state).map(Committed::read_only)
         };
         C::release(engine, state);
-        let committed = result.is_ok() && verdict == Verdict::Commit;
+        let committed = result.is_ok() && commits;
         self.only_read = result.as_ref().err().and_then(|_| only_read::<C, P>(engine, state));
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
@@ -332,15 +268,14 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 (self.last_stream, answer.position) = (stream, Some((epoch, stream, end)));
             }
             answer.needs = needs;
+            answer.keep_order();
         });
         self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
         poison_on_panic.disarm();
-        match panic {
-            Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {
-                pass_on(panic, answer, &self.tally, self.garbage.len())
-            }
-            _ => result,
+        if result.is_err() && !mutation::is(Mutation::RethrowUnvalidated) {
+            return result;
         }
+        panic.map_or(result, |panic| pass_on(panic, answer, &self.tally, self.garbage.len()))
     }
 
     /// Prepares a transaction, while nothing is locked: chooses a stream that has room, lets the
@@ -419,8 +354,13 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         }
     }
 
-    fn arrive(&mut self, call: Call<'_>, seat: (u32, &Arc<EpochSlot>)) -> Result<Arrived, Error> {
-        self.arrive_posted(call, seat)
+    fn arrive(
+        &mut self,
+        call: Call<'_>,
+        seat: (u32, &Arc<EpochSlot>),
+        order: &mut Option<Needs>,
+    ) -> Result<Arrived, Error> {
+        self.arrive_posted(call, seat, order)
     }
 
     fn run_arrived(
@@ -471,7 +411,12 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         at: &mut WalkPosition,
         visit: &mut dyn FnMut(&Row<'_>),
     ) -> Result<(), Error> {
-        self.as_of(snapshot, |running| running.walk(table, columns, at, visit))?;
+        let mut gathered = std::mem::take(&mut self.gathered);
+        self.as_of(snapshot, |running| running.walk(table, columns, at, &mut gathered))?;
+        if let Some(data) = self.shared.engine.tables.get(table.number() as usize) {
+            gathered.visit(data.layout_read(columns), visit);
+        }
+        self.gathered = gathered;
         self.check_log()
     }
 

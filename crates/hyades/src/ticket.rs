@@ -3,7 +3,9 @@
 use crate::erased::Answer;
 use crate::error::Error;
 use crate::logging::Needs;
+use crate::retry::check_may_wait;
 use crate::transaction_id::TransactionId;
+use hyades_platform::callback;
 use hyades_platform::epoch::EpochNumber;
 use hyades_wal::{Awaited, Log, Lsn, Poisoned};
 use std::future::Future;
@@ -16,6 +18,12 @@ use std::task::{Context, Poll, Waker};
 ///
 /// Block with [`Ticket::wait`], await it, or poll [`Ticket::is_acknowledged`]. Dropping a ticket
 /// does not cancel the transaction, which is in the log all the same.
+///
+/// The waker of a task that awaits it is woken on a thread of the database. There it may hand the
+/// task to another thread, but run no transaction, wait for no ticket and take no checkpoint: these
+/// end with [`Error::Misuse`](crate::Error::Misuse), since they would wait for the thread that they
+/// run on. A waker that panics is reported as an event and by a metric, and the database goes on. A
+/// task has one waker parked at most; a ticket that is dropped withdraws it.
 ///
 /// A ticket speaks for its own transaction. An earlier one of the same session, of which it has
 /// read nothing, may not be on disk yet; and one that changed nothing, and read nothing that is not
@@ -157,9 +165,14 @@ impl Ticket {
     /// Blocks until the transaction is acknowledged.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed before it was.
+    /// [`Error::OutcomeUnknown`] if the log failed before it was; [`Error::Misuse`] if it would
+    /// block in a waker.
     pub fn wait(self) -> Result<(), Error> {
-        self.log.as_ref().map_or(Ok(()), |log| self.awaited.wait(log)).map_err(unknown)
+        let Some(log) = &self.log else { return Ok(()) };
+        if callback::is_on_database_thread() && !self.is_acknowledged()? {
+            check_may_wait("a ticket was waited for")?;
+        }
+        self.awaited.wait(log).map_err(unknown)
     }
 }
 
@@ -258,8 +271,10 @@ impl<T> CommitQueue<T> {
     /// Returns at once if the queue is empty.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed and drain would find nothing.
+    /// [`Error::OutcomeUnknown`] if the log failed and drain would find nothing; [`Error::Misuse`]
+    /// in a waker.
     pub fn wait_for_one(&self) -> Result<(), Error> {
+        check_may_wait("a commit queue was waited for")?;
         self.queue.wait_for_one().map_err(unknown)
     }
 
@@ -267,8 +282,10 @@ impl<T> CommitQueue<T> {
     /// if it would by now. The streams that transactions wait for stop collecting work and write.
     ///
     /// For a thread that sleeps until any of several events: drain, arm, and sleep until it is
-    /// woken. A waker may be woken early, and a queue is always armed with the same one: a position
-    /// for which it was armed already is not armed again. An empty queue wakes nothing.
+    /// woken. A waker may be woken early. A position for which the queue was armed already is not
+    /// armed again; another waker takes the place of the last one. An empty queue wakes nothing,
+    /// and what was armed is withdrawn when the queue is dropped. What a waker may not do is told
+    /// at [`Ticket`].
     ///
     /// ```
     /// use hyades::{Database, Schema, Type};

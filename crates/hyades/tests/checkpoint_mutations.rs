@@ -108,7 +108,7 @@ fn a_write_is_stored_wrong(c: Combination, seed: u64) {
     populate(&opened);
     ballast(&opened, 3000);
     let digest = opened.db.digest();
-    device.arm(Fault::Flip(seed % 2));
+    device.arm(Fault::Flip { files: "checkpoint-", write: seed % 2 });
     drop(opened.db.checkpoint());
     drop(opened);
     let again = open(dir.path(), c, None, How::default());

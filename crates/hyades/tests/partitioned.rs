@@ -65,6 +65,42 @@ fn all_get_their_turns() {
     assert!(partitions::all_get_their_turns(Duration::from_secs(60)));
 }
 
+/// How many transactions of this many sessions run in a second, over two partitions.
+fn rate(sessions: u64) -> f64 {
+    let Shops { db, dir: _dir } = open(builder(Protocol::None, 2));
+    let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let time = Duration::from_secs(1);
+    std::thread::scope(|scope| {
+        for session in 0..sessions {
+            let (db, done, over) = (&db, &done, &over);
+            scope.spawn(move || {
+                let mut own = db.session().unwrap();
+                for n in 0.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let shop = ((session + n) % SHOPS as u64) as i64;
+                    let sets = |tx: &Transaction<'_>| {
+                        Ok((0..20).try_for_each(|_| set(tx, shop, n as i64))?)
+                    };
+                    let ((), _ticket) = own.submit(sets).unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        std::thread::sleep(time);
+        over.store(true, Ordering::Relaxed);
+    });
+    done.into_inner() as f64 / time.as_secs_f64()
+}
+
+/// A turn is not handed to a thread that sleeps while others run.
+#[test]
+fn many_sessions_are_about_as_fast_as_few() {
+    let measured: Vec<[f64; 2]> = (0..5).map(|_| [rate(2), rate(64)]).collect();
+    assert!(measured.iter().any(|[few, many]| many > &(few / 2.0)), "{measured:?}");
+}
+
 /// While a transaction is in one partition, others run in others.
 #[test]
 fn other_partitions_go_on() {

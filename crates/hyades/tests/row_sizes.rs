@@ -130,7 +130,7 @@ fn a_checkpoint_that_does_not_read_back_does_not_count_and_nothing_is_truncated(
         let db = on_it.open(dir.path()).unwrap();
         fill(&db, 60, 40_000);
         let digest = db.digest();
-        device.arm(Fault::Flip(write));
+        device.arm(Fault::Flip { files: "checkpoint-", write });
         match db.checkpoint() {
             Err(error @ Error::CheckpointRefused { .. }) => {
                 let text = error.to_string();
@@ -144,7 +144,7 @@ fn a_checkpoint_that_does_not_read_back_does_not_count_and_nothing_is_truncated(
                 refusals += 1;
             }
             Err(error) => panic!("write {write}: {error}"),
-            // The checkpoint has fewer writes than that.
+            // The checkpoint has fewer writes.
             Ok(_) => break,
         }
         drop(db);

@@ -63,13 +63,49 @@ fn a_snapshot_misses_rows_of_a_group() -> bool {
     of_group.unwrap() != COUNT_OF_ROWS
 }
 
+/// Whether a snapshot misses rows that are deleted while it is read, or before.
+fn a_snapshot_misses_deleted_rows(within: Duration) -> bool {
+    const COUNT_OF_ROWS: i64 = 500;
+    let dir = directory();
+    let db = open(dir.path(), PAIR, false);
+    let (mut session, until) = (db.session().unwrap(), Instant::now() + within);
+    while Instant::now() < until {
+        for id in 0..COUNT_OF_ROWS {
+            session.try_submit(|tx| tx.put(ROWS, &row(id, 3, ""))).unwrap().0.unwrap();
+        }
+        let (snapshot, session) = (db.open_snapshot(), &mut session);
+        let misses = std::thread::scope(|scope| {
+            let deleting = scope.spawn(move || {
+                for id in 0..COUNT_OF_ROWS {
+                    session.try_submit(|tx| tx.delete(ROWS, id)).unwrap().0.unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(3));
+                session.free_unused();
+            });
+            loop {
+                let was_over = deleting.is_finished();
+                let rows = snapshot.for_each(ROWS, GROUP.only(), |_| ()).unwrap();
+                if rows != COUNT_OF_ROWS as u64 || was_over {
+                    break rows != COUNT_OF_ROWS as u64;
+                }
+            }
+        });
+        if misses {
+            return true;
+        }
+    }
+    false
+}
+
 #[test]
 fn each_broken_rule_of_snapshots_is_noticed() {
     let long = Duration::from_secs(60);
-    let rules: [(Mutation, &dyn Fn(Duration) -> bool); 3] = [
+    let rules: [(Mutation, &dyn Fn(Duration) -> bool); 5] = [
         (Mutation::SnapshotWithoutWait, &a_snapshot_holds_half_a_transfer),
         (Mutation::ForgetOverwritten, &|_| a_snapshot_shows_a_later_change()),
         (Mutation::UnlinkNeededEntries, &|_| a_snapshot_misses_rows_of_a_group()),
+        (Mutation::LeaveBeforeKept, &a_snapshot_misses_deleted_rows),
+        (Mutation::OverlookKept, &a_snapshot_misses_deleted_rows),
     ];
     for (rule, is_noticed) in rules {
         assert!(!is_noticed(Duration::from_millis(500)), "{rule:?} is not broken yet");

@@ -36,6 +36,7 @@ pub mod gsn;
 pub mod hot_rows;
 pub mod inserting;
 pub mod judging;
+pub mod kept_rows;
 pub mod mixed;
 pub mod numbered;
 pub mod occ;
@@ -44,6 +45,7 @@ pub mod plover;
 pub mod poplar;
 pub mod predecessors;
 pub mod replaying;
+pub mod session_order;
 pub mod silo_r;
 pub mod snapshots;
 pub mod tictoc;
@@ -70,6 +72,7 @@ pub fn cases() -> Vec<Case> {
         mixed::cases,
         checkpoint::cases,
         snapshots::cases,
+        kept_rows::cases,
         poplar::cases,
         silo_r::cases,
         gsn::cases,
@@ -84,6 +87,7 @@ pub fn cases() -> Vec<Case> {
         partitions::cases,
         turns::cases,
         arrival::cases,
+        session_order::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -111,6 +115,7 @@ pub const ITEMS: &[&str] = &[
     "Data and commands",
     "Checkpoints",
     "Snapshots",
+    "Kept rows",
     "Poplar",
     "Silo-R",
     "GSN",
@@ -125,4 +130,5 @@ pub const ITEMS: &[&str] = &[
     "Partitions",
     "Turns",
     "Arrival",
+    "Session order",
 ];

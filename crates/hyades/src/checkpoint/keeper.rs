@@ -4,6 +4,7 @@
 use super::{CheckpointReport, CheckpointSettings};
 use crate::engine::cut::Cut;
 use crate::error::Error;
+use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::latency::{LatencyCounts, LatencyHistogram};
 use hyades_platform::{clock, event, span};
 use hyades_wal::{Checkpoint, Log};
@@ -29,6 +30,12 @@ const SPAN: Duration = Duration::from_millis(200);
 /// Minimum delay before the next attempt after a failed checkpoint.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
+/// Openings of a log since its last checkpoint, each an incarnation in its manifest, at which the
+/// next opening takes a checkpoint before it returns. The manifest is read and written at each
+/// opening, and each incarnation is replayed by itself: a service that fails again and again soon
+/// after its start would start more slowly each time.
+const MOST_INCARNATIONS: usize = 64;
+
 /// Checkpoint statistics since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -47,11 +54,15 @@ pub struct CheckpointStats {
     /// was none, it is estimated as the speed at which this run would write log with all processors
     /// to itself.
     pub replay_bytes_per_s: u64,
+    /// Bytes of log that would be replayed if the database failed now.
+    pub replay_bytes: u64,
     /// How long replaying the log would take if the database failed now, in seconds, at that speed.
+    /// Until a speed is known, a cautious guess.
     pub replay_seconds: f64,
-    /// The longest replay time that was estimated at any moment so far.
+    /// The longest replay time that was estimated at any moment so far; 0 until a speed is known.
     pub longest_replay_seconds: f64,
-    /// Why [`CheckpointSettings::max_recovery`] could not be kept, if it was missed.
+    /// Why [`CheckpointSettings::max_recovery`] could not be kept, if it was missed. Not told
+    /// before a replay speed is known.
     pub bound_missed: Option<String>,
 }
 
@@ -74,6 +85,9 @@ pub(crate) struct Keeper {
     settings: CheckpointSettings,
     /// Whether replay speed was measured, when the database was opened or earlier.
     measured: bool,
+    /// Whether it was measured, or estimated since. Until then the speed is a guess, of which
+    /// nothing follows for the bound. Written by the thread, read by `stats`: Relaxed.
+    is_speed_known: AtomicBool,
     /// Set once, when the database is closed (Release); read by all methods and the thread
     /// (Acquire).
     stop: AtomicBool,
@@ -96,11 +110,32 @@ struct KeeperState {
 /// What the thread saw in its last round.
 struct KeeperRound {
     last_bytes: u64,
-    last_ns: u64,
+    /// How much log there was when the growth was last measured, and when.
+    measured: (u64, u64),
     /// Recent growth of the log, in bytes per second.
     growth: f64,
     began_ns: u64,
     paced: Paced,
+}
+
+impl KeeperRound {
+    /// The first one, with this much log that the opening has found.
+    fn new(bytes: u64, now: u64) -> KeeperRound {
+        let paced = Paced::default();
+        KeeperRound { last_bytes: bytes, measured: (bytes, now), growth: 0.0, began_ns: now, paced }
+    }
+
+    /// Measures the growth of the log, over no less than a tick: the speed of what was written in
+    /// microseconds is not that of the log.
+    fn measure_growth(&mut self, bytes: u64, now: u64) {
+        let (last_bytes, last_ns) = self.measured;
+        let seconds = (now - last_ns) as f64 / 1e9;
+        if seconds >= TICK.as_secs_f64() {
+            let speed = bytes.saturating_sub(last_bytes) as f64 / seconds;
+            self.growth += (speed - self.growth) * 0.3;
+            self.measured = (bytes, now);
+        }
+    }
 }
 
 /// Counters of the run when its speed was last measured.
@@ -126,6 +161,7 @@ impl Keeper {
             log,
             settings,
             measured: measured.is_some(),
+            is_speed_known: AtomicBool::new(measured.is_some()),
             stop: AtomicBool::new(false),
             state: Mutex::default(),
             durations: LatencyHistogram::default(),
@@ -148,6 +184,8 @@ impl Keeper {
 
     /// Takes a checkpoint now.
     pub fn take(&self) -> Result<CheckpointReport, Error> {
+        // A subscriber to its events that ran a transaction might wait for the checkpoint.
+        let _mark = OnDatabaseThread::begin();
         let _span = span!(INFO, "checkpoint");
         let mut state = self.state.lock().expect("no holder panics");
         if let Some(why) = &state.broken {
@@ -188,6 +226,14 @@ impl Keeper {
             Err(error) => self.note_failure(&error.to_string()),
         }
         result
+    }
+
+    /// Takes a checkpoint when the database is opened, if the log has had too many openings since
+    /// the last one. If it fails the database opens all the same, and `stats` reports the failure.
+    pub fn bound_incarnations(&self) {
+        if self.log.manifest().incarnations.len() >= MOST_INCARNATIONS {
+            let _ = self.take();
+        }
     }
 
     /// Removes the files of a checkpoint that no manifest names. Those that stay are written anew
@@ -250,8 +296,11 @@ impl Keeper {
         }
         let mut stats = self.stats.lock().expect("no holder panics").clone();
         stats.under_way = self.state.try_lock().is_err();
+        stats.replay_bytes = bytes;
         stats.replay_seconds = bytes as f64 / stats.replay_bytes_per_s as f64;
-        stats.longest_replay_seconds = stats.longest_replay_seconds.max(stats.replay_seconds);
+        if self.is_speed_known.load(Ordering::Relaxed) {
+            stats.longest_replay_seconds = stats.longest_replay_seconds.max(stats.replay_seconds);
+        }
         stats
     }
 
@@ -284,6 +333,7 @@ impl Keeper {
             let speed = (written - before.written) as f64 / cpu_s * processors as f64;
             let mut stats = self.stats.lock().expect("no holder panics");
             stats.replay_bytes_per_s = stats.replay_bytes_per_s.max(speed as u64);
+            self.is_speed_known.store(true, Ordering::Relaxed);
         }
     }
 
@@ -291,12 +341,9 @@ impl Keeper {
     /// something is committed.
     fn run_round(&self, round: &mut KeeperRound) -> Option<Duration> {
         let (bytes, now) = (self.uncovered(), clock::monotonic_ns());
-        let seconds = (now - round.last_ns) as f64 / 1e9;
         let grown = bytes.saturating_sub(round.last_bytes);
-        if seconds > 0.0 {
-            round.growth += (grown as f64 / seconds - round.growth) * 0.3;
-        }
-        (round.last_bytes, round.last_ns) = (bytes, now);
+        round.measure_growth(bytes, now);
+        round.last_bytes = bytes;
         self.growth.store(round.growth as u64, Ordering::Relaxed);
         self.learn_speed(round, now);
         if bytes == 0 {
@@ -312,7 +359,7 @@ impl Keeper {
             round.began_ns = now;
             let result = self.take();
             round.last_bytes = self.uncovered();
-            round.last_ns = clock::monotonic_ns();
+            round.measured = (round.last_bytes, clock::monotonic_ns());
             return Some(if result.is_ok() { Duration::from_millis(1) } else { AFTER_FAILURE });
         }
         match self.settings.interval {
@@ -330,9 +377,12 @@ impl Keeper {
         let speed = stats.replay_bytes_per_s as f64;
         debug_assert!(speed > 0.0, "replay makes progress");
         let seconds = bytes as f64 / speed;
-        stats.longest_replay_seconds = stats.longest_replay_seconds.max(seconds);
         let takes = stats.last.as_ref().map_or(0.0, |last| last.seconds);
-        if seconds > bound.as_secs_f64() {
+        let is_speed_known = self.is_speed_known.load(Ordering::Relaxed);
+        if is_speed_known {
+            stats.longest_replay_seconds = stats.longest_replay_seconds.max(seconds);
+        }
+        if seconds > bound.as_secs_f64() && is_speed_known {
             stats.bound_missed = Some(format!(
                 "replay would take {seconds:.1} s and not {:.1} s: the log grows by {:.1} MB/s, is \
                  replayed at {:.1} MB/s, and a checkpoint takes {takes:.1} s at a share of {:.0} %",
@@ -349,24 +399,40 @@ impl Keeper {
 
 /// The thread's loop. It holds only a weak reference, so it does not keep the database alive.
 fn run(of: &Weak<Keeper>) {
-    let now = clock::monotonic_ns();
-    let mut round = KeeperRound {
-        last_bytes: 0,
-        last_ns: now,
-        growth: 0.0,
-        began_ns: now,
-        paced: Paced::default(),
-    };
+    let mut last_round = None;
     loop {
         let Some(keeper) = of.upgrade() else { return };
+        let begin = || KeeperRound::new(keeper.uncovered(), clock::monotonic_ns());
+        let mut round = last_round.take().unwrap_or_else(begin);
         if keeper.stop.load(Ordering::Acquire) || keeper.log.poisoned().is_some() {
             return;
         }
         let sleep = keeper.run_round(&mut round);
         let known = round.last_bytes;
+        last_round = Some(round);
         keeper.engine.cut().sleep(sleep, || {
             let stop = keeper.stop.load(Ordering::Acquire);
             stop || (sleep.is_none() && keeper.uncovered() != known)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_growth_of_the_log_is_that_of_a_tick_and_more() {
+        // A log of 5 MB that the opening has found, and the first round a few microseconds later.
+        let mut round = KeeperRound::new(5_000_000, 1_000);
+        round.measure_growth(5_000_000, 4_000);
+        assert_eq!(round.growth, 0.0);
+        // A burst right behind a checkpoint.
+        round.measure_growth(6_000_000, 5_000);
+        assert_eq!(round.growth, 0.0);
+        for tick in 1..=100 {
+            round.measure_growth(5_000_000 + tick * 2_000_000, 1_000 + tick * 20_000_000);
+        }
+        assert!((99e6..=100e6).contains(&round.growth), "{}", round.growth);
     }
 }

@@ -93,7 +93,7 @@ impl<S: Stamp> RowSource<'_, S> {
     /// Adds rows to `out` until it is full or one step of the table walk ends.
     fn scan(&mut self, out: &mut RowBlock) {
         let (table, pace) = (&self.tables[self.table], self.pace);
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
         let last = if self.fuzzy { EpochNumber::ABOVE_ALL } else { self.epoch };
         let (before, changed) = (self.before, &mut self.changed);

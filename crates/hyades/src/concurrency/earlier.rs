@@ -7,7 +7,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use bumpalo::Bump;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::sync::atomic::{Ordering, fence};
 
 /// The versions that a replayed command reads.

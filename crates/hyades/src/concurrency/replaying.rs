@@ -15,7 +15,7 @@ use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 

@@ -21,9 +21,9 @@ use crate::storage::usage::UsageCells;
 use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
-use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random::Random;
+use hyades_platform::reclaim::Guard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -12,9 +12,9 @@ use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::checker_fence;
 use hyades_wal::Writer;
 use std::sync::atomic::{Ordering, fence};
@@ -30,6 +30,8 @@ pub(crate) struct Commit<'a> {
     pub stated_epoch: EpochNumber,
     /// The stream of the session's last record.
     pub last_stream: usize,
+    /// What it follows in its session's order, if that is not durable.
+    pub order: Option<&'a Needs>,
     /// Buffer for the record.
     pub payload: &'a mut Vec<u8>,
 }
@@ -131,6 +133,9 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
         versions,
         payload: commit.payload,
     };
+    if let Some(order) = commit.order {
+        engine.protocol.follow(state.stamp, order);
+    }
     engine.protocol.append(state.stamp, draft)
 }
 

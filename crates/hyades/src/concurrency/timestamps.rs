@@ -213,6 +213,10 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
         self.protocol.begin(&mut txn.stamp, record);
     }
 
+    fn follow(&self, txn: &mut Self::TxnStamp, order: &Needs) {
+        self.protocol.follow(&mut txn.stamp, order);
+    }
+
     #[inline]
     fn prefetch(&self, row: &Self::RowStamp) {
         self.protocol.prefetch(&row.stamp);

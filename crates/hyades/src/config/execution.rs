@@ -4,6 +4,20 @@
 use super::Builder;
 
 impl Builder {
+    /// Limits the bytes of removed rows, and of rows that were overwritten, that wait to be freed,
+    /// since transactions that began earlier may be reading them; 1 GiB by default. More than a few
+    /// MB wait only while a transaction runs for long ([`Stats::removed_bytes`](crate::Stats),
+    /// [`Stats::oldest_pin`](crate::Stats)). At the limit transactions that write run again until
+    /// there is room. Those that have run for more than 0.1 s end with
+    /// [`Abort::RanTooLong`](crate::Abort::RanTooLong) at their next operation, or when they
+    /// commit; if they do not get there within 2 s, writers end with
+    /// [`Error::RemovedRows`](crate::Error::RemovedRows). All databases of the process count
+    /// together.
+    pub fn removed_limit(mut self, bytes: u64) -> Self {
+        self.removed_limit = bytes;
+        self
+    }
+
     /// Sets the number of partitions under
     /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned): a power of two, 1 to 64.
     /// Default: 64, more than most machines have cores, so that few transactions meet in one
@@ -55,6 +69,25 @@ impl Builder {
     /// database loses nothing.
     pub fn asynchronous(mut self, is_so: bool) -> Self {
         self.asynchronous = is_so;
+        self
+    }
+
+    /// Has each [`Session`](crate::Session) keep an order: a transaction follows the one before it
+    /// of its session, also where the two have no row in common. Then what a crash leaves of a
+    /// session is a prefix of its transactions, what they had read included; and the ticket of a
+    /// transaction that wrote speaks for all before it. Off by default.
+    ///
+    /// Without it, of two transactions that are under way at once the later one may survive alone,
+    /// unless it depends on the earlier one by a row. A session that waits for each ticket before
+    /// the next transaction has the same guarantee at no cost, and so have
+    /// [`Database::transact`](crate::Database::transact) and the like, unless the database is
+    /// [asynchronous](Builder::asynchronous). With it, a transaction whose predecessor is not on
+    /// disk states up to one position for each stream in its record, and is acknowledged no earlier
+    /// than that one (docs/performance.md). Posted calls and transactions of borrowed sessions have
+    /// no order. See [`Session::in_order`](crate::Session::in_order) for orders apart from
+    /// sessions.
+    pub fn session_order(mut self, is_kept: bool) -> Self {
+        self.session_order = is_kept;
         self
     }
 }

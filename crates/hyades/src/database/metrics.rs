@@ -57,6 +57,11 @@ impl Database {
             self.shared.log.as_ref().map_or(0, |log| log.streams() * log.buffer_bytes()) as u64;
         let help = "Deleted rows and stale index entries that are still in memory";
         gauge(out, "hyades_garbage_items", "items", help, stats.garbage);
+        let help = "Removed rows that are not freed yet, since transactions may be reading them";
+        gauge(out, "hyades_removed_bytes", "bytes", help, stats.removed_bytes);
+        let help = "Age of the oldest transaction that keeps removed rows, since it was first seen";
+        let of = describe("hyades_oldest_pin_seconds", "seconds", help);
+        out.add(of, vec![], Gauge(stats.oldest_pin.as_secs_f64()));
         let help = "Snapshots that are open";
         gauge(out, "hyades_snapshots", "snapshots", help, stats.snapshots);
         let help = "Older versions of rows in memory, which snapshots and transactions need";
@@ -146,6 +151,11 @@ fn streams(out: &mut Metrics, log: &Log) {
     each("hyades_sync_seconds", "seconds", help, &|s| seconds(log.sync_latency(s)));
     let help = "Log that is not yet durable";
     each("hyades_log_backlog_bytes", "bytes", help, &|s| Gauge(log.backlog(s) as f64));
+    let (parked, panicked) = log.frontier().wakers();
+    let help = "Wakers of tasks that wait for the log";
+    gauge(out, "hyades_parked_wakers", "wakers", help, parked as u64);
+    let help = "Wakers that have panicked on a thread of the log";
+    counter(out, "hyades_waker_panics_total", "wakers", help, panicked);
     let help = "1 if the log has stopped: the database takes no more work";
     gauge(out, "hyades_log_stopped", "", help, log.poisoned().is_some().into());
 }

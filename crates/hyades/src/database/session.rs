@@ -4,6 +4,7 @@ use super::{DatabaseInner, Snapshot};
 use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, AnySession, KEPT_BYTES, Verdict};
 use crate::error::{Abort, Error};
+use crate::logging::Needs;
 use crate::logging::record::RecordKind;
 use crate::retry::OnThisThread;
 use crate::storage::row::Row;
@@ -22,7 +23,7 @@ use std::sync::atomic::Ordering;
 pub struct Session {
     pub(super) inner: Option<Box<dyn AnySession>>,
     pub(super) tickets: Tickets,
-    shared: Arc<DatabaseInner>,
+    pub(super) shared: Arc<DatabaseInner>,
     arguments: Vec<u8>,
     result: Vec<u8>,
     pub(super) answer: Answer,
@@ -58,13 +59,14 @@ pub(super) enum Loan {
 
 impl Session {
     pub(super) fn new(inner: Box<dyn AnySession>, shared: Arc<DatabaseInner>, loan: Loan) -> Self {
+        let order = (shared.keeps_order && loan == Loan::None).then(Needs::default);
         Session {
             inner: Some(inner),
             tickets: Tickets::new(shared.references.clone(), loan != Loan::None),
             shared,
             arguments: Vec::new(),
             result: Vec::new(),
-            answer: Answer::default(),
+            answer: Answer { order, ..Answer::default() },
             loan,
         }
     }
@@ -76,7 +78,11 @@ impl Session {
     /// was acknowledged and survives: the log tracks what transactions read and write, not what the
     /// program does with a result. So wait for the ticket before a result decides what another
     /// transaction writes, or read it again in that transaction. This applies to every protocol
-    /// whose streams are independent of each other (docs/protocols.md), not to a single stream.
+    /// whose streams are independent of each other (docs/protocols.md), not to a single stream; and
+    /// not to a session that keeps an order ([`Builder::session_order`], [`Session::in_order`]):
+    /// what a crash leaves of its transactions is a prefix.
+    ///
+    /// [`Builder::session_order`]: crate::Builder::session_order
     ///
     /// # Errors
     /// As for [`Database::transact`](crate::Database::transact), but the ticket of a transaction
@@ -192,7 +198,9 @@ impl Session {
         // Inside a transaction it must not wait for a site, which may wait for that transaction.
         if shared.posted.hands_over() && !OnThisThread::runs_any() {
             value.clear();
-            let (outcome, ticket) = shared.posted.call_at_sites((procedure, record), bytes)?;
+            let called = (procedure, record);
+            let (outcome, ticket) =
+                shared.posted.call_at_sites(called, bytes, &mut answer.order)?;
             let outcome = outcome.map(|result| *value = result);
             return Ok((outcome, ticket));
         }
@@ -273,7 +281,9 @@ impl Session {
 
     /// The ticket of a reader of a snapshot.
     pub(super) fn ticket_of(&mut self, snapshot: &SnapshotState) -> Ticket {
-        self.tickets.issue(&mut Answer { needs: snapshot.needs(), ..Answer::default() })
+        (self.answer.needs, self.answer.position) = (snapshot.needs(), None);
+        self.answer.keep_order();
+        self.tickets.issue(&mut self.answer)
     }
 
     /// Visits the next rows of a walk over a table, as of a snapshot.

@@ -23,6 +23,7 @@
 //! moment when its last user has closed it, until something is written.
 
 mod ending;
+mod held;
 mod settings;
 
 use super::active::{ActiveTransactions, ReaderTimes};
@@ -30,11 +31,12 @@ use crate::logging::Needs;
 use crate::storage::old_versions::{ByteRanges, OldVersionWriter, OldVersions, Overwritten};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
+use held::{ChargedBytes, KeptBytes};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -103,6 +105,7 @@ struct Registry {
     began_ns: u64,
     /// Epochs that snapshots have ended.
     epochs: u64,
+    charged: ChargedBytes,
 }
 
 /// The snapshots of a database, see the module.
@@ -129,6 +132,7 @@ pub(crate) struct Snapshots {
     /// Held for moments.
     registry: Mutex<Registry>,
     versions: OldVersions,
+    kept: KeptBytes,
     /// Transactions that read older versions as well.
     pub active: ActiveTransactions,
     settings: SnapshotSettings,
@@ -160,8 +164,10 @@ impl Snapshots {
                 cut: NONE,
                 began_ns: clock::monotonic_ns(),
                 epochs: 0,
+                charged: ChargedBytes::new(),
             }),
             versions: OldVersions::default(),
+            kept: KeptBytes::default(),
             active: ActiveTransactions::new(have_slots),
             settings,
             ended: AtomicU64::new(0),
@@ -214,20 +220,6 @@ impl Snapshots {
         EpochNumber(self.oldest.load(Ordering::SeqCst))
     }
 
-    /// The lowest TID that any snapshot or transaction reads as of, like [`Snapshots::oldest`].
-    pub fn oldest_reader(&self, epoch: &Epoch) -> Tid {
-        let oldest = Tid::last_of(self.oldest());
-        if mutation::is(Mutation::UnlinkForReaders) {
-            return oldest;
-        }
-        oldest.min(self.active.lowest(epoch)).min(self.versions.floor())
-    }
-
-    /// A TID that is not below that of any transaction that has committed by now.
-    pub fn latest(&self, epoch: &Epoch) -> Tid {
-        self.active.latest(epoch).unwrap_or_else(|| Tid::last_of(epoch.current()))
-    }
-
     /// The older versions of rows.
     pub fn versions(&self) -> &OldVersions {
         &self.versions
@@ -255,6 +247,7 @@ impl Snapshots {
         self.newest.store(newest.unwrap_or_default().0, Ordering::SeqCst);
         self.oldest.store(oldest.0, Ordering::SeqCst);
         self.lowest.store(oldest.min(registry.cut).0, Ordering::SeqCst);
+        self.kept.publish(&registry.charged, oldest);
     }
 
     /// Sets or ends ([`NONE`]) the active cut of a checkpoint.
@@ -378,7 +371,7 @@ impl Snapshots {
         // Under the lock no snapshot is opened, and one opened later is not below this epoch.
         let lowest = Tid::last_of(oldest.unwrap_or_else(|| epoch.current()));
         let lowest = lowest.min(self.active.lowest(epoch));
-        self.versions.free_up_to(lowest, &crossbeam_epoch::pin());
+        self.versions.free_up_to(lowest, &hyades_platform::reclaim::pin());
     }
 
     /// Ends the snapshots that are too old, and closes the newest if it has had no users for a
@@ -440,7 +433,7 @@ impl Snapshots {
         if !kept {
             self.end_oldest(epoch, |state| state.epoch < tid.epoch());
             while self.end_oldest_transaction(tid) {}
-        } else if self.versions.full_bytes() > self.settings.memory {
+        } else if self.hold_too_much() {
             self.end_readers(tid, epoch);
         }
     }

@@ -20,6 +20,7 @@
 //! it is not first, and the word of what has posted it. What takes the count to zero says that the
 //! call may run. So only calls that may run are handed to threads, which wait for no turn.
 
+mod admission;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
@@ -27,6 +28,7 @@ mod tests;
 
 use crate::error::Error;
 use crate::storage::partition::members;
+use admission::{OutsidePlace, TurnAdmission};
 use hyades_platform::event::Event;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, yield_now};
@@ -71,6 +73,9 @@ struct Seat {
     /// first queue, and lowered by what makes it first (AcqRel): the one that takes it to zero has
     /// seen what all others have done.
     lacking: AtomicU32,
+    /// 1 if it has a place of [`TurnAdmission`]. Relaxed: used by its session only.
+    has_place: AtomicU32,
+    outside: OutsidePlace,
     /// It is first in another queue.
     moved: Event,
     places: Box<[QueuePlace]>,
@@ -98,6 +103,10 @@ pub(crate) struct TurnQueues<L> {
     queues: Box<[Padded<PartitionQueue<L>>]>,
     seats: Box<[OnceLock<SeatBlock>]>,
     numbers: Mutex<SeatNumbers>,
+    admission: TurnAdmission,
+    /// Whether there are more sessions than places. Relaxed: a transaction that does not know yet
+    /// is admitted.
+    is_crowded: AtomicBool,
     /// A commit or a sweep has panicked: some partitions are half changed, and their turns never
     /// end. (A log that fails by itself stops no turns: those that hold partitions go on to release
     /// them.) Set once, read by all that wait; Relaxed, as it only ends their waiting.
@@ -127,6 +136,8 @@ impl<L: Default> TurnQueues<L> {
                 .map(|_| OnceLock::new())
                 .collect(),
             numbers: Mutex::default(),
+            admission: TurnAdmission::by_processors(),
+            is_crowded: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             waits,
             #[cfg(loom)]
@@ -173,6 +184,7 @@ impl<L> TurnQueues<L> {
     pub fn add(&self) -> Result<u32, Error> {
         let mut numbers = self.numbers.lock().expect("no holder panics");
         if let Some(number) = numbers.free.pop() {
+            self.note_sessions(&numbers);
             return Ok(number);
         }
         let number = numbers.used + 1;
@@ -188,13 +200,21 @@ impl<L> TurnQueues<L> {
             written: AtomicU64::new(0),
             is_placed: AtomicU32::new(0),
             lacking: AtomicU32::new(0),
+            has_place: AtomicU32::new(0),
+            outside: OutsidePlace::new(),
             moved: Event::new(),
             places: (0..self.queues.len()).map(place).collect(),
         };
         self.seats[(number as usize - 1) / BLOCK]
             .get_or_init(|| (0..BLOCK).map(|_| Padded(seat())).collect());
         numbers.used = number;
+        self.note_sessions(&numbers);
         Ok(number)
+    }
+
+    fn note_sessions(&self, numbers: &SeatNumbers) {
+        let sessions = u64::from(numbers.used) - numbers.free.len() as u64;
+        self.is_crowded.store(sessions > self.admission.most(), Ordering::Relaxed);
     }
 
     /// Gives the seat of a session back. If the queues have stopped it may still stand in some: it
@@ -202,7 +222,9 @@ impl<L> TurnQueues<L> {
     pub fn remove(&self, number: u32) {
         self.seat(number).wanted.store(0, Ordering::Relaxed);
         if !self.has_stopped() && self.held(number) == 0 {
-            self.numbers.lock().expect("no holder panics").free.push(number);
+            let mut numbers = self.numbers.lock().expect("no holder panics");
+            numbers.free.push(number);
+            self.note_sessions(&numbers);
         }
     }
 
@@ -266,6 +288,11 @@ impl<L> TurnQueues<L> {
         }
         if self.has_stopped() {
             return false;
+        }
+        if self.is_crowded.load(Ordering::Relaxed) {
+            let seat = self.seat(number);
+            self.admission.enter(number, &seat.outside, NAP);
+            seat.has_place.store(1, Ordering::Relaxed);
         }
         self.line_up(number, set);
         self.await_turn(number, set)
@@ -380,6 +407,7 @@ impl<L> TurnQueues<L> {
         while !self.sleeps() && !is_first() {
             yield_now();
         }
+        let mut has_slept = false;
         loop {
             let moved = seat.moved.listen();
             if is_first() {
@@ -388,7 +416,20 @@ impl<L> TurnQueues<L> {
             if self.has_stopped() {
                 return false;
             }
+            // Behind a long transaction: those of other partitions go on meanwhile.
+            has_slept.then(|| self.leave_place(seat));
             moved.wait(Some(NAP));
+            has_slept = true;
+        }
+    }
+
+    /// Leaves the place that the session's transaction was admitted to, if it has one.
+    #[inline]
+    fn leave_place(&self, seat: &Seat) {
+        if seat.has_place.load(Ordering::Relaxed) != 0 {
+            seat.has_place.store(0, Ordering::Relaxed);
+            let next = self.admission.leave().map(|next| self.seat(next));
+            next.inspect(|next| next.outside.admit());
         }
     }
 
@@ -431,6 +472,7 @@ impl<L> TurnQueues<L> {
             self.hand_on(seat, number, rest.trailing_zeros() as usize);
             rest &= rest - 1;
         }
+        self.leave_place(seat);
         false
     }
 

@@ -83,12 +83,13 @@ impl OrphanedGarbage {
     ) -> usize {
         let before = taken.len();
         if before == 0 {
+            taken.held.charge(engine);
             return 0;
         }
-        let guard = crossbeam_epoch::pin();
-        taken.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
-        taken.sweep_rows::<C, P>(engine, stamp, usize::MAX, &guard);
-        drop(guard);
+        taken.free_held::<C, P>(engine, stamp, usize::MAX);
+        taken.sweep_entries::<C, P>(engine, stamp, usize::MAX);
+        taken.sweep_rows::<C, P>(engine, stamp, usize::MAX);
+        taken.held.charge(engine);
         let cleared = before - taken.len();
         if !taken.is_empty() {
             self.items().append(taken);

@@ -78,6 +78,15 @@ impl LoggingProtocol for Arrival {
         }
     }
 
+    /// Of a call, in which the vector is all that it is replayed after, too.
+    fn follow(&self, txn: &mut ArrivedVector, order: &Needs) {
+        order.iter().for_each(|(lane, lsn)| {
+            let own = &mut txn.vector[lane.index()];
+            *own = lsn.max(*own);
+        });
+        txn.is_zero = false;
+    }
+
     fn observe_partitions(&self, set: u64, txn: &mut ArrivedVector) {
         for partition in members(set) {
             join(&mut txn.vector, &self.latch(partition).vector);
@@ -102,7 +111,6 @@ impl LoggingProtocol for Arrival {
         }
 
         // 2. Join their vectors; take a TID above theirs, in the current epoch.
-        clear(&mut txn.vector);
         txn.is_zero = false;
         let mut last = Tid::NONE;
         for left in &latched {

@@ -67,6 +67,12 @@ impl LoggingProtocol for Gsn {
         *txn = GsnTxn::default();
     }
 
+    /// Its number is above the numbers of what it follows.
+    fn follow(&self, txn: &mut GsnTxn, order: &Needs) {
+        let numbers = order.iter().map(|(_, number)| number);
+        txn.seen = txn.seen.max(numbers.max().unwrap_or(0));
+    }
+
     #[inline]
     fn observe_read(&self, row: &AtomicU64, txn: &mut GsnTxn) {
         if mutation::is(Mutation::ForgetReadNumbers) {

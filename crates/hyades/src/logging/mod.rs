@@ -152,6 +152,10 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = txn;
         0
     }
+    /// Called before `append` or `arrive`, for a transaction with an earlier one in its session's
+    /// order that is not durable: the frontier may not admit it before it has reached `order`,
+    /// which is what that one needs.
+    fn follow(&self, txn: &mut Self::TxnStamp, order: &Needs);
     /// The order point: logs the transaction, which has its version, chosen while its write set is
     /// protected. Reserves its frame; the caller fills it. A protocol that draws a number and a
     /// position in one step holds a latch of the stream meanwhile; between the two nothing

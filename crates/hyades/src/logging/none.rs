@@ -10,5 +10,6 @@ impl LoggingProtocol for NoLog {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
+    fn follow(&self, _: &mut (), _: &Needs) {}
     fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
 }

@@ -43,6 +43,9 @@ impl LoggingProtocol for Physiological {
 
     fn txn_stamp(&self) {}
 
+    /// What is later in the stream is lost with what is earlier.
+    fn follow(&self, _: &mut (), _: &Needs) {}
+
     /// The changes, row by row, then a record that states only that the transaction has committed.
     fn append<'w, M: Stamp>(&self, _: &mut (), mut draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let first = draft.write_rows(self.rows, self.most);

@@ -48,6 +48,8 @@ pub(crate) struct Plover {
 pub(crate) struct Touched {
     /// Partitions that it depends on or writes to.
     touched: u64,
+    /// The highest number that it follows in its session's order.
+    follows: u64,
     number: u64,
 }
 
@@ -97,6 +99,11 @@ impl LoggingProtocol for Plover {
         *txn = Touched::default();
     }
 
+    /// Its number is above the numbers of what it follows, whichever partitions these touched.
+    fn follow(&self, txn: &mut Touched, order: &Needs) {
+        txn.follows = order.iter().map(|(_, number)| number).max().unwrap_or(0);
+    }
+
     #[inline]
     fn observe_read(&self, row: &AtomicU64, txn: &mut Touched) {
         txn.touched |= row.load(Ordering::Acquire);
@@ -125,7 +132,7 @@ impl LoggingProtocol for Plover {
             },
         );
         let highest = members(txn.touched).map(|partition| self.counters.lock(partition)).max();
-        txn.number = highest.unwrap_or(0) + 1;
+        txn.number = highest.unwrap_or(0).max(txn.follows) + 1;
         let mut reserved = records.reserve();
         members(txn.touched).for_each(|partition| self.counters.unlock(partition, txn.number));
         reserved.patch(|stamp| stamp[..8].copy_from_slice(&txn.number.to_le_bytes()));

@@ -52,7 +52,7 @@ use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Lane, Log, Lsn, NUMBERS_ARE_VERSIONS};
+use hyades_wal::{Lane, LaneKind, Log, Lsn, NUMBERS_ARE_VERSIONS};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,8 +72,28 @@ pub(crate) struct PoplarTxn {
     seen: Tid,
     /// The transaction's own number.
     own: u64,
-    /// Whether it had any operation except blind writes; known once it has its record.
+    /// Whether it had any operation except blind writes, or follows records in other streams; known
+    /// once it has its record.
     has_read: bool,
+    /// The streams with records that it follows in its session's order, a bit for each.
+    follows: u64,
+    /// The highest number that it follows there, if the common watermark has to reach one.
+    follows_number: u64,
+}
+
+impl Poplar {
+    /// The highest number of what it follows in its session's order; `None` if all of that is found
+    /// wherever its own record, in this stream, is found.
+    fn follows(&self, txn: &PoplarTxn, stream: usize) -> Option<u64> {
+        let others = txn.follows & !(1 << stream);
+        if others == 0 && txn.follows_number == 0 {
+            return None;
+        }
+        let streams = (0..self.log.streams()).filter(|other| others >> other & 1 == 1);
+        // Their records have their numbers by now.
+        let last = streams.map(|other| self.counters.last(other)).max();
+        last.max(Some(txn.follows_number))
+    }
 }
 
 impl LoggingProtocol for Poplar {
@@ -88,6 +108,17 @@ impl LoggingProtocol for Poplar {
         *txn = PoplarTxn::default();
     }
 
+    fn follow(&self, txn: &mut PoplarTxn, order: &Needs) {
+        for (lane, number) in order.iter() {
+            match lane.kind(self.log.streams()) {
+                LaneKind::Position(stream) => txn.follows |= 1 << stream,
+                LaneKind::Mark(_) | LaneKind::Common => {
+                    txn.follows_number = txn.follows_number.max(number);
+                }
+            }
+        }
+    }
+
     /// Algorithm 1. Lines 1 to 4: the draft's TID is above all versions that were read or will be
     /// overwritten, and above what was removed. Lines 6 to 12: number and position in one step.
     fn append<'w, M: Stamp>(
@@ -96,7 +127,8 @@ impl LoggingProtocol for Poplar {
         mut draft: Draft<'_, 'w, M>,
     ) -> Reserved<'w> {
         let (stream, lowest, epoch) = (draft.stream, draft.tid, draft.epoch);
-        txn.has_read = draft.has_read;
+        let follows = self.follows(txn, stream);
+        txn.has_read = draft.has_read || follows.is_some();
         if !draft.states_epoch {
             // The stamp states the TID. Beside the beginning of an epoch stands the epoch.
             draft.tid = Tid::NONE;
@@ -106,7 +138,8 @@ impl LoggingProtocol for Poplar {
         if txn.has_read && mutation::is(Mutation::LateVersions) {
             std::thread::sleep(std::time::Duration::from_millis(4));
         }
-        let lowest = lowest.bits().max(self.removed.load(Ordering::Acquire) + 1);
+        let lowest = lowest.bits().max(follows.unwrap_or(0) + 1);
+        let lowest = lowest.max(self.removed.load(Ordering::Acquire) + 1);
         txn.own = (self.counters.lock(stream) + 1).max(lowest);
         let tid = Tid::from_bits(txn.own);
         // Before the position: a cut of an earlier epoch notes positions below it.

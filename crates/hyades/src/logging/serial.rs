@@ -20,6 +20,8 @@ impl LoggingProtocol for Serial {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
+    /// What is later in the stream is lost with what is earlier.
+    fn follow(&self, _: &mut (), _: &Needs) {}
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
             return;

@@ -61,6 +61,9 @@ impl LoggingProtocol for SiloR {
         EpochNumber::default()
     }
 
+    /// Its epoch is read later, and so is not lower; an epoch is recovered as a whole.
+    fn follow(&self, _: &mut EpochNumber, _: &Needs) {}
+
     /// The record has no stamp: its version states the epoch.
     fn append<'w, M: Stamp>(&self, txn: &mut EpochNumber, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         *txn = draft.tid.epoch();

@@ -295,6 +295,16 @@ impl LoggingProtocol for Taurus {
         self.table.begin(&mut txn.ring);
     }
 
+    /// What it follows must be durable for it to count. It need not be replayed before a data
+    /// record: rows give that order.
+    fn follow(&self, txn: &mut TaurusTxn, order: &Needs) {
+        order.iter().for_each(|(lane, lsn)| {
+            let own = &mut txn.validity[lane.index()];
+            *own = lsn.max(*own);
+        });
+        txn.is_zero = false;
+    }
+
     #[inline]
     fn prefetch(&self, row: &Reference) {
         self.table.prefetch(row);

@@ -310,6 +310,16 @@ impl LoggingProtocol for Taurus2016 {
         self.table.begin(&mut txn.ring);
     }
 
+    /// What the one before in its session's order needs, as a vector: the list would have its id
+    /// alone, and order replay.
+    fn follow(&self, txn: &mut Taurus2016Txn, order: &Needs) {
+        order.iter().for_each(|(lane, lsn)| {
+            let own = &mut txn.unnamed[lane.index()];
+            *own = lsn.max(*own);
+        });
+        txn.is_zero = false;
+    }
+
     #[inline]
     fn prefetch(&self, row: &LastWriter) {
         self.table.prefetch(&row.vector);

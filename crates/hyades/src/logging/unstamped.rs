@@ -24,5 +24,6 @@ impl<S: Stamp> LoggingProtocol for Unstamped<S> {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
+    fn follow(&self, _: &mut (), _: &Needs) {}
     fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
 }

@@ -10,7 +10,7 @@ use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use crate::storage::usage::{UsageCells, change_of};
 use bumpalo::Bump;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::ops::Range;
 
 /// Buffered change of a row.

@@ -10,7 +10,7 @@ use crate::engine::turns::TurnListener;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::{HotRows, LoggingProtocol};
-use crate::retry::OnThisThread;
+use crate::retry::{OnThisThread, check_may_wait};
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::storage::Stamp;
@@ -96,6 +96,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     }
 
     fn check_outside(&self, what: &str) -> Result<(), Error> {
+        check_may_wait(what)?;
         if !P::LOGS_FIRST || !self.is_inside() {
             return Ok(());
         }

@@ -27,6 +27,7 @@ use crate::recovery::report::RecoveryReport;
 use crate::recovery::schema_change::settle_indexes;
 use crate::session::shared::Sessions;
 use crate::storage::Stamp;
+use crate::storage::hash_index::HashSecret;
 use crate::storage::partition;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
@@ -38,6 +39,7 @@ use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::SettleOnDrop;
 use hyades_platform::{clock, event, span};
 use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use pairs::RunsUnder;
@@ -157,7 +159,8 @@ impl Opening<'_> {
         let row_ids = Arc::new(AtomicU64::new(1));
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         self.configure::<C, P>(&mut engine);
-        let shared = Arc::new(Sessions::new(engine, self.builder.retries));
+        let shared =
+            Arc::new(Sessions::new(engine, self.builder.retries, self.builder.removed_limit));
         let hot_rows = |_: &P| HotRows::default();
         let host = Host::<C, P> { shared, log: None, hot_rows, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
@@ -178,7 +181,10 @@ impl Opening<'_> {
 
     fn catalogue(&self, stored: &[u8]) -> Result<Catalogue, Error> {
         let Builder { tables, procedures, dropped, .. } = &self.builder;
-        Catalogue::join(stored, tables, procedures, dropped)
+        // A simulation is the same in each run: hashes show in the order of walks.
+        let is_simulated = self.builder.log.research.stepped;
+        let secret = (!is_simulated).then(HashSecret::fresh);
+        Catalogue::join(stored, tables, procedures, dropped, secret)
     }
 
     /// Empty tables, with the indexes under which the log is replayed.
@@ -187,7 +193,7 @@ impl Opening<'_> {
         let table = |(at, schema): (usize, &Schema)| {
             let replayed = catalogue.replay_schema(at, schema);
             let schema = replayed.as_ref().unwrap_or(schema);
-            TableData::new(schema, at as u32, catalogue.table_ids[at])
+            TableData::new(schema, at as u32, catalogue.table_ids[at], catalogue.secret)
                 .declared_by(self.builder.origin)
         };
         Arc::new(schemas.map(table).collect())
@@ -290,7 +296,7 @@ impl Opening<'_> {
             recovered.report.schema_seconds =
                 self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
         }
-        let mut shared = Sessions::new(engine, builder.retries);
+        let mut shared = Sessions::new(engine, builder.retries, builder.removed_limit);
         let research = &builder.log.research;
         shared.nests = research.stepped;
         shared.keeps_streams = research.fixed_streams || research.flushed_by_sessions;
@@ -438,8 +444,12 @@ impl Opening<'_> {
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let asynchronous = self.builder.asynchronous;
+        if let Some(keeper) = &keeper {
+            keeper.bound_incarnations();
+        }
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log, asynchronous)));
         let sites = self.builder.sites.map(|sites| (sites, self.builder.partitions));
+        let keeps_order = self.builder.session_order;
         let Builder { procedures, record, origin, posted_calls, post_threads, .. } = self.builder;
         let log_ids = catalogue.procedure_ids.clone();
         let procedures = Arc::new(Procedures::new(procedures, log_ids, record, origin));
@@ -458,10 +468,12 @@ impl Opening<'_> {
             posted,
             concurrency,
             data_only,
+            keeps_order,
             logs_first,
             report,
             pool: SessionPool::default(),
             acknowledged: LatencyHistogram::default(),
+            _settles: SettleOnDrop,
         };
         Database::from_inner(shared)
     }

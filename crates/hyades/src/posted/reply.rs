@@ -1,8 +1,11 @@
 //! The outcome of a posted call, and what waits for it.
 
 use crate::error::{Abort, Error};
+use crate::logging::Needs;
+use crate::retry::check_may_wait;
 use crate::ticket::Ticket;
 use crate::transaction::procedure::decode_result;
+use hyades_platform::callback::{self, OnDatabaseThread};
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::future::Future;
@@ -12,9 +15,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// How a posted call has ended: it committed, with this encoded result, or aborted, and the ticket
-/// tells when that is durable.
-pub(super) type Outcome = (Result<Vec<u8>, Abort>, Ticket);
+/// How a posted call has ended.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// It committed, with this encoded result, or aborted.
+    pub result: Result<Vec<u8>, Abort>,
+    /// Tells when that is durable.
+    pub ticket: Ticket,
+    /// The order of the session that called it, if that keeps one.
+    pub order: Option<Needs>,
+}
 
 /// What is known of a call that has run: its result, and the ticket that tells when it is durable.
 type Ran<R> = Result<(Result<R, Abort>, Ticket), Error>;
@@ -55,15 +65,22 @@ impl Reply {
             self.ended.notify_all();
         }
         if let ReplyState::Open(Some(waker), _) = before {
-            waker.wake();
+            let _mark = OnDatabaseThread::begin();
+            callback::wake(waker);
         }
     }
 
     /// The outcome, once. `None` while the call is open: then `waker` will be woken.
     fn take(&self, waker: Option<&Waker>) -> Option<Result<Outcome, NoOutcome>> {
+        // Cloned before the lock is taken, and the former one dropped after that: both may be the
+        // program's code.
+        let mut next = waker.cloned();
         let mut state = self.state();
         if let ReplyState::Open(woken, _) = &mut *state {
-            *woken = waker.cloned().or(woken.take());
+            if next.is_some() {
+                std::mem::swap(woken, &mut next);
+            }
+            drop(state);
             return None;
         }
         match std::mem::replace(&mut *state, ReplyState::Taken) {
@@ -75,17 +92,21 @@ impl Reply {
         }
     }
 
-    fn wait(&self) {
+    /// # Errors
+    /// [`Error::Misuse`] in a waker, if the call is open.
+    fn wait(&self) -> Result<(), Error> {
         let mut state = self.state();
         while let ReplyState::Open(_, waits) = &mut *state {
+            check_may_wait("a posted call was waited for")?;
             *waits = true;
             state = self.ended.wait(state).expect("no holder panics");
         }
+        Ok(())
     }
 
     /// Blocks until the call has ended, and takes its outcome.
     pub fn outcome(&self) -> Result<Outcome, NoOutcome> {
-        self.wait();
+        self.wait().map_err(NoOutcome::Failed)?;
         self.take(None).expect("the call has ended")
     }
 }
@@ -130,17 +151,18 @@ impl<R: DeserializeOwned> PostedCall<R> {
 
     /// The outcome: the result, and the ticket that tells when it is durable.
     fn pre_committed(outcome: Outcome) -> Ran<R> {
-        let (result, ticket) = outcome;
+        let Outcome { result, ticket, .. } = outcome;
         match result {
             Ok(bytes) => Ok((Ok(decode_result(&bytes)?), ticket)),
             Err(abort) => Ok((Err(abort), ticket)),
         }
     }
 
-    /// Blocks until the call has run: [`PostedCall::outcome`] will not block.
+    /// Blocks until the call has run: [`PostedCall::outcome`] will not block. In a waker it returns
+    /// at once, as [`PostedCall::outcome`] does there, with an error.
     pub fn wait_until_run(&self) {
         if self.outcome.is_none() {
-            self.reply.wait();
+            let _ = self.reply.wait();
         }
     }
 
@@ -156,7 +178,7 @@ impl<R: DeserializeOwned> PostedCall<R> {
     /// If the procedure did. Its changes were rolled back.
     pub fn outcome(mut self) -> Ran<R> {
         if self.outcome.is_none() {
-            self.reply.wait();
+            self.reply.wait()?;
             self.advance(None)?;
         }
         Self::pre_committed(self.outcome.take().expect("the call has ended"))
@@ -191,10 +213,10 @@ impl<R: DeserializeOwned> PostedCall<R> {
     /// If the procedure did. Its changes were rolled back.
     pub fn wait(mut self) -> Result<R, Error> {
         if self.outcome.is_none() {
-            self.reply.wait();
+            self.reply.wait()?;
             self.advance(None)?;
         }
-        let (result, ticket) = self.outcome.take().expect("the call has ended");
+        let Outcome { result, ticket, .. } = self.outcome.take().expect("the call has ended");
         ticket.wait()?;
         Self::result(result)
     }
@@ -211,9 +233,9 @@ impl<R: DeserializeOwned> PostedCall<R> {
         if let Err(error) = self.advance(None) {
             return Some(Err(error));
         }
-        match self.outcome.as_ref()?.1.is_acknowledged() {
+        match self.outcome.as_ref()?.ticket.is_acknowledged() {
             Ok(false) => None,
-            Ok(true) => self.outcome.take().map(|(result, _)| Self::result(result)),
+            Ok(true) => self.outcome.take().map(|outcome| Self::result(outcome.result)),
             Err(error) => {
                 self.outcome = None;
                 Some(Err(error))
@@ -227,13 +249,13 @@ impl<R: DeserializeOwned> Future for PostedCall<R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.advance(Some(context.waker()))?;
-        let Some((_, ticket)) = &mut self.outcome else { return Poll::Pending };
+        let Some(Outcome { ticket, .. }) = &mut self.outcome else { return Poll::Pending };
         match Pin::new(ticket).poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) => {
-                let (result, _) = self.outcome.take().expect("it has one");
-                Poll::Ready(Self::result(result))
+                let outcome = self.outcome.take().expect("it has one");
+                Poll::Ready(Self::result(outcome.result))
             }
         }
     }

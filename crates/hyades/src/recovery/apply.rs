@@ -6,6 +6,7 @@
 
 use super::former_changes;
 use super::replay::ReplayContext;
+use super::tombstones::{Tombstone, Tombstones};
 use crate::concurrency::replaying::{self, RowLock};
 use crate::engine::RowIdBlock;
 use crate::error::Error;
@@ -23,10 +24,10 @@ use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, TableData};
 use crate::storage::tid::Tid;
 use crate::storage::usage::{LocalUsage, change_of};
-use crossbeam_epoch::Guard;
 use hyades_index::{Finger, Keyed, NoHooks};
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
 use std::sync::atomic::Ordering;
 
 /// State of one thread for applying data records.
@@ -38,7 +39,7 @@ pub(crate) struct Applier {
     converted: Vec<u8>,
     /// The delta that edits mean.
     expanded: Vec<u8>,
-    absent: Vec<(u32, KeyBytes)>,
+    pub tombstones: Tombstones,
     /// The current record's name where rows have several versions; 0 where they have one.
     pub writer: Id,
     /// Whether rows have several versions, by TID.
@@ -159,7 +160,9 @@ impl Applier {
             let Before { base, image, .. } = before;
             lock.version = self.install(table, record, lock.version, base, image, guard);
             if lock.version & word::ABSENT != 0 {
-                self.absent.push((at as u32, KeyBytes::from_slice(key)));
+                let (table, key, tid) =
+                    (at as u32, KeyBytes::from_slice(key), word::tid(lock.version));
+                self.tombstones.push(Tombstone { table, key, tid });
             }
         }
     }
@@ -228,7 +231,7 @@ impl Applier {
             let (table, key) = (at as u32, KeyBytes::from_slice(key));
             match self.by_timestamp {
                 true => self.stale.add_row_of(table, key, word::tid(now).epoch()),
-                false => self.absent.push((table, key)),
+                false => self.tombstones.push(Tombstone { table, key, tid: word::tid(now) }),
             }
         }
         lock.version = now;
@@ -390,11 +393,11 @@ impl Applier {
         word::of(tid) | if gone { word::ABSENT } else { 0 }
     }
 
-    /// Hands over the absent rows, which are removed at the end.
+    /// Hands over the tombstones that are left, which are removed at the end.
     pub fn finish<S: Stamp>(mut self, replay: &ReplayContext<S>) {
         replay.add_usage(self.usage.take());
         replay.engine.snapshots.versions().end_writer(&mut self.old_versions);
-        replay.absent.lock().expect("no holder panics").extend(self.absent);
+        self.tombstones.hand_over(replay);
     }
 }
 
@@ -435,7 +438,7 @@ fn reindex<S: Stamp>(
             && let Some(entry) = table.secondaries[at].tree.find(&key, guard)
         {
             debug_assert_eq!(entry.key(), &key[..]);
-            table.unlink_entry(at, entry, &NoHooks, &|_| (), guard);
+            table.unlink_entry(at, entry, None, &NoHooks, &|_| (), guard);
         }
     }
 }

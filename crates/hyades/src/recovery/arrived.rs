@@ -14,8 +14,8 @@ use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
-use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl CommandRunner {

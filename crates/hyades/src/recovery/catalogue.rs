@@ -4,6 +4,7 @@ use super::former::FormerTable;
 use super::schema_change::{self, IndexChange};
 use super::stored_catalogue::{StoredCatalogue, StoredProcedure, StoredTable};
 use crate::error::Error;
+use crate::storage::hash_index::HashSecret;
 use crate::storage::schema::Schema;
 use crate::transaction::procedure::Procedure;
 use std::collections::{HashMap, HashSet};
@@ -15,6 +16,8 @@ pub(crate) struct Catalogue {
     before: Option<Vec<u8>>,
     /// In declaration order.
     pub table_ids: Vec<u32>,
+    /// That of the hashes of keys.
+    pub secret: HashSecret,
     pub procedure_ids: Vec<u32>,
     /// Declared tables, except former ones.
     tables: ById<u32>,
@@ -71,7 +74,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
 
 impl Catalogue {
     /// Matches the manifest's catalogue to the declarations; new tables and procedures get new
-    /// numbers.
+    /// numbers, and a database without a secret for its hashes gets this one, if there is one.
     ///
     /// # Errors
     /// [`Error::Mismatch`]: the catalogue cannot be read, or a table cannot be changed to its
@@ -81,10 +84,14 @@ impl Catalogue {
         schemas: &[Schema],
         procedures: &[Procedure],
         dropped: &[String],
+        new_secret: Option<HashSecret>,
     ) -> Result<Catalogue, Error> {
-        let stored = StoredCatalogue::read(bytes)?;
+        let mut stored = StoredCatalogue::read(bytes)?;
+        stored.hash_secret = stored.hash_secret.or(new_secret);
+        let secret = stored.hash_secret.unwrap_or(HashSecret::KNOWN);
         let mut catalogue = Catalogue {
             stored,
+            secret,
             before: None,
             table_ids: Vec::new(),
             procedure_ids: Vec::new(),

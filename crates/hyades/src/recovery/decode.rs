@@ -2,6 +2,7 @@
 //! assembles long bodies from their parts.
 
 use super::parts::{self, Parts};
+use super::tombstones::Order;
 use crate::error::Error;
 use crate::logging::predecessors::Predecessor;
 use crate::logging::record::RecordHead;
@@ -43,7 +44,13 @@ pub(crate) struct RecordShape {
     /// Whether its records are calls that were logged before they ran, on tables that are spread
     /// over partitions as they are now.
     pub calls: Option<bool>,
+    /// Whether its transactions drew their timestamps when they began.
+    draws_at_begin: bool,
 }
+
+/// The concurrency control, in an incarnation's settings, whose transactions draw their timestamps
+/// when they begin.
+const DRAWS_AT_BEGIN: &str = "timestamp-order";
 
 impl RecordShape {
     /// The format of an incarnation's records, and which of them `checkpoint` holds already.
@@ -67,6 +74,7 @@ impl RecordShape {
         let calls = incarnation.settings.contains_key(hyades_wal::CALLS).then_some(true);
         let setting = |name: &str| incarnation.settings.get(name).map(String::as_str);
         let rows = RowFrames::of(setting("rows"));
+        let draws_at_begin = setting("concurrency").is_none_or(|name| name == DRAWS_AT_BEGIN);
         let row_heads = RowHeads::of(setting(hyades_wal::ROW_HEADS));
         RecordShape {
             lanes,
@@ -81,6 +89,7 @@ impl RecordShape {
             until,
             ended,
             calls,
+            draws_at_begin,
         }
     }
 
@@ -107,6 +116,17 @@ impl RecordShape {
             return true;
         }
         self.cut.is_some_and(|cut| tid.epoch() <= cut) && !mutation::is(Mutation::ReplayBelowCut)
+    }
+
+    /// What tells that no earlier version of a row is to come, where data records are replayed in
+    /// any order; `None` where nothing tells, see [`super::tombstones`].
+    pub fn order_of_versions(&self) -> Option<Order> {
+        let is_undone = self.rows == RowFrames::Both;
+        match self.stamp {
+            _ if is_undone || self.draws_at_begin => None,
+            StampFormat::Number { version: Some(_), .. } => Some(Order::Versions),
+            _ => Some(Order::Epochs),
+        }
     }
 
     fn stamp_kind(&self, head: &RecordHead) -> StampKind {

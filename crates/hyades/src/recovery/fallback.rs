@@ -2,10 +2,11 @@
 //! thread that hands nothing over replays them faster than many.
 //!
 //! It is measured, not predicted. Replay is divided into windows. After one in which the threads
-//! were idle for more than half of their time, the next is a *trial*: one thread replays, the
-//! others rest. If that was faster, replay stays serial for a number of windows, and then tries all
-//! threads again, for the log may have changed. If not, there is no further trial for as many
-//! windows. Each time the same answer is found the number doubles.
+//! were idle for more than half of their time, the next few are a *trial*: one thread replays, the
+//! others rest. If the median of their speeds is above that of as many windows with all threads,
+//! replay stays serial for a number of windows, and then tries all threads again, for the log may
+//! have changed. If not, there is no further trial for as many windows. Each time the same answer
+//! is found the number doubles. The first windows are short, so that a short log has a trial, too.
 
 use hyades_platform::{clock, event};
 use std::sync::Mutex;
@@ -15,6 +16,14 @@ use std::time::Duration;
 /// The length of a window: hundreds of records, and many times what a thread sleeps without work.
 /// Short where assertions are checked, so that tests get there.
 const WINDOW_NS: u64 = if cfg!(debug_assertions) { 300_000 } else { 10_000_000 };
+
+/// The length of the first windows, and their number: a trial is over after a few milliseconds.
+const FIRST_WINDOW_NS: u64 = WINDOW_NS / 10;
+const FIRST_WINDOWS: u32 = 32;
+
+/// Windows that are compared with as many others: the speed of a single one depends on which
+/// records it had, and on what else the machine did.
+const COMPARED: usize = 3;
 
 /// Windows from a trial to the next, at first and at most.
 const PERIOD: u32 = 8;
@@ -29,14 +38,39 @@ enum Mode {
     Alone,
 }
 
+/// The speeds of the last windows of a kind, in bytes per nanosecond.
+#[derive(Debug, Default)]
+struct Rates {
+    last: [f64; COMPARED],
+    seen: usize,
+}
+
+impl Rates {
+    fn push(&mut self, rate: f64) {
+        self.last[self.seen % COMPARED] = rate;
+        self.seen += 1;
+    }
+
+    /// Their median, once there are as many as are compared.
+    fn median(&self) -> Option<f64> {
+        let mut sorted = self.last;
+        sorted.sort_by(f64::total_cmp);
+        (self.seen >= COMPARED).then_some(sorted[COMPARED / 2])
+    }
+}
+
 #[derive(Debug)]
 struct Course {
     mode: Mode,
     window_began_ns: u64,
+    /// Windows that have ended.
+    windows: u32,
     /// What was resolved when the window began, in bytes.
     resolved: u64,
-    /// Bytes per nanosecond of all threads, in the last window in which they ran.
-    parallel_rate: f64,
+    /// Of windows in which all threads ran, since the last trial.
+    parallel: Rates,
+    /// Of the windows of this trial.
+    trial: Rates,
     /// Windows left in which the mode stays.
     left: u32,
     period: u32,
@@ -67,8 +101,10 @@ impl SerialFallback {
             course: Mutex::new(Course {
                 mode: Mode::Parallel,
                 window_began_ns: clock::monotonic_ns(),
+                windows: 0,
                 resolved: 0,
-                parallel_rate: 0.0,
+                parallel: Rates::default(),
+                trial: Rates::default(),
                 left: 0,
                 period: PERIOD,
                 was_faster: false,
@@ -83,7 +119,7 @@ impl SerialFallback {
 
     /// Rests, for a while.
     pub fn rest(&self) {
-        std::thread::sleep(Duration::from_nanos(WINDOW_NS / 10));
+        std::thread::sleep(Duration::from_nanos(FIRST_WINDOW_NS / 2));
     }
 
     /// A thread has had nothing to do since then.
@@ -96,7 +132,8 @@ impl SerialFallback {
         let now = clock::monotonic_ns();
         let mut course = self.course.lock().expect("no holder panics");
         let took = now.saturating_sub(course.window_began_ns);
-        if took >= WINDOW_NS {
+        let is_first = course.windows < FIRST_WINDOWS;
+        if took >= if is_first { FIRST_WINDOW_NS } else { WINDOW_NS } {
             let idle = self.idle_ns.swap(0, Ordering::Relaxed);
             self.end_window(&mut course, took, idle, resolved());
             course.window_began_ns = now;
@@ -106,31 +143,40 @@ impl SerialFallback {
     fn end_window(&self, course: &mut Course, took_ns: u64, idle_ns: u64, resolved: u64) {
         let rate = resolved.saturating_sub(course.resolved) as f64 / took_ns as f64;
         course.resolved = resolved;
+        course.windows = course.windows.saturating_add(1);
         if course.mode != Mode::Parallel {
             self.alone_ns.fetch_add(took_ns, Ordering::Relaxed);
         }
         course.left = course.left.saturating_sub(1);
         course.mode = match course.mode {
             Mode::Parallel => {
-                course.parallel_rate = rate;
+                course.parallel.push(rate);
                 let mostly_idle = idle_ns * 2 > took_ns * self.threads;
-                if mostly_idle && course.left == 0 { Mode::Trial } else { Mode::Parallel }
+                let is_due = mostly_idle && course.left == 0 && course.parallel.median().is_some();
+                if is_due { Mode::Trial } else { Mode::Parallel }
             }
             Mode::Trial => {
-                let is_faster = rate > course.parallel_rate;
-                course.period = match is_faster == course.was_faster {
-                    true => (2 * course.period).min(LONGEST_PERIOD),
-                    false => PERIOD,
-                };
-                course.was_faster = is_faster;
-                course.left = course.period;
-                event!(DEBUG, "replay tried one thread", faster = is_faster);
-                if is_faster { Mode::Alone } else { Mode::Parallel }
+                course.trial.push(rate);
+                let medians = course.trial.median().zip(course.parallel.median());
+                medians.map_or(Mode::Trial, |(alone, all)| self.decide(course, alone > all))
             }
             Mode::Alone if course.left > 0 => Mode::Alone,
             Mode::Alone => Mode::Parallel,
         };
         self.alone.store(course.mode != Mode::Parallel, Ordering::Relaxed);
+    }
+
+    /// Ends a trial.
+    fn decide(&self, course: &mut Course, is_faster: bool) -> Mode {
+        course.period = match is_faster == course.was_faster {
+            true => (2 * course.period).min(LONGEST_PERIOD),
+            false => PERIOD,
+        };
+        course.was_faster = is_faster;
+        course.left = course.period;
+        (course.trial, course.parallel) = Default::default();
+        event!(DEBUG, "replay tried one thread", faster = is_faster);
+        if is_faster { Mode::Alone } else { Mode::Parallel }
     }
 
     /// The time in which one thread replayed alone, in nanoseconds, up to the last window.
@@ -160,7 +206,8 @@ mod tests {
     #[test]
     fn busy_threads_are_left_alone() {
         let fallback = SerialFallback::new(2);
-        assert_eq!(run(&fallback, &[(1000, 0.1), (1, 0.5), (0, 0.5)]), [false; 3]);
+        let windows = [(1000, 0.1), (1, 0.5), (0, 0.5), (0, 0.5), (0, 0.5)];
+        assert_eq!(run(&fallback, &windows), [false; 5]);
         assert_eq!(fallback.alone_ns(), 0);
     }
 
@@ -168,25 +215,45 @@ mod tests {
     fn idle_threads_rest_where_one_is_faster() {
         let fallback = SerialFallback::new(2);
         // Trial, and serial from then on.
-        assert_eq!(run(&fallback, &[(1000, 0.6), (1001, 0.0)]), [true, true]);
+        assert_eq!(run(&fallback, &[(1000, 0.6); COMPARED]), [false, false, true]);
+        assert_eq!(run(&fallback, &[(1001, 0.0); COMPARED]), [true; COMPARED]);
         let alone = run(&fallback, &[(1001, 0.0); PERIOD as usize]);
         let (last, before) = alone.split_last().unwrap();
         assert!(before.iter().all(|is| *is), "it stays so for a period");
         assert!(!last, "then all threads are tried again");
         // They are slower again: the next period is longer.
-        assert_eq!(run(&fallback, &[(900, 0.9), (1001, 0.0)]), [true, true]);
+        assert_eq!(run(&fallback, &[(900, 0.9); COMPARED]), [false, false, true]);
+        assert_eq!(run(&fallback, &[(1001, 0.0); COMPARED]), [true; COMPARED]);
         assert!(run(&fallback, &[(1001, 0.0); 2 * PERIOD as usize - 1]).iter().all(|is| *is));
         assert_eq!(run(&fallback, &[(1001, 0.0)]), [false]);
-        assert_eq!(fallback.alone_ns(), (2 + 3 * u64::from(PERIOD)) * 1_000_000);
+        assert_eq!(fallback.alone_ns(), (2 * COMPARED as u64 + 3 * u64::from(PERIOD)) * 1_000_000);
     }
 
     #[test]
     fn a_trial_that_fails_is_not_repeated_soon() {
         let fallback = SerialFallback::new(2);
-        assert_eq!(run(&fallback, &[(1000, 0.9), (1000, 0.0)]), [true, false]);
+        run(&fallback, &[(1000, 0.9); COMPARED]);
+        assert_eq!(run(&fallback, &[(1000, 0.0); COMPARED]), [true, true, false]);
         let idle = [(1000, 0.9); 2 * PERIOD as usize];
         let after = run(&fallback, &idle);
         let first = after.iter().position(|is| *is).expect("it is tried again");
         assert_eq!(first, 2 * PERIOD as usize - 1, "the same answer doubles the period");
+    }
+
+    /// One window in which another program had the processor decides nothing.
+    #[test]
+    fn a_single_window_decides_nothing() {
+        for (parallel, alone, rests) in [
+            // All threads are faster, but for one window; and so is one thread, but for one.
+            ([1000, 10, 1000], [500, 500, 500], false),
+            ([1000, 1000, 1000], [500, 5000, 500], false),
+            ([500, 5000, 500], [1000, 1000, 1000], true),
+            ([500, 500, 500], [1000, 1000, 10], true),
+        ] {
+            let fallback = SerialFallback::new(2);
+            run(&fallback, &parallel.map(|rate| (rate, 0.9)));
+            let after = run(&fallback, &alone.map(|rate| (rate, 0.0)));
+            assert_eq!(after, [true, true, rests], "{parallel:?} against {alone:?}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// next incarnation may get the same addresses.
 pub(crate) fn finish_incarnation<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let tables = &replay.engine.tables;
-    match replay.held.settle(tables, &crossbeam_epoch::pin()) {
+    match replay.held.settle(tables, &hyades_platform::reclaim::pin()) {
         None => Ok(()),
         Some((table, base, tid)) => Err(Error::Recovery(format!(
             "a row of table {:?} is missing version {base}, which transaction {tid} changed: a \
@@ -63,7 +63,7 @@ pub(crate) fn finish<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
 
 /// Checks unique indexes. Rows are restored in any order, so this is possible only at the end.
 fn check_unique<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     for table in replay.engine.tables.iter() {
         for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {
             if table.duplicates(at, &guard).is_some() {

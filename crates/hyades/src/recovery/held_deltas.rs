@@ -8,7 +8,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::record::{Record, word};
 use crate::storage::table::{Lookup, TableData};
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Mutex;
@@ -100,6 +100,25 @@ impl HeldDeltas {
         let count = shard.count.fetch_sub(1, Ordering::AcqRel);
         debug_assert_ne!(count, 0, "a shard counts the deltas that it holds");
         Some(held)
+    }
+
+    /// Drops the deltas of a row that produce no later version than `version`, the row's. Returns
+    /// whether no other one waits. The caller holds the row's lock.
+    pub fn forget_superseded<S>(&self, record: &Record<S>, version: Tid) -> bool {
+        debug_assert!(is_locked(record), "deltas of a row are dropped under its lock");
+        let (shard, address) = self.shard(record);
+        if shard.count.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let mut held = shard.held.lock().expect("no holder panics");
+        let (before, mut waits) = (held.len(), false);
+        held.retain(|(of, _), delta| {
+            let is_needed = *of != address || delta.tid > version;
+            waits |= *of == address && is_needed;
+            is_needed
+        });
+        shard.count.fetch_sub(before - held.len(), Ordering::AcqRel);
+        !waits
     }
 
     /// Ends an incarnation, all of which has been read: drops the deltas that a newer image has

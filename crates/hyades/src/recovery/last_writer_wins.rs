@@ -13,18 +13,20 @@ use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::stream_order::furthest_behind_first;
 use super::threads;
+use super::tombstones::{OpenChunk, ReplayedChunks};
 use super::undecided::Undecided;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::logging::row_frame::{RowFrames, RowHeads};
 use crate::logging::{StampFormat, admits};
 use crate::storage::Stamp;
+use crate::storage::tid::Tid;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 struct ValidatedStream {
     stream: StreamId,
@@ -39,6 +41,7 @@ struct ValidatedStream {
     finished: AtomicBool,
     /// The epoch of the next chunk; a hint for choosing a stream.
     next_epoch: AtomicU64,
+    progress: Arc<ReplayedChunks>,
 }
 
 struct StreamSource {
@@ -67,18 +70,20 @@ impl ValidatedStream {
             self.valid.store(chunk.end(), Ordering::Release);
             source.ahead.push_back(chunk);
         }
-        let next = source.ahead.front().map_or(u64::MAX, |chunk| first_epoch(chunk, self.stamp));
-        self.next_epoch.store(next, Ordering::Relaxed);
+        let next = source.ahead.front();
+        let next = next.map_or(Tid::ABOVE_ALL, |chunk| first_version(chunk, self.stamp));
+        self.next_epoch.store(next.epoch().0, Ordering::Relaxed);
+        self.progress.set_next(next);
         self.finished.store(source.ahead.is_empty(), Ordering::Release);
         Ok(())
     }
 }
 
-/// The epoch of the chunk's first transaction; 0 if it has none.
-fn first_epoch(chunk: &Chunk, stamp: StampFormat) -> u64 {
+/// The version of the chunk's first transaction; [`Tid::NONE`] if it has none.
+fn first_version(chunk: &Chunk, stamp: StampFormat) -> Tid {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
     let head = records.next().and_then(|frame| stamp.head(&mut &frame.payload[..]));
-    head.map_or(0, |head| head.tid.epoch().0)
+    head.map_or(Tid::NONE, |head| head.tid)
 }
 
 /// A record that could not be judged yet.
@@ -88,6 +93,8 @@ struct Unjudged {
     head: RecordHead,
     body: Vec<u8>,
     counts: bool,
+    /// Keeps its chunk open until the record is dropped.
+    _chunk: Arc<OpenChunk>,
 }
 
 /// Replays one incarnation. Returns where its streams end.
@@ -106,6 +113,7 @@ pub(crate) fn replay<S: Stamp>(
             mark: AtomicU64::new(reader.mark()),
             finished: AtomicBool::new(false),
             next_epoch: AtomicU64::new(0),
+            progress: Arc::default(),
             reader: Mutex::new(StreamSource {
                 reader,
                 ahead: VecDeque::new(),
@@ -126,7 +134,7 @@ pub(crate) fn replay<S: Stamp>(
     }
     // The ends are known now: records that they do not admit are dead.
     let mut applier = Applier::default();
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     for record in undecided.into_inner().expect("no holder panics") {
         let as_newest = mutation::is(Mutation::DeadByNewestEnd) && shape.ended;
         if is_live(&lanes, &record.validity) || as_newest {
@@ -186,11 +194,13 @@ fn work<S: Stamp>(
     let mut prefetcher = Prefetcher::default();
     let mut later: Undecided<Unjudged> = Undecided::new(Lane::count(lanes.len()));
     while !replay.has_failed() {
-        let Some((lane, chunk, parts)) = next_chunk(replay, all, shape.row_form())? else { break };
+        let Some((lane, chunk, parts, open)) = next_chunk(replay, all, shape.row_form())? else {
+            break;
+        };
         let mut decoder = Decoder::new(shape, lane.stream);
         decoder.enter_with_parts(&chunk, parts);
         let mut records = 0;
-        let guard = crossbeam_epoch::pin();
+        let mut guard = hyades_platform::reclaim::pin();
         for frame in chunk.frames() {
             if frame.kind == FrameKind::Part {
                 // `next_chunk` gathered it. It is redone at once if it can be undone later.
@@ -201,6 +211,7 @@ fn work<S: Stamp>(
                 continue;
             }
             let Some(decoded) = decoder.decode(&frame)? else { continue };
+            open.saw(decoded.head.tid);
             if let Some(first_missing) = missing(lanes, &decoder.validity) {
                 let unjudged = Unjudged {
                     stream: lane.stream,
@@ -208,6 +219,7 @@ fn work<S: Stamp>(
                     counts: decoded.counts(),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
+                    _chunk: Arc::clone(&open),
                 };
                 later.park(first_missing, unjudged);
                 continue;
@@ -223,6 +235,12 @@ fn work<S: Stamp>(
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
             count_applied(replay, record.stream, u64::from(record.counts));
+        }
+        drop(open);
+        if let Some(order) = shape.order_of_versions() {
+            let streams = lanes.iter().map(|lane| &*lane.progress);
+            let waits = later.is_empty();
+            applier.tombstones.remove_settled(replay, (order, waits), streams, &mut guard);
         }
         count_applied(replay, lane.stream, records);
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
@@ -262,13 +280,16 @@ impl Drop for StreamLease<'_> {
     }
 }
 
+/// A chunk of a stream, the parts that its records need, and what says that it is being replayed.
+type HandedOut<'l> = (&'l ValidatedStream, Chunk, Parts, Arc<OpenChunk>);
+
 /// Takes the oldest next chunk of the free streams, with the parts that its records need, and reads
 /// ahead behind it. `None` if no chunk is left, or the replay has failed.
 fn next_chunk<'l, S: Stamp>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'l>,
     form: (RowFrames, RowHeads),
-) -> Result<Option<(&'l ValidatedStream, Chunk, Parts)>, Error> {
+) -> Result<Option<HandedOut<'l>>, Error> {
     let mut listener: Option<Listener<'_>> = None;
     while !replay.has_failed() {
         let next_epoch = |at: usize| {
@@ -287,9 +308,10 @@ fn next_chunk<'l, S: Stamp>(
             let source = taken.source.as_deref_mut().expect("until it is dropped");
             lane.refill(source)?;
             let Some(chunk) = source.ahead.pop_front() else { continue };
+            let open = lane.progress.hand_out();
             lane.refill(source)?;
             let parts = gather_parts(&chunk, form, &mut source.parts);
-            return Ok(Some((lane, chunk, parts)));
+            return Ok(Some((lane, chunk, parts, open)));
         }
         // Register, then check once more. A thread that releases a stream, or fails, does the
         // reverse: it changes the state, then notifies. The fences make it Dekker's pattern, since

@@ -53,7 +53,7 @@ fn load_some<S: Stamp>(
             };
             let (mut rest, rows) = block.content(id, &path, &mut content)?;
             replay.progress.image_was_read(block.bytes.len());
-            let guard = crossbeam_epoch::pin();
+            let guard = hyades_platform::reclaim::pin();
             for _ in 0..rows {
                 let fits = take_tid(&mut rest)
                     .is_some_and(|tid| applier.apply_next(replay, tid, &mut rest, &guard));

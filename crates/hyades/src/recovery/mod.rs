@@ -39,6 +39,7 @@ pub(crate) mod schema_change;
 mod stored_catalogue;
 mod stream_order;
 pub(crate) mod threads;
+mod tombstones;
 mod undecided;
 mod version_collector;
 pub(crate) mod wavefront;

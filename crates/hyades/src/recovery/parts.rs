@@ -11,8 +11,8 @@ use crate::logging::row_frame::{FramedChange, RowFrame, RowFrames, RowHeads, rea
 use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
 use hyades_wal::{Frame, Lsn};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

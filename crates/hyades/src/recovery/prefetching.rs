@@ -26,7 +26,7 @@ use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
 use crate::transaction::access::{Access, Index, Savepoint, Table, Transaction};
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use hyades_wal::{Chunk, Lsn, StreamId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

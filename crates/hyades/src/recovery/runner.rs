@@ -12,7 +12,7 @@ use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use hyades_wal::{Chunk, Lsn, StreamId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +25,9 @@ pub(crate) struct RecordRunner {
     pub view: View,
     /// Whether rows have several versions, by TID.
     pub by_timestamp: bool,
+    /// Whether a record of the log is replayed after all that wrote its rows before, and before all
+    /// that access them later.
+    pub in_order: bool,
     records: u64,
     applied: AppliedRecords,
     pub dead: u64,
@@ -40,6 +43,7 @@ impl RecordRunner {
             prefetcher: Prefetcher::default(),
             view: View::default(),
             by_timestamp: false,
+            in_order: false,
             records: 0,
             applied: AppliedRecords::default(),
             dead: 0,
@@ -56,7 +60,7 @@ impl RecordRunner {
         place: (StreamId, Lsn),
     ) -> Result<(), Error> {
         count(replay, head);
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         if head.command {
             let versions = if self.by_timestamp {
                 let as_of = as_of(replay, head, place)?;
@@ -70,6 +74,9 @@ impl RecordRunner {
             self.applier.writer = self.view.own;
             self.applier.by_timestamp = self.by_timestamp;
             self.applier.apply(replay, head, body, &guard)?;
+            if self.in_order && !self.applier.tombstones.is_empty() {
+                self.applier.tombstones.remove_all(replay, &guard);
+            }
         }
         self.commands.prefetched = false;
         self.records += 1;

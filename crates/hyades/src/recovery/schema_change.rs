@@ -142,7 +142,7 @@ pub(crate) fn settle_indexes<S: Stamp>(
     for (at, change) in changes {
         let table = &mut tables[*at];
         for &index in &change.new_unique {
-            let guard = crossbeam_epoch::pin();
+            let guard = hyades_platform::reclaim::pin();
             if let Some(rows) = table.duplicates(index, &guard) {
                 let [one, other] = rows.map(|entry| table.key_text(entry.record()));
                 return Err(Error::Mismatch(format!(

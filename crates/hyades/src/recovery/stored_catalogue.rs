@@ -1,6 +1,7 @@
 //! The catalogue as the manifest holds it: docs/format.md, "Catalogue".
 
 use crate::error::Error;
+use crate::storage::hash_index::HashSecret;
 use crate::storage::schema::Schema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -13,6 +14,9 @@ const VERSION: u32 = 2;
 pub(super) struct StoredCatalogue {
     pub tables: Vec<StoredTable>,
     pub procedures: Vec<StoredProcedure>,
+    /// That of the hashes of keys. A program that does not know it ignores it, and loses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_secret: Option<HashSecret>,
     /// The number of the next new table.
     #[serde(skip)]
     pub next_table: u32,
@@ -175,6 +179,22 @@ mod tests {
         let error = serde_json::from_slice::<FirstVersion>(&stored.to_bytes()).unwrap_err();
         assert!(error.to_string().contains("missing field `tables`"), "{error}");
         assert_eq!(stored.add_table(&schema("d")).unwrap(), 3, "a number is not used again");
+    }
+
+    /// A program that knows no secrets reads the catalogue, and one that does reads its own.
+    #[test]
+    fn a_secret_is_kept_and_its_absence_is_allowed() {
+        let mut stored = StoredCatalogue::default();
+        stored.add_table(&schema("a")).unwrap();
+        let without = stored.to_bytes();
+        assert!(!String::from_utf8_lossy(&without).contains("secret"));
+        assert_eq!(StoredCatalogue::read(&without).unwrap().hash_secret, None);
+        stored.hash_secret = Some(HashSecret::from([1, u64::MAX, 3]));
+        let mut with = StoredCatalogue::read(&stored.to_bytes()).unwrap();
+        assert_eq!(with, stored);
+        with.tables.clear();
+        assert!(with.to_bytes().starts_with(b"{\"version\":2"));
+        assert_eq!(StoredCatalogue::read(&with.to_bytes()).unwrap(), with);
     }
 
     #[test]

@@ -43,6 +43,10 @@ impl<T> Undecided<T> {
         Undecided { lanes: (0..lanes).map(|_| BinaryHeap::new()).collect() }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(BinaryHeap::is_empty)
+    }
+
     /// Adds a record that lacks a position of a slot.
     pub fn park(&mut self, (lane, position): (Lane, u64), record: T) {
         let at = lane.index();

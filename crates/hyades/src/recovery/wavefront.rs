@@ -40,9 +40,9 @@ use super::stream_order::furthest_behind_first;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
-use crossbeam_epoch::Guard;
 use floors::Floors;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId};
 use lane::ReplayStream;
@@ -212,6 +212,7 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
         let tables = self.replay.engine.tables.len();
         let mut thread = ThreadState::new(number, self.lanes.len(), tables);
         thread.runner.by_timestamp = self.floors.is_some();
+        thread.runner.in_order = self.floors.is_none();
         thread
     }
 
@@ -317,7 +318,7 @@ impl<S: Stamp> Wavefront<'_, S> {
             return Ok(true);
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         let began = cursor.at;
         let (mut unpublished, mut progress) = (0, lane.progress());
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {

@@ -1,6 +1,7 @@
 //! Calls that are logged before they run, on arrival: by the session that is called, or that posts
 //! them; and how they run once their turn has come.
 
+use super::ordering::{begin_call, unmet};
 use super::poisoning::{PoisonOnPanic, pass_on, without_panic};
 use super::{EngineSession, end_old_epoch};
 use crate::concurrency::Commits;
@@ -60,6 +61,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         call: Call<'_>,
         posted: Option<(u32, &Arc<EpochSlot>)>,
         entering: Entering,
+        order: &mut Option<Needs>,
     ) -> Option<Arrived> {
         let engine = &self.shared.engine;
         let (seat, slot) = posted.unwrap_or((self.active, &self.slot));
@@ -85,6 +87,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             self.writer.as_mut().expect("calls are logged first only where there is a log");
         let (stated_epoch, payload) = (self.stated_epoch, &mut self.payload);
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        begin_call(&engine.protocol, stamp, unmet(self.log.as_ref(), order));
         let placed = engine.protocol.arrive(stamp, set, &engine.epoch, enter, |tid: Tid| Draft {
             writer,
             stream: self.stream,
@@ -127,10 +130,11 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         &mut self,
         call: Call<'_>,
         seat: (u32, &Arc<EpochSlot>),
+        order: &mut Option<Needs>,
     ) -> Result<Arrived, Error> {
         self.prepare()?;
         C::check_stopped(&self.shared.engine)?;
-        let arrived = self.arrive(call, Some(seat), Entering::Posted);
+        let arrived = self.arrive(call, Some(seat), Entering::Posted, order);
         Ok(arrived.expect("a posted call waits for its turn"))
     }
 
@@ -148,7 +152,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             C::check_stopped(&self.shared.engine)?;
             let waits = self.may_wait && self.shared.engine.partitions.turns.waits();
             let entering = if waits { Entering::Called } else { Entering::IfFree };
-            let Some(mut arrived) = self.arrive(call, None, entering) else {
+            let Some(mut arrived) = self.arrive(call, None, entering, &mut answer.order) else {
                 conflicts += 1;
                 self.tally.attempt();
                 self.tally.conflict();
@@ -235,6 +239,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let place = arrived.place;
         answer.position = Some((place.tid.epoch(), place.stream, place.end));
         answer.needs = std::mem::take(&mut arrived.needs);
+        answer.keep_order();
         answer.refused = ended.refused;
         if let Some(panic) = ended.panic {
             let _ = pass_on(panic, answer, &self.tally, self.garbage.len());
@@ -249,7 +254,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
     ) -> Option<EndedCall> {
         let engine = &self.shared.engine;
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         engine.protocol.begin(stamp, RecordKind::Command);
         let mut state = TxnState::new(

@@ -1,5 +1,6 @@
 //! State that the sessions of a database share, beside its engine.
 
+use super::removed::RemovedRows;
 use crate::engine::Engine;
 use crate::garbage::OrphanedGarbage;
 use crate::logging::LoggingProtocol;
@@ -13,6 +14,7 @@ pub(crate) struct Sessions<P: LoggingProtocol> {
     /// Closed while a starving transaction runs alone.
     pub gate: Gate,
     pub retries: RetrySettings,
+    pub removed: RemovedRows,
     /// One thread runs transactions of several sessions inside each other, in simulations.
     pub nests: bool,
     /// Each session keeps to one stream.
@@ -20,13 +22,14 @@ pub(crate) struct Sessions<P: LoggingProtocol> {
 }
 
 impl<P: LoggingProtocol> Sessions<P> {
-    pub fn new(engine: Engine<P>, retries: RetrySettings) -> Self {
+    pub fn new(engine: Engine<P>, retries: RetrySettings, removed_limit: u64) -> Self {
         Sessions {
             engine,
             tallies: Tallies::default(),
             orphaned: OrphanedGarbage::default(),
             gate: Gate::default(),
             retries,
+            removed: RemovedRows { limit: removed_limit },
             nests: false,
             keeps_streams: false,
         }

@@ -4,6 +4,7 @@ use super::EngineSession;
 use crate::concurrency::Commits;
 use crate::concurrency::snapshot_reads::SnapshotReads;
 use crate::concurrency::state::{RowIds, TxnState};
+use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, Verdict};
 use crate::error::Error;
@@ -16,6 +17,17 @@ use hyades_wal::Log;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+
+/// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
+#[cold]
+pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &TxnState<'_, P>,
+) -> Option<usize> {
+    let reads = state.reads.len() + state.held.len() + state.gaps.len();
+    let is_long = !state.conflict || C::reads_many(engine, state);
+    (!state.is_writer).then_some(if is_long { usize::MAX } else { reads })
+}
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Runs a transaction as of a snapshot of the present, which cannot conflict: it had written
@@ -48,6 +60,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             }
         }
         (answer.needs, answer.position) = (snapshot.needs(), None);
+        answer.keep_order();
         true
     }
 
@@ -79,7 +92,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         run: impl FnOnce(&mut Running<'_, SnapshotReads, P>) -> R,
     ) -> R {
         let engine = &self.shared.engine;
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin_endable();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         engine.protocol.begin(stamp, RecordKind::Data);
         let mut state = TxnState::new(

@@ -10,6 +10,7 @@ use crate::logging::draft::{Draft, Reserved};
 use crate::logging::{Needs, RowRef};
 use crate::retry::RetrySettings;
 use crate::storage::Stamp;
+use crate::storage::hash_index::HashSecret;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
 use crate::storage::value::Type;
@@ -19,6 +20,7 @@ use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::{IncarnationSettings, LogOptions, Lsn};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A protocol that panics on demand, while the write set is locked.
 struct Panics(AtomicBool);
@@ -28,6 +30,7 @@ impl LoggingProtocol for Panics {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
+    fn follow(&self, _: &mut (), _: &Needs) {}
 
     fn append<'w, M: Stamp>(&self, _: &mut (), draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         assert!(!self.0.load(Ordering::Relaxed), "told to");
@@ -46,12 +49,12 @@ const NUMBERS: access::Table = access::Table::nth(0);
 /// What sessions share, with a table of numbers in four partitions.
 fn sessions() -> Arc<Sessions<Panics>> {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
+    let tables = Arc::new(vec![TableData::new(&schema, 0, 0, HashSecret::KNOWN)]);
     let protocol = Panics(AtomicBool::new(false));
     let mut engine =
         Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
     engine.partitions = PartitionStamps::new(4, true);
-    Arc::new(Sessions::new(engine, RetrySettings::default()))
+    Arc::new(Sessions::new(engine, RetrySettings::default(), u64::MAX))
 }
 
 /// A log of one stream, in memory.

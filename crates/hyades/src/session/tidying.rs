@@ -5,13 +5,10 @@ use crate::erased::KEPT_BYTES;
 use crate::logging::LoggingProtocol;
 use crate::session::poisoning::PoisonOnPanic;
 use bumpalo::Bump;
+use hyades_platform::reclaim;
 
 /// Items of garbage that are checked at a time.
 const CHECKED: usize = 8_192;
-
-/// What is freed has waited until no thread could be reading it. Each round frees up to eight bags
-/// of up to 64 items.
-const ROUNDS: usize = 32;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Whether there is garbage, which may be needed still, or a buffer is large.
@@ -55,9 +52,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         }
         has_freed |= self.garbage.free_room(KEPT_BYTES);
         has_freed |= self.shared.orphaned.free_room(KEPT_BYTES);
-        for _ in 0..ROUNDS {
-            crossbeam_epoch::pin().flush();
-        }
+        reclaim::settle();
         has_freed
     }
 }

@@ -7,8 +7,8 @@ use super::table::TableData;
 use crate::storage::Stamp;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
-use crossbeam_epoch::Guard;
 use hyades_index::{Descent, DescentProgress, Finger};
+use hyades_platform::reclaim::Guard;
 use std::ops::Bound;
 
 /// Maximum number of fingers. Further indexes share the last one.

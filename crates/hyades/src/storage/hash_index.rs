@@ -3,30 +3,34 @@
 //! A directory, indexed by the top bits of the hash, points to segments of 512 buckets. A bucket is
 //! one cache line: seven tagged pointers and a link word (lock bit, frozen bit, overflow bucket). A
 //! segment that fills up is split in two, so one growth step moves only a few thousand entries. The
-//! directory doubles when a segment needs more hash bits than it has. (Fagin, Nievergelt, Pippenger
-//! and Strong, "Extendible Hashing", TODS 4(3), 1979.)
+//! directory doubles when a segment needs more hash bits than it has. Two segments that have become
+//! sparse are merged, and the directory is halved when it is twice as long as any segment needs.
+//! (Fagin, Nievergelt, Pippenger and Strong, "Extendible Hashing", TODS 4(3), 1979.)
 //!
-//! Readers take no lock and check no version. An entry never moves inside a bucket chain, and a
-//! split leaves the old segment unchanged: its chains stay locked, then frozen. A reader therefore
-//! finds each entry that is linked throughout its lookup. An entry that is linked or unlinked
-//! meanwhile may or may not be found.
+//! Readers take no lock and check no version. An entry never moves inside a bucket chain. A split,
+//! or a merge, leaves the old segments unchanged: their chains stay locked, then frozen. A reader
+//! therefore finds each entry that is linked throughout its lookup. An entry that is linked or
+//! unlinked meanwhile may or may not be found.
 //!
 //! Hash bits: the top ones choose the segment, the low 9 the bucket, the next 16 are the tag.
 
 mod growth;
 mod hash;
+mod shrinking;
+#[cfg(test)]
+mod shrinking_tests;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::{Guard, pin, retire};
 
-pub use self::hash::hash_key;
+pub use self::hash::{HashSecret, hash_key};
 pub use self::walk::{HashCursor, HashPosition};
 use super::key::same;
 use hyades_index::Backoff;
@@ -39,6 +43,12 @@ const BUCKETS: usize = if cfg!(miri) { 8 } else { 512 };
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 /// A segment with this many entries is split: five of seven slots on average.
 const SEGMENT_FULL: u32 = 5 * BUCKETS as u32;
+/// Two segments with this many entries together are merged: a quarter of a full one. So a merged
+/// segment is split only after it has grown fourfold, and the halves of a split are merged only
+/// after three quarters are gone.
+const SEGMENT_SPARSE: u32 = SEGMENT_FULL / 4;
+/// A segment tries to be merged at each removal that leaves a multiple of this many entries.
+const REMOVALS_PER_TRY: u32 = SEGMENT_SPARSE / 10;
 /// Limit on directory pointers per segment. A split that would double a directory beyond it is
 /// skipped: keys with equal hashes are chained instead.
 const DIRECTORY_SLACK: usize = 64;
@@ -76,12 +86,28 @@ struct Directory<E> {
     segments: Box<[AtomicPtr<Segment<E>>]>,
 }
 
+/// The segments there are: their number, and how many have each depth.
+struct Growth {
+    segments: usize,
+    of_depth: Box<[usize; 65]>,
+}
+
+impl Growth {
+    /// Segments of one depth.
+    fn new(segments: usize, depth: u32) -> Growth {
+        let mut of_depth = Box::new([0; 65]);
+        of_depth[depth as usize] = segments;
+        Growth { segments, of_depth }
+    }
+}
+
 /// A hash index over entries `E`.
 pub struct HashIndex<E> {
     /// Written under the growth lock, read without it.
     directory: AtomicPtr<Directory<E>>,
-    /// Held while a segment is split; contains the number of segments.
-    growth: Mutex<usize>,
+    secret: HashSecret,
+    /// Held while segments are replaced.
+    growth: Mutex<Growth>,
 }
 
 // SAFETY: the index owns its directory, segments and buckets. Dropping them, here or later on the
@@ -221,6 +247,11 @@ impl<E> Segment<E> {
         }
     }
 
+    /// Bytes that it takes, without overflow buckets.
+    fn allocated_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+
     #[inline]
     fn home(&self, hash: u64) -> &Bucket<E> {
         &self.buckets[hash as usize % BUCKETS]
@@ -245,6 +276,10 @@ impl<E> Segment<E> {
 }
 
 impl<E> Directory<E> {
+    fn allocated_bytes(&self) -> usize {
+        self.segments.len() * size_of::<AtomicPtr<Segment<E>>>()
+    }
+
     #[inline]
     fn slot(&self, hash: u64) -> &AtomicPtr<Segment<E>> {
         // Two shifts, because a directory of depth 0 would need one by 64.
@@ -254,14 +289,22 @@ impl<E> Directory<E> {
 }
 
 impl<E: Keyed + 'static> HashIndex<E> {
-    /// An empty index with room for `expected` entries before it first grows.
-    pub fn new(expected: usize) -> Self {
+    /// An empty index with room for `expected` entries before it first grows, and the secret of its
+    /// hashes.
+    pub fn new(expected: usize, secret: HashSecret) -> Self {
         let wanted = expected.div_ceil(SEGMENT_FULL as usize * 3 / 4).max(1);
         let depth = wanted.next_power_of_two().trailing_zeros();
         let count = 1 << depth;
         let segments = (0..count).map(|_| AtomicPtr::new(Segment::new(depth))).collect();
         let directory = Box::into_raw(Box::new(Directory { depth, segments }));
-        HashIndex { directory: AtomicPtr::new(directory), growth: Mutex::new(count) }
+        let growth = Mutex::new(Growth::new(count, depth));
+        HashIndex { directory: AtomicPtr::new(directory), secret, growth }
+    }
+
+    /// The hash of a key in this index.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.secret.hash(key)
     }
 
     #[inline]
@@ -296,10 +339,10 @@ impl<E: Keyed + 'static> HashIndex<E> {
         found.map_or(null_mut(), |tagged| tagged.map_addr(|addr| addr & ADDRESS))
     }
 
-    /// The entry under `key`. `hash` is [`hash_key`] of `key`, in all methods.
+    /// The entry under `key`. `hash` is [`HashIndex::hash`] of `key`, in all methods.
     #[inline]
     pub fn get<'g>(&self, key: &[u8], hash: u64, guard: &'g Guard) -> Option<&'g E> {
-        debug_assert_eq!(hash, hash_key(key));
+        debug_assert_eq!(hash, self.hash(key));
         self.segment(hash, guard).home(hash).find(key, hash, guard)
     }
 
@@ -311,7 +354,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// # Safety
     /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
     /// is unlinked by [`HashIndex::remove`] *and* has then been retired through
-    /// [`crossbeam_epoch`], or until the index is gone and so are all guards pinned before.
+    /// [`hyades_platform::reclaim`], or until the index is gone and so are all guards pinned
+    /// before.
     ///
     /// # Panics
     /// If the address has more than 48 bits, which no supported system returns unless asked to.
@@ -322,7 +366,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         entry: *const E,
         guard: &'g Guard,
     ) -> Result<(), &'g E> {
-        debug_assert_eq!(hash, hash_key(key));
+        debug_assert_eq!(hash, self.hash(key));
         assert!(entry.addr() & !ADDRESS == 0, "an entry's address has more than 48 bits");
         // SAFETY: `entry` points to a valid entry, by this function's contract.
         debug_assert!(same(unsafe { &*entry }.key(), key), "an entry is linked under its own key");
@@ -357,7 +401,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// As [`HashIndex::remove`], but returns the pointer that was linked. Unlike a pointer made
     /// from a reference that the index returned, it may be used to free the entry.
     pub fn take(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> Option<*const E> {
-        debug_assert_eq!(hash, hash_key(key));
+        debug_assert_eq!(hash, self.hash(key));
         let tagged = entry.cast_mut().map_addr(|addr| addr | tag_of(hash));
         loop {
             let segment = self.segment(hash, guard);
@@ -369,19 +413,31 @@ impl<E: Keyed + 'static> HashIndex<E> {
             // SAFETY: the guard is pinned, so the segment is not freed.
             let found =
                 unsafe { home.find_slot(|slot, found| (found == tagged).then_some((slot, found))) };
+            let mut left = u32::MAX;
             if let Some((slot, _)) = found {
                 slot.store(null_mut(), Ordering::Release);
                 let entries = segment.entries.fetch_sub(1, Ordering::Relaxed);
                 debug_assert_ne!(entries, 0, "a segment counts the entries that are linked in it");
+                left = entries - 1;
             }
             home.unlock();
+            if left <= SEGMENT_SPARSE && left.is_multiple_of(REMOVALS_PER_TRY) && segment.depth > 0
+            {
+                self.merge(hash, guard);
+            }
             return found.map(|(_, linked)| linked.map_addr(|addr| addr & ADDRESS).cast_const());
         }
     }
 
     /// The number of entries; exact while no thread changes the index.
     pub fn len(&self, guard: &Guard) -> usize {
-        self.segments(guard).map(|s| s.entries.load(Ordering::Relaxed) as usize).sum()
+        self.segments(guard).map(|(_, s)| s.entries.load(Ordering::Relaxed) as usize).sum()
+    }
+
+    /// Bytes of its directory and segments, without overflow buckets and entries.
+    pub fn bytes(&self, guard: &Guard) -> usize {
+        let segments = self.segments(guard).count() * size_of::<Segment<E>>();
+        segments + size_of_val(&*self.directory(guard).segments)
     }
 
     /// Whether there is no entry.
@@ -392,13 +448,14 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// Calls `visit` for every entry, in no order. An entry that is linked throughout is visited
     /// exactly once; entries linked or unlinked meanwhile may or may not be visited.
     pub fn for_each<'g>(&self, guard: &'g Guard, mut visit: impl FnMut(&'g E)) {
-        for segment in self.segments(guard) {
+        for (from, segment) in self.segments(guard) {
             for bucket in &segment.buckets {
                 // SAFETY: the guard is pinned, so neither the segment nor an entry in it is freed.
                 unsafe {
                     bucket.find_slot::<()>(|_, tagged| {
                         let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref();
-                        entry.into_iter().for_each(&mut visit);
+                        let is_in = |entry: &&E| self.is_from(from, segment.depth, entry);
+                        entry.into_iter().filter(is_in).for_each(&mut visit);
                         None
                     });
                 }
@@ -406,18 +463,23 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
     }
 
-    /// The segments, each once. A segment that is split meanwhile is returned as it was or as its
-    /// two halves: each step skips the whole hash range of the segment it returned.
-    fn segments<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = &'g Segment<E>> {
-        let directory = self.directory(guard);
-        let mut at = 0;
+    /// Whether the hash of an entry, in a segment of this depth, is `from` or above. The segment
+    /// contains `from`: only if `from` is not its begin the key is hashed.
+    #[inline]
+    fn is_from(&self, from: u64, depth: u32, entry: &E) -> bool {
+        walk::first_of(from, depth) == from || self.hash(entry.key()) >= from
+    }
+
+    /// The segments, each once, and the hash from which on its entries were not in the segments
+    /// before. One that is split or merged meanwhile is returned as it was or as it is: each step
+    /// skips the whole hash range of the segment it returned.
+    fn segments<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = (u64, &'g Segment<E>)> {
+        let mut next = Some(0);
         std::iter::from_fn(move || {
-            let slot = directory.segments.get(at)?;
-            // SAFETY: the guard is pinned, so no segment in the directory is freed: split ones are
-            // retired through the epoch.
-            let segment = unsafe { &*slot.load(Ordering::Acquire) };
-            at += 1 << (directory.depth - segment.depth.min(directory.depth));
-            Some(segment)
+            let from = next?;
+            let segment = self.segment(from, guard);
+            next = walk::last_of(from, segment.depth).checked_add(1);
+            Some((from, segment))
         })
     }
 }
@@ -425,6 +487,9 @@ impl<E: Keyed + 'static> HashIndex<E> {
 impl<E> Drop for HashIndex<E> {
     fn drop(&mut self) {
         let directory = *self.directory.get_mut();
+        let guard = pin();
+        let growth = self.growth.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let bytes = growth.segments * size_of::<Segment<E>>();
         let free = move || {
             // SAFETY: the index is gone, and so are all guards pinned before, so this is the only
             // access. Each segment is freed once: the step skips the other slots that point to it.
@@ -440,6 +505,6 @@ impl<E> Drop for HashIndex<E> {
         };
         // SAFETY: no guard pinned from now on can reach the directory; it is freed after all
         // others.
-        unsafe { crossbeam_epoch::pin().defer_unchecked(free) };
+        unsafe { retire(&guard, bytes, free) };
     }
 }

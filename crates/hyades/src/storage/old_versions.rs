@@ -28,7 +28,7 @@ use super::record::{Record, copy_row, word};
 use super::tid::Tid;
 use bumpalo::Bump;
 use chunks::{DIRECTORY, LARGE_WORDS, Numbers, UNIT_BITS, VersionChunk};
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
@@ -392,6 +392,39 @@ impl OldVersions {
             begins = word::tid(part.seen);
         }
         Some(OldVersion::Row(image_bytes(&words, len, arena)))
+    }
+
+    /// Whether there is a version behind a row, not an absent one, that a reader as of a TID from
+    /// `oldest` to `newest` may want, and for which `is_it` holds. That is given the version's
+    /// bytes, as a record has them, or `None` for a part. The caller holds the row's lock.
+    ///
+    /// A row of which no reader may want such a version is absent to each of them, whether its
+    /// record is found or not, if it is absent in place.
+    pub fn any_wanted<S>(
+        &self,
+        record: &Record<S>,
+        (oldest, newest): (Tid, Tid),
+        guard: &Guard,
+        mut is_it: impl FnMut(Option<&[u8]>) -> bool,
+    ) -> bool {
+        let (mut bytes, mut found) = (Vec::new(), false);
+        self.find(record, guard, |stored| {
+            // Those behind have ended before. One that is replaced no reader wants any more.
+            if stored.end <= oldest {
+                return true;
+            }
+            if stored.seen & word::ABSENT != 0 || word::tid(stored.seen) > newest {
+                return false;
+            }
+            bytes.clear();
+            if !stored.is_part {
+                bytes.extend(stored.words().iter().flat_map(|word| word.to_le_bytes()));
+                bytes.truncate(stored.len);
+            }
+            found = stored.is_there() && is_it((!stored.is_part).then_some(&bytes[..]));
+            found || !stored.is_there()
+        });
+        found
     }
 
     /// What ended version `tid` of a row, if that version was kept.

@@ -15,8 +15,8 @@ mod block;
 use self::block::{free_block, is_wasteful, new_block, retire_block, store_block};
 use super::key::stored_len;
 use bumpalo::Bump;
-use crossbeam_epoch::Guard;
 use hyades_platform::prefetch::{prefetch, prefetch_bytes};
+use hyades_platform::reclaim::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -128,6 +128,19 @@ impl<S: Default> Record<S> {
             );
             record
         }
+    }
+
+    /// Bytes that [`Record::free`] frees.
+    pub fn allocated_bytes(&self) -> usize {
+        let [inline, current] =
+            [self.inline_block(), self.block.load(Ordering::Acquire)].map(|block| {
+                // SAFETY: the heads of both blocks are atomic. The inline block lives as long as
+                // the record, the current one while the caller is pinned or holds the lock.
+                unsafe { ((*block).load(Ordering::Relaxed) >> 32) as usize }
+            });
+        let (allocation, _) = Self::allocation(self.key_len as usize, inline);
+        let is_outside = self.block.load(Ordering::Relaxed) != self.inline_block();
+        allocation.size() + if is_outside { 8 * (current + 1) } else { 0 }
     }
 
     /// Frees a record.

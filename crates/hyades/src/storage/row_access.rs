@@ -9,7 +9,7 @@ use super::table::TableData;
 use super::window::CopyWindow;
 use crate::storage::Stamp;
 use bumpalo::Bump;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::Guard;
 use std::sync::atomic::Ordering;
 
 /// A part of a row that was copied.

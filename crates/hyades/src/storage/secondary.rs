@@ -1,16 +1,18 @@
 //! Secondary indexes: entries that point to rows, kept while a row or a transaction needs them.
 
 use super::gap::{Gap, GapChange, leaf_change};
+use super::kept::KeptTree;
 use super::key::{self, KeyBytes};
 use super::record::{Record, word};
 use super::schema::Columns;
 use super::table::{Retired, TableData};
+use super::tid::Tid;
 use super::value::{self, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
-use crossbeam_epoch::Guard;
 use hyades_index::{Finger, GapHooks, Inserted, Keyed, OrderedIndex};
 use hyades_platform::prefetch::prefetch;
+use hyades_platform::reclaim::{Guard, retire};
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -119,6 +121,20 @@ pub(crate) struct Secondary<S: Stamp> {
     pub column_set: u64,
     pub unique: bool,
     pub tree: OrderedIndex<IndexEntry<S>, S>,
+    /// Entries that have left the tree, and that snapshots need: for each the length of the primary
+    /// key, which its key ends with.
+    pub(super) kept: KeptTree<usize>,
+}
+
+/// What has become of an entry that does not match its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryUnlinked {
+    /// A transaction has pinned it: it is in place.
+    Pinned,
+    /// It has left the index.
+    Gone,
+    /// It has, and this many bytes are kept of it for snapshots.
+    Kept(u64),
 }
 
 impl<S: Stamp> Secondary<S> {
@@ -204,7 +220,7 @@ impl<S: Stamp> TableData<S> {
     /// Removes the secondary indexes from position `kept` on, with their entries. No other thread
     /// uses the table.
     pub fn truncate_indexes(&mut self, kept: usize) {
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         for secondary in self.secondaries.drain(kept..) {
             let mut entries = Vec::new();
             secondary.tree.for_each(&guard, |entry| {
@@ -277,26 +293,31 @@ impl<S: Stamp> TableData<S> {
     }
 
     /// Unlinks an entry that no longer matches its row and retires it, unless a transaction has
-    /// pinned it; returns whether it did. The caller holds the row's lock.
+    /// pinned it. Before that it is kept, if a snapshot needs it: then `ended_by` is the version of
+    /// the row. The caller holds the row's lock.
     pub fn unlink_entry(
         &self,
         index: usize,
         entry: &IndexEntry<S>,
+        ended_by: Option<Tid>,
         hooks: &dyn GapHooks<S>,
         leave: &dyn Fn(&S),
         guard: &Guard,
-    ) -> bool {
+    ) -> EntryUnlinked {
         if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return false;
+            return EntryUnlinked::Pinned;
         }
+        let (kept, primary_len) = (&self.secondaries[index].kept, entry.record().key().len());
+        let kept = ended_by.and_then(|end| kept.insert(entry.key(), end, primary_len, guard));
         let unlinked = self.secondaries[index].tree.take(entry.key(), entry, hooks, leave, guard);
         let unlinked = unlinked.expect("only the thread that marked an entry gone unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
+        let bytes = IndexEntry::<S>::allocation(entry.key().len()).size();
         let entries = entry.record().entries.fetch_sub(1, Ordering::AcqRel);
         debug_assert_ne!(entries, 0, "a row counts the entries that point to it");
         // SAFETY: the entry was unlinked just now by the only thread that marked it `GONE`, so it
         // is retired once; it is freed after every guard that is pinned now.
-        unsafe { guard.defer_unchecked(move || IndexEntry::free(unlinked.into_inner())) };
-        true
+        unsafe { retire(guard, bytes, move || IndexEntry::free(unlinked.into_inner())) };
+        kept.map_or(EntryUnlinked::Gone, |bytes| EntryUnlinked::Kept(bytes as u64))
     }
 }

@@ -1,11 +1,13 @@
 //! A table: row layout, primary index, secondary indexes, and the gaps in both.
 
+mod keeping;
 mod walking;
 
 pub(crate) use walking::WalkPosition;
 
 use super::gap::{Gap, GapChange, MissBuckets, leaf_change};
-use super::hash_index::{HashIndex, hash_key};
+use super::hash_index::{HashIndex, HashSecret};
+use super::kept::{KeptRecord, KeptTree};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
 use super::origin::Origin;
@@ -19,10 +21,10 @@ use super::usage::UsageCell;
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
-use crossbeam_epoch::Guard;
 use hyades_index::{
     Descent, DescentProgress, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex,
 };
+use hyades_platform::reclaim::{Guard, retire};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
@@ -74,6 +76,8 @@ pub(crate) struct TableData<S: Stamp> {
     /// See [`Schema::growing_rows`].
     growing_rows: bool,
     primary: Primary<S>,
+    /// Rows that have left an ordered primary index, and that snapshots hold.
+    kept: KeptTree<KeptRecord<S>>,
 }
 
 /// The result of a primary key lookup.
@@ -96,7 +100,8 @@ pub(crate) type VisitGap<'v, 'g, S> =
 const MOST_INLINE_GROWING: usize = 256;
 
 impl<S: Stamp> TableData<S> {
-    pub fn new(schema: &Schema, number: u32, log_id: u32) -> Self {
+    /// An empty table. `secret` is that of the hashes of its keys.
+    pub fn new(schema: &Schema, number: u32, log_id: u32, secret: HashSecret) -> Self {
         let layout = Layout::new(schema, number);
         let keyless = schema.key.is_empty();
         let width = |columns: &[u16]| {
@@ -121,12 +126,14 @@ impl<S: Stamp> TableData<S> {
                     column_set: index.columns.iter().fold(0, |set, c| set | 1 << c),
                     unique: index.unique,
                     tree: OrderedIndex::new(shape(bytes)),
+                    kept: KeptTree::new(bytes),
                 }
             })
             .collect();
         let primary = match schema.primary {
             PrimaryKind::Hash => {
-                Primary::Hash { index: HashIndex::new(1 << 10), misses: MissBuckets::default() }
+                let index = HashIndex::new(1 << 10, secret);
+                Primary::Hash { index, misses: MissBuckets::default() }
             }
             PrimaryKind::Ordered => Primary::Ordered(OrderedIndex::new(shape(key_bytes))),
         };
@@ -144,6 +151,7 @@ impl<S: Stamp> TableData<S> {
             replayed: UsageCell::default(),
             growing_rows: schema.growing_rows,
             primary,
+            kept: KeptTree::new(key_bytes),
         }
     }
 
@@ -244,7 +252,7 @@ impl<S: Stamp> TableData<S> {
     #[inline]
     pub fn prefetch_bucket(&self, key: &[u8], guard: &Guard) -> Option<u64> {
         let Primary::Hash { index, .. } = &self.primary else { return None };
-        let hash = hash_key(key);
+        let hash = index.hash(key);
         index.prefetch(hash, guard);
         Some(hash)
     }
@@ -305,7 +313,7 @@ impl<S: Stamp> TableData<S> {
         );
         match &self.primary {
             Primary::Hash { index, misses } => {
-                let hash = hash_key(key);
+                let hash = index.hash(key);
                 if let Some(record) = index.get(key, hash, guard) {
                     return Lookup::Found(record);
                 }
@@ -346,7 +354,7 @@ impl<S: Stamp> TableData<S> {
         let fresh = Record::<S>::new(key, inline_bytes, version, lock);
         match &self.primary {
             Primary::Hash { index, misses } => {
-                let hash = hash_key(key);
+                let hash = index.hash(key);
                 // SAFETY: the record has this key, and is freed only with the table or by
                 // `TableData::unlink`, which unlinks it first and retires it through the epoch.
                 if let Err(exists) = unsafe { index.insert(key, hash, fresh, finger.guard()) } {
@@ -394,6 +402,22 @@ impl<S: Stamp> TableData<S> {
         leave: &dyn Fn(&S),
         guard: &Guard,
     ) {
+        let unlinked = self.take_out(record, hooks, leave, guard);
+        let (unlinked, bytes) = (Retired(unlinked.cast_mut()), record.allocated_bytes());
+        // SAFETY: the record was unlinked just now by the only thread that marked it dead, so it is
+        // retired once. No entry points to it, so no guard pinned from now on can find it; it is
+        // freed after all earlier ones.
+        unsafe { retire(guard, bytes, move || Record::free(unlinked.into_inner())) };
+    }
+
+    /// Unlinks a record as [`TableData::unlink`] does, and does not retire it.
+    fn take_out(
+        &self,
+        record: &Record<S>,
+        hooks: &dyn GapHooks<S>,
+        leave: &dyn Fn(&S),
+        guard: &Guard,
+    ) -> *const Record<S> {
         // `record.entries` may be above 0 for a moment: a transaction that links an entry counts
         // it, sees that the record is dead, and takes the count back.
         let version = record.word.load(Ordering::Acquire);
@@ -402,7 +426,7 @@ impl<S: Stamp> TableData<S> {
         let key = record.key();
         let unlinked = match &self.primary {
             Primary::Hash { index, misses } => {
-                let hash = hash_key(key);
+                let hash = index.hash(key);
                 let bucket = misses.bucket(hash);
                 leave(&bucket.stamp);
                 bucket.version.fetch_add(1, Ordering::SeqCst);
@@ -410,12 +434,7 @@ impl<S: Stamp> TableData<S> {
             }
             Primary::Ordered(tree) => tree.take(key, record, hooks, leave, guard),
         };
-        let unlinked = unlinked.expect("only the thread that marked a record dead unlinks it");
-        let unlinked = Retired(unlinked.cast_mut());
-        // SAFETY: the record was unlinked just now by the only thread that marked it dead, so it is
-        // retired once. No entry points to it, so no guard pinned from now on can find it; it is
-        // freed after all earlier ones.
-        unsafe { guard.defer_unchecked(move || Record::free(unlinked.into_inner())) };
+        unlinked.expect("only the thread that marked a record dead unlinks it")
     }
 
     /// Visits the records of a range of the primary index, gap by gap.
@@ -448,16 +467,18 @@ impl<S: Stamp> TableData<S> {
 
 impl<S: Stamp> Drop for TableData<S> {
     fn drop(&mut self) {
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         let mut entries = Vec::new();
         for secondary in &self.secondaries {
             secondary.tree.for_each(&guard, |entry| entries.push(std::ptr::from_ref(entry)));
         }
         let mut records = Vec::new();
         self.for_each(&guard, |record| records.push(std::ptr::from_ref(record)));
+        self.kept.for_each(&guard, |kept| records.push(kept.of.pointer()));
         // SAFETY: the table is being dropped, and sessions keep tables alive, so no thread can find
-        // its records and entries; each is visited once. The pointers are made from references:
-        // tree borrows permits freeing them, stacked borrows forbids it (docs/reliability.md).
+        // its records and entries; each is visited once: a kept record has left its index. The
+        // pointers are made from references: tree borrows permits freeing them, stacked borrows
+        // forbids it (docs/reliability.md).
         unsafe {
             entries.into_iter().for_each(|e| IndexEntry::free(e.cast_mut()));
             records.into_iter().for_each(|r| Record::free(r.cast_mut()));

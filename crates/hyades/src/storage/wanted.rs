@@ -5,8 +5,8 @@ use super::schema::Columns;
 use super::table::TableData;
 use super::window::{CopyWindow, window};
 use crate::storage::Stamp;
-use crossbeam_epoch::Guard;
 use hyades_platform::prefetch::prefetch;
+use hyades_platform::reclaim::Guard;
 
 /// A row that is being prefetched, beginning with its hash bucket.
 pub(crate) struct PrefetchedRow {

@@ -11,6 +11,7 @@ use crate::storage::descents::IndexPositions;
 use crate::storage::gap::{Gap, GapChange, StampHooks};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
+use crate::storage::secondary::IndexEntry;
 use crate::storage::wanted::{ahead, fetch_rows};
 use hyades_index::Keyed;
 use std::cell::RefCell;
@@ -147,6 +148,18 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         taken
     }
 
+    /// Prefetches entries and their rows, which are scattered in memory: their cache misses
+    /// overlap.
+    #[inline]
+    pub(super) fn fetch_entries(
+        data: &Tables<P>,
+        columns: Columns,
+        entries: &[&IndexEntry<P::RowStamp>],
+    ) {
+        entries.iter().for_each(|entry| entry.prefetch());
+        fetch_rows(data, columns, entries.iter().map(|entry| entry.record()));
+    }
+
     /// Visits the rows of the secondary index entries in a range, and adds the gaps to the read
     /// set. The last tuple: whether to go downwards, the maximum number of rows wanted, and which
     /// of their columns.
@@ -163,10 +176,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let tree = &data.secondaries[index].tree;
         tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
             self.saw_gap(state, Gap::Leaf(leaf));
-            // Entries and rows are scattered in memory: prefetching overlaps their cache misses.
-            let first = ahead(entries, limit);
-            first.iter().for_each(|entry| entry.prefetch());
-            fetch_rows(data, columns, first.iter().map(|entry| entry.record()));
+            Self::fetch_entries(data, columns, ahead(entries, limit));
             for entry in entries {
                 visit(state, entry.record(), entry.key())?;
             }

@@ -12,5 +12,6 @@ mod placing;
 pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
+mod snapshot_scans;
 mod updating;
 pub(crate) mod walk;

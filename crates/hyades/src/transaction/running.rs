@@ -84,6 +84,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if state.operations >= state.check_at {
             self.check(state)?;
         }
+        if state.guard.must_end() {
+            return Err(Self::failed(state, Abort::RanTooLong));
+        }
         let result = run(state);
         if C::READS_SNAPSHOT && state.snapshot.is_none_or(SnapshotState::has_ended) {
             return Err(Self::failed(state, Abort::SnapshotEnded));
@@ -262,7 +265,13 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             Self::encode_key(data, key, &mut sought)?;
             self.enter_key(state, data, key, false)?;
             match self.find(state, data, &sought) {
-                Lookup::Found(record) => self.read(state, data, record, columns),
+                Lookup::Found(record) => match self.read(state, data, record, columns)? {
+                    None if C::READS_SNAPSHOT => self.read_kept(state, data, &sought, columns),
+                    row => Ok(row),
+                },
+                Lookup::Missing(_) if C::READS_SNAPSHOT => {
+                    self.read_kept(state, data, &sought, columns)
+                }
                 Lookup::Missing(gap) => {
                     self.saw_gap(state, gap);
                     Ok(None)

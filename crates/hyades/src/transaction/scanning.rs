@@ -8,11 +8,12 @@ use crate::concurrency::state::TxnState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::Stamp;
+use crate::storage::kept::KeysInOrder;
 use crate::storage::key::KeyBytes;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
-use crate::storage::table::{TableData, WalkPosition};
+use crate::storage::table::TableData;
 use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
@@ -55,6 +56,14 @@ fn encode_range<S: Stamp>(
     Ok((range.limit > 0 && !is_empty).then_some((lower, upper)))
 }
 
+fn in_order((lower, upper): &KeyRange, descending: bool) -> KeysInOrder<'_> {
+    KeysInOrder {
+        lower: lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
+        upper: upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        descending,
+    }
+}
+
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Adds the columns that check an index entry against its row, which takes a copy from the
     /// row's first byte on.
@@ -65,31 +74,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
         // With a column of the key what is copied is a whole row.
         both.and(Columns(data.record_layout().left_out))
-    }
-
-    /// Visits the next rows of a walk over all rows of a table, which a snapshot holds.
-    pub fn walk(
-        &mut self,
-        table: Table,
-        columns: Columns,
-        at: &mut WalkPosition,
-        visit: &mut dyn FnMut(&Row<'_>),
-    ) -> Result<(), Abort> {
-        let data = self.table(table)?;
-        self.guarded(|state| {
-            let mut read = Ok(());
-            data.walk(at, state.guard, |record| match self.read(state, data, record, columns) {
-                Ok(row) => {
-                    row.iter().for_each(&mut *visit);
-                    ControlFlow::Continue(())
-                }
-                Err(abort) => {
-                    read = Err(abort);
-                    ControlFlow::Break(())
-                }
-            });
-            read
-        })
     }
 
     /// Reads the rows of a step of a walk, and adds them to the read set. Records under keys with
@@ -151,17 +135,16 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if index.is_some_and(|at| at >= data.secondaries.len()) {
             return Err(Abort::UnknownHandle);
         }
-        let Some((lower, upper)) = encode_range(data, index, range, C::LIMITS_KEYS)? else {
+        let Some(bounds) = encode_range(data, index, range, C::LIMITS_KEYS)? else {
             return Ok(&[][..]);
         };
         self.enter_range(state, data, index, range)?;
-        let bounds = (
-            lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
-            upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-        );
-        let mut rows = ArenaVec::new_in(state.arena);
-        let mut failed = None;
+        let keys = in_order(&bounds, range.descending);
         let columns = index.map_or(columns, |at| Self::with_entry_columns(data, at, columns));
+        if C::READS_SNAPSHOT {
+            return self.scan_snapshot(state, data, index, (keys, range.limit), columns);
+        }
+        let (mut rows, mut failed) = (ArenaVec::new_in(state.arena), None);
         let mut visit = |state: &mut TxnState<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
                 Ok(Some(row)) => row,
@@ -187,11 +170,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         match index {
             Some(at) => {
                 let how = (range.descending, range.limit, columns);
-                self.visit_index(state, data, at, bounds, how, &mut visit);
+                self.visit_index(state, data, at, (keys.lower, keys.upper), how, &mut visit);
             }
             None => {
-                let guard = state.guard;
-                data.scan(bounds.0, bounds.1, range.descending, guard, &mut |gap, records| {
+                let (lower, upper, guard) = (keys.lower, keys.upper, state.guard);
+                data.scan(lower, upper, range.descending, guard, &mut |gap, records| {
                     self.saw_gap(state, gap);
                     fetch_rows(data, columns, ahead(records, range.limit).iter().copied());
                     for record in records {

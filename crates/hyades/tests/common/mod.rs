@@ -9,6 +9,7 @@ pub mod by_hand;
 pub mod checkpointing;
 pub mod definition;
 pub mod evolving;
+pub mod following;
 pub mod grouped;
 pub mod held;
 pub mod late;

@@ -28,7 +28,7 @@ impl Snapshots {
     /// Ends readers, the oldest first, until the versions take no more memory than they may.
     #[cold]
     pub(super) fn end_readers(&self, tid: Tid, epoch: &Epoch) {
-        let too_many = || self.versions.full_bytes() > self.settings.memory;
+        let too_many = || self.hold_too_much();
         while too_many() {
             let lowest = self.active.lowest(epoch);
             self.end_oldest(epoch, |state| state.last < lowest && too_many());

@@ -11,10 +11,10 @@ const LEAST_MEMORY: u64 = 32 << 20;
 #[non_exhaustive]
 pub struct SnapshotSettings {
     /// Bytes of memory for the older versions of rows that open snapshots need, and transactions
-    /// under [`Concurrency::Hekaton`](crate::Concurrency::Hekaton), at least 32 MiB.
-    /// Where they need more, the oldest of them ends: the reads of a snapshot fail with
-    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded), and a transaction conflicts. Writers
-    /// go on. Default: 1 GiB.
+    /// under [`Concurrency::Hekaton`](crate::Concurrency::Hekaton), and for the deleted rows that
+    /// open snapshots hold, at least 32 MiB. Where they need more, the oldest of them ends: the
+    /// reads of a snapshot fail with [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded), and a
+    /// transaction conflicts. Writers go on. Default: 1 GiB.
     pub memory: u64,
     /// The age at which a snapshot ends, as soon as some session has run a few transactions more.
     /// Default: none.

@@ -80,7 +80,7 @@ impl Floors {
         }
         let versions = replay.engine.snapshots.versions();
         replay.counts.version_bytes.fetch_max(versions.bytes(), Ordering::Relaxed);
-        if versions.raise_floor(floor, &crossbeam_epoch::pin()) {
+        if versions.raise_floor(floor, &hyades_platform::reclaim::pin()) {
             self.remove_garbage(replay);
         }
     }
@@ -123,7 +123,11 @@ impl Floors {
 
     /// Ends the replay of an incarnation: rows have one version again.
     pub fn end<S: Stamp>(&self, replay: &ReplayContext<S>) {
-        replay.engine.snapshots.versions().raise_floor(Tid::ABOVE_ALL, &crossbeam_epoch::pin());
+        replay
+            .engine
+            .snapshots
+            .versions()
+            .raise_floor(Tid::ABOVE_ALL, &hyades_platform::reclaim::pin());
         VersionCollector::clear(replay);
     }
 }

@@ -3,9 +3,9 @@
 //! Invariant: an entry that is linked throughout a lookup is found by it. The old segment is never
 //! changed: its chains are locked until both halves are published, and frozen from then on.
 
-use super::{ADDRESS, DIRECTORY_SLACK, Directory, FROZEN, HashIndex, Keyed, Segment, hash_key};
-use crossbeam_epoch::Guard;
+use super::{ADDRESS, DIRECTORY_SLACK, Directory, FROZEN, HashIndex, Keyed, Segment};
 use hyades_platform::prefetch::prefetch;
+use hyades_platform::reclaim::{Guard, retire};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -13,7 +13,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// Replaces a full segment by two, unless that was done or the directory would be too large.
     #[cold]
     pub(super) fn split(&self, hash: u64, segment: &Segment<E>, guard: &Guard) {
-        let mut count = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         let mut directory = self.directory(guard);
         let old = directory.slot(hash).load(Ordering::Acquire);
         if !std::ptr::eq(old, segment) {
@@ -21,13 +21,13 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
         let depth = segment.depth;
         if depth == directory.depth {
-            if directory.segments.len() >= DIRECTORY_SLACK * *count {
+            if directory.segments.len() >= DIRECTORY_SLACK * growth.segments {
                 return;
             }
             directory = self.double(directory, guard);
         }
         segment.buckets.iter().for_each(|bucket| assert!(bucket.lock(), "split only once"));
-        let halves = segment.divide(guard);
+        let halves = segment.divide(self, guard);
         // SAFETY: the halves were made above, and no other thread can reach them yet.
         let moved = halves.map(|half| unsafe { &*half }.entries.load(Ordering::Relaxed));
         let entries = segment.entries.load(Ordering::Relaxed);
@@ -41,14 +41,13 @@ impl<E: Keyed + 'static> HashIndex<E> {
         for (i, slot) in directory.segments[from..from + length].iter().enumerate() {
             slot.store(halves[usize::from(i >= length / 2)], Ordering::Release);
         }
-        *count += 1;
-        for bucket in &segment.buckets {
-            let link = bucket.link.load(Ordering::Relaxed);
-            bucket.link.store(link.map_addr(|addr| addr | FROZEN), Ordering::Release);
-        }
+        growth.segments += 1;
+        growth.of_depth[depth as usize] -= 1;
+        growth.of_depth[depth as usize + 1] += 2;
+        segment.freeze();
         // SAFETY: all directory slots that pointed to the segment were overwritten above, under the
         // growth lock, so no guard pinned from now on can reach it, and it is retired once.
-        unsafe { guard.defer_unchecked(move || Segment::free(old)) };
+        unsafe { retire(guard, segment.allocated_bytes(), move || Segment::free(old)) };
     }
 
     /// Publishes a directory of twice the size. The caller holds the growth lock.
@@ -68,15 +67,23 @@ impl<E: Keyed + 'static> HashIndex<E> {
         // SAFETY: the old directory was replaced above, under the growth lock, so it is retired
         // once. The new one can only be retired later than the guard was pinned.
         unsafe {
-            guard.defer_unchecked(move || drop(Box::from_raw(old)));
+            retire(guard, (*new).allocated_bytes() / 2, move || drop(Box::from_raw(old)));
             &*new
         }
     }
 }
 
 impl<E: Keyed + 'static> Segment<E> {
+    /// Freezes its chains, which are all locked: writers look the segment up again.
+    pub(super) fn freeze(&self) {
+        for bucket in &self.buckets {
+            let link = bucket.link.load(Ordering::Relaxed);
+            bucket.link.store(link.map_addr(|addr| addr | FROZEN), Ordering::Release);
+        }
+    }
+
     /// Copies the entries of this segment, whose chains are all locked, into two new segments.
-    fn divide(&self, _guard: &Guard) -> [*mut Segment<E>; 2] {
+    fn divide(&self, index: &HashIndex<E>, _guard: &Guard) -> [*mut Segment<E>; 2] {
         let halves = [Segment::new(self.depth + 1), Segment::new(self.depth + 1)];
         for (i, bucket) in self.buckets.iter().enumerate() {
             // Hashing reads the keys, so those of the bucket after next are prefetched.
@@ -88,7 +95,7 @@ impl<E: Keyed + 'static> Segment<E> {
             unsafe {
                 bucket.find_slot::<()>(|_, tagged| {
                     let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
-                    let hash = hash_key(entry.key());
+                    let hash = index.hash(entry.key());
                     let half = &*halves[(hash >> (63 - self.depth)) as usize & 1];
                     half.home(hash).put(tagged);
                     half.entries.fetch_add(1, Ordering::Relaxed);

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use crossbeam_epoch as epoch;
+use hyades_platform::reclaim as epoch;
 use proptest::prelude::*;
 
 use super::*;
 
-struct Entry {
-    key: Vec<u8>,
+pub(super) struct Entry {
+    pub(super) key: Vec<u8>,
 }
 
 impl Keyed for Entry {
@@ -20,18 +20,18 @@ impl Keyed for Entry {
     }
 }
 
-type Index = HashIndex<Entry>;
+pub(super) type Index = HashIndex<Entry>;
 
-fn retire(entry: *const Entry, guard: &Guard) {
+pub(super) fn retire(entry: *const Entry, guard: &Guard) {
     // SAFETY: the tests retire an entry once, when it is not, or no longer, linked.
-    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(entry.cast_mut()))) };
+    unsafe { epoch::retire(guard, 0, move || drop(Box::from_raw(entry.cast_mut()))) };
 }
 
-fn find<'g>(index: &Index, key: &[u8], guard: &'g Guard) -> Option<&'g Entry> {
+pub(super) fn find<'g>(index: &Index, key: &[u8], guard: &'g Guard) -> Option<&'g Entry> {
     index.get(key, hash_key(key), guard)
 }
 
-fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
+pub(super) fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
     let new = Box::into_raw(Box::new(Entry { key: key.to_vec() }));
     // SAFETY: the entry has the key, and is retired only after it was unlinked.
     let inserted = unsafe { index.insert(key, hash_key(key), new, guard) };
@@ -42,13 +42,13 @@ fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
     inserted.is_ok()
 }
 
-fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
+pub(super) fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
     let Some(found) = find(index, key, guard) else { return false };
     let taken = index.take(key, hash_key(key), found, guard);
     taken.inspect(|&entry| retire(entry, guard)).is_some()
 }
 
-fn drain(index: &Index) {
+pub(super) fn drain(index: &Index) {
     let guard = epoch::pin();
     let mut keys = Vec::new();
     index.for_each(&guard, |e| keys.push(e.key.clone()));
@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn agrees_with_a_hash_map(steps in prop::collection::vec((0u8..8, key()), 1..12_000)) {
-        let index = Index::new(0);
+        let index = Index::new(0, HashSecret::KNOWN);
         let mut oracle = HashSet::new();
         for (step, key) in steps {
             let guard = epoch::pin();
@@ -94,12 +94,12 @@ proptest! {
     }
 }
 
-const MANY: u64 = if cfg!(miri) { 300 } else { 200_000 };
+pub(super) const MANY: u64 = if cfg!(miri) { 300 } else { 200_000 };
 
 #[test]
 fn nothing_is_lost_while_it_grows() {
     for expected in [0, MANY as usize] {
-        let index = Index::new(expected);
+        let index = Index::new(expected, HashSecret::KNOWN);
         let guard = epoch::pin();
         (0..MANY).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
         assert_eq!(index.len(&guard), MANY as usize);
@@ -113,7 +113,7 @@ fn nothing_is_lost_while_it_grows() {
 /// entry that was linked from beginning to end, and none twice.
 #[test]
 fn a_walk_in_stretches_sees_what_stays_once() {
-    let index = Index::new(0);
+    let index = Index::new(0, HashSecret::KNOWN);
     let guard = epoch::pin();
     let stays = MANY / 10;
     (0..stays).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
@@ -170,7 +170,7 @@ fn a_walk_by_cursors_sees_what_stays_once() {
     let long = MANY / 4;
     for seed in 0..if cfg!(miri) { 1 } else { 8 } {
         let mut random = fastrand::Rng::with_seed(seed);
-        let index = Index::new(0);
+        let index = Index::new(0, HashSecret::KNOWN);
         let guard = epoch::pin();
         // From an index that was split often, or never, at the beginning.
         let stays = [long, 40][seed as usize % 2];
@@ -209,7 +209,8 @@ fn a_walk_goes_on_in_an_index_that_was_built_anew() {
     let fill = |index: &Index| {
         (0..MANY).for_each(|n| assert!(insert(index, &n.to_be_bytes(), &guard)));
     };
-    let (large, small) = (Index::new(4 * MANY as usize), Index::new(0));
+    let (large, small) =
+        (Index::new(4 * MANY as usize, HashSecret::KNOWN), Index::new(0, HashSecret::KNOWN));
     fill(&large);
     fill(&small);
     assert!(large.directory(&guard).depth > small.directory(&guard).depth);
@@ -245,7 +246,7 @@ fn numbers_of_cursors() {
 
 #[test]
 fn another_entry_of_the_same_key_is_not_removed() {
-    let index = Index::new(0);
+    let index = Index::new(0, HashSecret::KNOWN);
     let guard = epoch::pin();
     assert!(insert(&index, b"key", &guard));
     let other = Box::into_raw(Box::new(Entry { key: b"key".to_vec() }));
@@ -263,7 +264,7 @@ fn colliding_keys_stay_correct_and_bounded() {
     let count: u64 = if cfg!(miri) { 20 } else { 9_000 };
     let keys: Vec<Vec<u8>> = (0..count).map(|i| [&stuck[..], &i.to_le_bytes()].concat()).collect();
     assert!(keys.iter().all(|k| hash_key(k) == hash_key(&keys[0])), "these keys collide");
-    let index = Index::new(0);
+    let index = Index::new(0, HashSecret::KNOWN);
     let guard = epoch::pin();
     keys.iter().for_each(|k| assert!(insert(&index, k, &guard)));
     assert!(keys.iter().rev().step_by(100).all(|k| find(&index, k, &guard).is_some()));
@@ -297,7 +298,7 @@ fn hashes_spread_over_buckets_tags_and_segments() {
 fn threads_lose_no_key() {
     let threads = 3u64;
     let (rounds, space) = if cfg!(miri) { (80, 30) } else { (100_000, 20_000) };
-    let index = Index::new(0);
+    let index = Index::new(0, HashSecret::KNOWN);
     let stop = AtomicBool::new(false);
     let expected: HashSet<Vec<u8>> = thread::scope(|scope| {
         let work = |me: u64| {
@@ -342,7 +343,7 @@ fn threads_lose_no_key() {
 
 #[test]
 fn only_one_of_many_inserts_of_a_key_succeeds() {
-    let index = Index::new(0);
+    let index = Index::new(0, HashSecret::KNOWN);
     let count: u64 = if cfg!(miri) { 40 } else { 30_000 };
     let won: u64 = thread::scope(|scope| {
         let work =

@@ -5,8 +5,8 @@
 //! number for a client, which may come back after any time.
 
 use super::{ADDRESS, BUCKETS, Bucket, HashIndex, Keyed};
-use crossbeam_epoch::Guard;
 use hyades_platform::prefetch::prefetch;
+use hyades_platform::reclaim::Guard;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
@@ -63,9 +63,19 @@ impl HashCursor {
 const AHEAD: usize = 4;
 
 /// The highest hash whose first `depth` bits are those of `hash`.
-fn last_of(hash: u64, depth: u32) -> u64 {
+pub(super) fn last_of(hash: u64, depth: u32) -> u64 {
+    hash | behind(depth)
+}
+
+/// The lowest hash whose first `depth` bits are those of `hash`.
+pub(super) fn first_of(hash: u64, depth: u32) -> u64 {
+    hash & !behind(depth)
+}
+
+/// All bits but the first `depth`, at least the last one.
+fn behind(depth: u32) -> u64 {
     // Two shifts, as in `Directory::slot`.
-    hash | (u64::MAX >> 1 >> depth) << 1 | 1
+    (u64::MAX >> 1 >> depth) << 1 | 1
 }
 
 impl<E> Bucket<E> {
@@ -93,10 +103,10 @@ impl<E: Keyed + 'static> HashIndex<E> {
     ) -> Option<HashPosition> {
         loop {
             let mut flow = ControlFlow::Continue(());
-            // If the segment was split since, visit the same bucket of each of its parts.
+            // If the segment was split since, visit the same bucket of each of its parts; if it was
+            // merged, those entries of the bucket that it would have.
             let mut hash = at.first;
             let last = loop {
-                // Segments are split and never merged, so a segment always begins at this hash.
                 let segment = self.segment(hash, guard);
                 if at.bucket == 0 && hash == at.first {
                     at.depth = segment.depth;
@@ -104,19 +114,24 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 if let Some(ahead) = segment.buckets.get(at.bucket + AHEAD) {
                     ahead.prefetch_entries();
                 }
+                let end = last_of(at.first, at.depth);
+                let last = last_of(hash, segment.depth);
+                let has_others = first_of(hash, segment.depth) < hash || last > end;
                 // SAFETY: the guard is pinned, so neither the segment nor an entry in it is freed.
                 unsafe {
                     segment.buckets[at.bucket].find_slot::<()>(|_, tagged| {
                         let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
+                        if has_others && !(hash..=end).contains(&self.hash(entry.key())) {
+                            return None;
+                        }
                         if visit(entry).is_break() {
                             flow = ControlFlow::Break(());
                         }
                         None
                     });
                 }
-                let last = last_of(hash, segment.depth);
-                if last == last_of(at.first, at.depth) {
-                    break last;
+                if last >= end {
+                    break end;
                 }
                 hash = last + 1;
             };
@@ -137,16 +152,13 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// The index keeps nothing of a walk, and any thread may resume it.
     ///
     /// An entry that is linked from the beginning of the walk to its end is visited exactly once,
-    /// however the index grows meanwhile; others are visited or not. For: positions are ordered by
-    /// bucket, then by hash. An entry keeps its bucket's number, the low bits of its hash, in every
-    /// segment that it moves to. A segment is split and never merged, so where one begins, one
-    /// begins for ever: a position lies between two segments at any later time. Hence, at each
-    /// position, exactly the entries with a lower bucket, or with this bucket and a lower hash,
-    /// have been passed.
-    ///
-    /// A cursor of another index, or of this one before it was built anew, may lie inside a
-    /// segment. The walk then begins with that segment: entries may be visited again, and those
-    /// behind the position, whose order is that of their hashes, are all visited.
+    /// however the index grows or shrinks meanwhile; others are visited or not. For: positions are
+    /// ordered by bucket, then by hash. An entry keeps its bucket's number, the low bits of its
+    /// hash, in every segment that it moves to. A position lies between two segments, or inside of
+    /// one that was merged since; of that the entries below the position are left out. Hence, at
+    /// each position, exactly the entries with a lower bucket, or with this bucket and a lower
+    /// hash, have been passed. So it is with a cursor of this index before it was built anew, under
+    /// the same secret.
     pub fn walk_from<'g>(
         &self,
         cursor: HashCursor,
@@ -169,7 +181,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 bucket.find_slot::<()>(|_, tagged| {
                     let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
                     seen += 1;
-                    if visit(entry).is_break() {
+                    if self.is_from(at.first, segment.depth, entry) && visit(entry).is_break() {
                         flow = ControlFlow::Break(());
                     }
                     None

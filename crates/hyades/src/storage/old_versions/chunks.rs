@@ -3,7 +3,7 @@
 
 use super::{OldVersionWriter, OldVersions, UNIT_WORDS};
 use crate::storage::tid::Tid;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::{Guard, retire};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Bits of a link that state the unit within a chunk.
@@ -73,7 +73,7 @@ impl OldVersions {
     /// The number of versions that are held for snapshots, and of those not yet freed. Takes a
     /// while if there are many.
     pub fn count(&self) -> u64 {
-        let guard = crossbeam_epoch::pin();
+        let guard = hyades_platform::reclaim::pin();
         let next = self.numbers.lock().expect("no holder panics").next;
         let chunks = (1..next).filter_map(|number| self.chunk(number, &guard));
         chunks.map(|chunk| u64::from(chunk.versions.load(Ordering::Relaxed))).sum()
@@ -191,9 +191,11 @@ impl OldVersions {
             // SAFETY: `add_chunk` made it from a box. It was removed from the only place where
             // readers find it, once, by the swap; those that found it before are pinned.
             unsafe {
-                self.bytes.fetch_sub((*removed).bytes(), Ordering::Relaxed);
+                let bytes = (*removed).bytes();
+                self.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 let removed = removed as usize;
-                guard.defer_unchecked(move || drop(Box::from_raw(removed as *mut VersionChunk)));
+                let free = move || drop(Box::from_raw(removed as *mut VersionChunk));
+                retire(guard, bytes as usize, free);
             }
             false
         });

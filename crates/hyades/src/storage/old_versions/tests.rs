@@ -47,7 +47,7 @@ proptest! {
         let (mut epoch, mut readers) = (1u64, Vec::<(Tid, Option<Vec<u8>>)>::new());
         let (mut now, mut sequence) = (None::<Vec<u8>>, 0);
         for (step, len, is_large) in steps {
-            let guard = crossbeam_epoch::pin();
+            let guard = hyades_platform::reclaim::pin();
             match step {
                 0 => {
                     readers.push((last_of(epoch), now.clone()));
@@ -99,7 +99,7 @@ proptest! {
             }
         }
         versions.end_writer(&mut writer);
-        versions.free_up_to(last_of(epoch), &crossbeam_epoch::pin());
+        versions.free_up_to(last_of(epoch), &hyades_platform::reclaim::pin());
         prop_assert_eq!(versions.bytes(), 0);
         // SAFETY: this is the only reference to the record.
         unsafe { Record::free(record) };
@@ -115,7 +115,7 @@ fn a_reader_does_not_follow_links_in_a_circle() {
     let record = Record::<()>::new(b"key", 8, word_of(1, false), 0);
     // SAFETY: this test owns the record until `free`.
     let this = unsafe { &*record };
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     let keep = |writer: &mut OldVersionWriter, version, lowest| {
         let ends = (last_of(lowest), last_of(version + 1));
         assert!(versions.keep(writer, &of(this, word_of(version, false), ends), None, &guard));
@@ -138,7 +138,7 @@ fn a_link_into_memory_that_was_freed_finds_nothing() {
     let record = Record::<()>::new(b"key", 8, word_of(3, false), 0);
     // SAFETY: this test owns the record until `free`.
     let this = unsafe { &*record };
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     this.store_row(&[7; 8], &guard);
     let ends = (last_of(3), last_of(4));
     assert!(versions.keep(&mut writer, &of(this, word_of(3, false), ends), None, &guard));
@@ -146,7 +146,7 @@ fn a_link_into_memory_that_was_freed_finds_nothing() {
     let found = read(&versions, this, last_of(3), &arena, &guard);
     assert_eq!(found, OldVersion::Row(&[7; 8]));
     let end = |version| {
-        versions.end_of(this, word::tid(word_of(version, false)), &crossbeam_epoch::pin())
+        versions.end_of(this, word::tid(word_of(version, false)), &hyades_platform::reclaim::pin())
     };
     assert_eq!((end(2), end(3), end(4)), (None, Some(last_of(4)), None));
     versions.end_writer(&mut writer);

@@ -4,9 +4,8 @@
 //! bytes in the lower.
 
 use super::words_for;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::{Guard, retire};
 use std::alloc::{Layout as Allocation, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn fill(words: &[AtomicU64], bytes: &[u8]) {
@@ -42,32 +41,16 @@ pub(super) fn is_wasteful(needed: usize, capacity: usize) -> bool {
     capacity > SMALL_BLOCK_WORDS && allocated(needed + 1) * 8 <= (capacity + 1) * 5
 }
 
-/// Bytes of retired blocks after which a thread has the epoch collect garbage, and what a block
-/// counts for at least: 256 small ones are fewer than are then freed. By itself the epoch collects
-/// once in 128 pins, and replay retires many blocks between two pins.
-const COLLECT_BYTES: usize = 1 << 20;
-const LEAST_RETIRED_BYTES: usize = COLLECT_BYTES / 256;
-
-thread_local! {
-    /// Bytes of blocks that this thread has retired since it last had garbage collected.
-    static RETIRED_BYTES: Cell<usize> = const { Cell::new(0) };
-}
-
 /// # Safety
 /// `block` came from `new_block`, and no reader that pins from now on reaches it; it is retired
 /// once.
 pub(super) unsafe fn retire_block(block: *mut AtomicU64, guard: &Guard) {
     // SAFETY: the guard keeps the block until the end of this function; its head is atomic. It is
     // freed after every reader that may reach it has unpinned.
-    let capacity = unsafe {
+    unsafe {
+        let capacity = ((*block).load(Ordering::Relaxed) >> 32) as usize;
         let address = block as usize;
-        guard.defer_unchecked(move || free_block(address as *mut AtomicU64));
-        ((*block).load(Ordering::Relaxed) >> 32) as usize
-    };
-    let retired = RETIRED_BYTES.get() + (8 * capacity).max(LEAST_RETIRED_BYTES);
-    RETIRED_BYTES.set(retired % COLLECT_BYTES);
-    if retired >= COLLECT_BYTES {
-        guard.flush();
+        retire(guard, 8 * (capacity + 1), move || free_block(address as *mut AtomicU64));
     }
 }
 

@@ -8,7 +8,7 @@ fn a_row_grows_shrinks_and_reads_back() {
     // SAFETY: this test owns the record until `free`.
     let this = unsafe { &*record };
     assert_eq!(this.key(), b"key");
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     for len in [10usize, 3, 64, 200, 16, 1000, 0] {
         let row: Vec<u8> = (0..len).map(|i| i as u8).collect();
         this.store_row(&row, &guard);
@@ -62,7 +62,7 @@ fn a_row_that_grows_and_shrinks_bit_by_bit_moves_seldom_and_wastes_little() {
     let record = Record::<()>::new(b"key", 0, word::ABSENT, 0);
     // SAFETY: this test owns the record until `free`.
     let this = unsafe { &*record };
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     let (mut moves, mut last) = (0, block_of(this));
     for len in (0..4096).chain((0..4096).rev()) {
         let row = vec![len as u8; len];
@@ -88,7 +88,7 @@ fn a_row_that_swings_within_a_size_does_not_move() {
     let record = Record::<()>::new(b"key", 100, word::ABSENT, 0);
     // SAFETY: this test owns the record until `free`.
     let this = unsafe { &*record };
-    let guard = crossbeam_epoch::pin();
+    let guard = hyades_platform::reclaim::pin();
     this.store_row(&[1; 2000], &guard);
     let home = block_of(this);
     assert_eq!(home, (255, false));
@@ -121,14 +121,14 @@ fn a_reader_never_accepts_a_row_torn_by_a_move() {
         let len = [40, 300, 2000, 900, 64][round as usize % 5] + round as usize % 24;
         vec![round as u8; len]
     };
-    this.store_row(&row_of(0), &crossbeam_epoch::pin());
+    this.store_row(&row_of(0), &hyades_platform::reclaim::pin());
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {
                 let mut out = Vec::new();
                 while !done.load(Ordering::Relaxed) {
-                    let _guard = crossbeam_epoch::pin();
+                    let _guard = hyades_platform::reclaim::pin();
                     let seen = this.word.load(Ordering::Acquire);
                     out.clear();
                     this.read_row(&mut out);
@@ -141,7 +141,7 @@ fn a_reader_never_accepts_a_row_torn_by_a_move() {
         }
         for round in 1..ROUNDS {
             assert!(this.try_lock(word::of(Tid::from_bits(round - 1))));
-            this.store_row(&row_of(round), &crossbeam_epoch::pin());
+            this.store_row(&row_of(round), &hyades_platform::reclaim::pin());
             this.unlock(word::of(Tid::from_bits(round)));
         }
         done.store(true, Ordering::Relaxed);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::storage::hash_index::HashSecret;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::word;
 use crate::storage::row::{Row, apply_delta, encode_delta};
@@ -189,10 +190,10 @@ proptest! {
         drawn in drawn(), sets in prop::collection::vec(any::<u16>(), 1..20), hash: bool,
     ) {
         let schema = if hash { drawn.schema().hash() } else { drawn.schema() };
-        let table = TableData::<()>::new(&schema, 0, 0);
+        let table = TableData::<()>::new(&schema, 0, 0, HashSecret::KNOWN);
         let values = drawn.values(0);
         let (row, key) = encoded(&table.layout, &values);
-        let (guard, arena) = (crossbeam_epoch::pin(), Bump::new());
+        let (guard, arena) = (hyades_platform::reclaim::pin(), Bump::new());
         let (room, mut scratch) = (table.bytes_in_record(&row), Vec::new());
         let mut finger = Finger::new(&guard);
         let placed = table.place(&key, room, word::ABSENT, 0, &NoHooks, &mut finger);
@@ -234,7 +235,7 @@ proptest! {
 fn a_table_without_a_key_has_whole_rows() {
     let schema = Schema::new("t").column("n", Type::I64).key_once();
     assert!(ShortRows::new(&schema, 0).is_none());
-    let table = TableData::<()>::new(&schema, 0, 0);
+    let table = TableData::<()>::new(&schema, 0, 0, HashSecret::KNOWN);
     assert_eq!((table.record_layout().left_out, table.accepts_key(b"")), (0, true));
 }
 

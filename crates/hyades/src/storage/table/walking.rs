@@ -6,7 +6,7 @@ use crate::storage::Stamp;
 use crate::storage::hash_index::{HashCursor, HashPosition};
 use crate::storage::key::KeyBytes;
 use crate::storage::record::Record;
-use crossbeam_epoch::Guard;
+use hyades_platform::reclaim::{Guard, pin};
 use std::ops::{Bound, ControlFlow};
 
 /// The resume position of [`TableData::walk`].
@@ -66,6 +66,18 @@ impl<S: Stamp> TableData<S> {
                     }
                 });
             }
+        }
+    }
+
+    /// Visits every record, absent ones included, in no order. The thread is pinned for a step of
+    /// the walk at a time.
+    pub fn for_each_in_steps(&self, mut visit: impl FnMut(&Record<S>)) {
+        let mut at = WalkPosition::Start;
+        while !matches!(at, WalkPosition::End) {
+            self.walk(&mut at, &pin(), |record| {
+                visit(record);
+                ControlFlow::Continue(())
+            });
         }
     }
 

@@ -1,0 +1,203 @@
+//! Admission to the queues of partitions, where there are more sessions than processors.
+//!
+//! A turn that is handed to a sleeping thread waits until that thread runs, and so do all behind it
+//! in the queue. So no more transactions stand in queues than there are processors to run them; the
+//! others wait outside, and a thread whose transaction has left is admitted again at once, as it
+//! runs already. (As in Dice and Kogan, "Avoiding Scalability Collapse by Restricting Concurrency",
+//! Euro-Par 2019.) One that has slept for a while behind a long transaction gives its place up.
+//!
+//! None waits outside for long: one place in [`PASSES`] goes to the session that has waited
+//! longest, which is admitted in any case after [`LONGEST_WAIT`]. The latter also ends the waiting
+//! of a transaction within the body of another one, which keeps its place meanwhile.
+//!
+//! Invariant: `inside` is the number of seats that were admitted and have not left. If it is 0,
+//! none waits outside, but for those that are about to be admitted or to look again.
+
+use hyades_platform::clock;
+use hyades_platform::event::Event;
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, yield_now};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// One in this many places goes to the session that has waited longest.
+const PASSES: u64 = 64;
+
+/// A session is admitted after this time in any case.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// How a session waits outside: whether it was admitted, and what tells it.
+pub(super) struct OutsidePlace {
+    /// 1 once another session has handed its place on. SeqCst, because of the sleeper.
+    is_admitted: AtomicU32,
+    moved: Event,
+}
+
+impl OutsidePlace {
+    pub fn new() -> Self {
+        OutsidePlace { is_admitted: AtomicU32::new(0), moved: Event::new() }
+    }
+
+    pub fn admit(&self) {
+        self.is_admitted.store(1, Ordering::SeqCst);
+        self.moved.notify_ordered();
+    }
+}
+
+/// See the module.
+pub(super) struct TurnAdmission {
+    /// The most transactions that stand in queues at a time.
+    most: u64,
+    inside: Padded<AtomicU64>,
+    /// Places that were left so far. Relaxed: a counter.
+    left: AtomicU64,
+    /// How many wait outside. Written under the lock (SeqCst), read by those that leave: of one
+    /// that leaves the last place and one that begins to wait, one sees the other.
+    waiting: AtomicU64,
+    outside: Mutex<VecDeque<u32>>,
+}
+
+impl TurnAdmission {
+    /// With as many places as there are processors, at least 2. Under loom no place is missing.
+    pub fn by_processors() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, |n| n.get() as u64);
+        TurnAdmission::new(if cfg!(loom) { u64::MAX } else { processors.max(2) })
+    }
+
+    fn new(most: u64) -> Self {
+        TurnAdmission {
+            most,
+            inside: Padded(AtomicU64::new(0)),
+            left: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            outside: Mutex::default(),
+        }
+    }
+
+    /// The most transactions that stand in queues at a time.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    fn try_admit(&self) -> bool {
+        let add = |inside: u64| (inside < self.most).then_some(inside + 1);
+        self.inside.fetch_update(Ordering::SeqCst, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// Waits until there is a place for the session with this seat, and takes it.
+    pub fn enter(&self, number: u32, place: &OutsidePlace, nap: Duration) {
+        if !self.try_admit() {
+            self.wait_outside(number, place, nap);
+        }
+    }
+
+    #[cold]
+    fn wait_outside(&self, number: u32, place: &OutsidePlace, nap: Duration) {
+        let began_ns = clock::monotonic_ns();
+        place.is_admitted.store(0, Ordering::SeqCst);
+        self.change_outside(|outside| outside.push_back(number));
+        loop {
+            let moved = place.moved.listen();
+            if place.is_admitted.load(Ordering::SeqCst) != 0 {
+                return;
+            }
+            let waited_ns = clock::monotonic_ns() - began_ns;
+            let is_late = Duration::from_nanos(waited_ns) >= LONGEST_WAIT;
+            if is_late || self.try_admit() {
+                let was_outside = self.change_outside(|outside| {
+                    let at = outside.iter().position(|waiting| *waiting == number);
+                    at.map(|at| outside.remove(at)).is_some()
+                });
+                if was_outside && is_late {
+                    self.inside.fetch_add(1, Ordering::SeqCst);
+                }
+                if !was_outside {
+                    // A place is being handed on to it. What does so says so, here and not when
+                    // it waits again.
+                    while place.is_admitted.load(Ordering::SeqCst) == 0 {
+                        yield_now();
+                    }
+                    if !is_late {
+                        self.inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+                return;
+            }
+            moved.wait(Some(nap));
+        }
+    }
+
+    fn change_outside<R>(&self, change: impl FnOnce(&mut VecDeque<u32>) -> R) -> R {
+        let mut outside = self.outside.lock().expect("no holder panics");
+        let changed = change(&mut outside);
+        self.waiting.store(outside.len() as u64, Ordering::SeqCst);
+        changed
+    }
+
+    /// Leaves a place. Returns the seat of the session to which it is handed on, if any; it has to
+    /// be told.
+    #[must_use]
+    pub fn leave(&self) -> Option<u32> {
+        let passes_on = self.left.fetch_add(1, Ordering::Relaxed) % PASSES == PASSES - 1;
+        if passes_on && let Some(next) = self.next_outside() {
+            return Some(next);
+        }
+        let is_last = self.inside.fetch_sub(1, Ordering::SeqCst) == 1;
+        let next = if is_last { self.next_outside() } else { None };
+        if next.is_some() {
+            self.inside.fetch_add(1, Ordering::SeqCst);
+        }
+        next
+    }
+
+    /// The session that has waited longest, which waits no more.
+    fn next_outside(&self) -> Option<u32> {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.change_outside(VecDeque::pop_front)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
+
+    const NAP: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn as_many_are_inside_as_may_be_and_each_gets_its_turn() {
+        let (admission, inside, most) = (TurnAdmission::new(2), Counter::new(0), Counter::new(0));
+        let places: Vec<OutsidePlace> = (0..16).map(|_| OutsidePlace::new()).collect();
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let (admission, places, inside, most) = (&admission, &places, &inside, &most);
+                scope.spawn(move || {
+                    for _ in 0..2_000 {
+                        admission.enter(number, &places[number as usize], NAP);
+                        most.fetch_max(inside.fetch_add(1, Relaxed) + 1, Relaxed);
+                        inside.fetch_sub(1, Relaxed);
+                        if let Some(next) = admission.leave() {
+                            places[next as usize].admit();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(admission.inside.load(Ordering::SeqCst), 0);
+        assert_eq!(admission.waiting.load(Ordering::SeqCst), 0);
+        // More only where one has waited for very long.
+        assert!(most.into_inner() < 16);
+    }
+
+    #[test]
+    fn one_within_another_is_admitted_in_the_end() {
+        let admission = TurnAdmission::new(1);
+        let places = [OutsidePlace::new(), OutsidePlace::new()];
+        admission.enter(0, &places[0], NAP);
+        admission.enter(1, &places[1], NAP);
+        assert_eq!((admission.leave(), admission.leave()), (None, None));
+        assert_eq!(admission.inside.load(Ordering::SeqCst), 0);
+    }
+}

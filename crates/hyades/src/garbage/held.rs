@@ -1,0 +1,155 @@
+//! Garbage that open snapshots hold: deleted rows and index entries that are kept beside their
+//! index, and deleted rows of hash tables, in place. It is freed when no snapshot is open below the
+//! version that ended it.
+//!
+//! A session frees it in the order in which it was recorded, and looks at nothing before the first
+//! item may go: which of several snapshots holds an item is not recorded.
+
+use super::sweeping::sweep_row;
+use super::{AbsentRow, Garbage, StaleEntry};
+use crate::concurrency::ConcurrencyControl;
+use crate::engine::Engine;
+use crate::logging::LoggingProtocol;
+use crate::storage::key::KeyBytes;
+use crate::storage::tid::Tid;
+use hyades_platform::reclaim::pin;
+use std::collections::VecDeque;
+
+/// Kept bytes of one session that are not charged to snapshots yet.
+const UNCHARGED_BYTES: u64 = 64 << 10;
+
+/// A row, or an entry of an index, that a snapshot holds.
+pub(super) struct HeldItem {
+    table: u32,
+    index: Option<u16>,
+    key: KeyBytes,
+    /// The version that ended it.
+    end: Tid,
+}
+
+impl HeldItem {
+    /// Bytes of the item itself. A row of a hash table that is deleted again and again leaves one
+    /// each time, so they count as held for snapshots.
+    fn bytes(&self) -> u64 {
+        (size_of::<Self>() + self.key.len()) as u64
+    }
+}
+
+/// What snapshots hold, oldest first, about.
+#[derive(Default)]
+pub(super) struct HeldGarbage {
+    pub items: VecDeque<HeldItem>,
+    /// Bytes that were kept and are not charged to snapshots yet, and the highest version that
+    /// ended what was kept.
+    uncharged: (u64, Tid),
+}
+
+impl HeldGarbage {
+    pub fn add_row<P: LoggingProtocol>(
+        &mut self,
+        row: AbsentRow,
+        end: Tid,
+        bytes: u64,
+        engine: &Engine<P>,
+    ) {
+        let AbsentRow { table, key, .. } = row;
+        self.add(HeldItem { table, index: None, key, end }, bytes, engine);
+    }
+
+    pub fn add_entry<P: LoggingProtocol>(
+        &mut self,
+        entry: StaleEntry,
+        end: Tid,
+        bytes: u64,
+        engine: &Engine<P>,
+    ) {
+        let StaleEntry { table, index, key, .. } = entry;
+        self.add(HeldItem { table, index: Some(index), key, end }, bytes, engine);
+    }
+
+    /// `bytes` of it are kept beside an index.
+    fn add<P: LoggingProtocol>(&mut self, item: HeldItem, bytes: u64, engine: &Engine<P>) {
+        let bytes = bytes + item.bytes();
+        engine.snapshots.has_kept(bytes);
+        let (uncharged, end) = self.uncharged;
+        self.uncharged = (uncharged + bytes, end.max(item.end));
+        self.items.push_back(item);
+        if self.uncharged.0 >= UNCHARGED_BYTES {
+            self.charge(engine);
+        }
+    }
+
+    /// Charges to snapshots what was kept.
+    pub fn charge<P: LoggingProtocol>(&mut self, engine: &Engine<P>) {
+        let (bytes, end) = std::mem::take(&mut self.uncharged);
+        if bytes > 0 {
+            engine.snapshots.charge(bytes, end, &engine.epoch);
+        }
+    }
+
+    /// The next item that no snapshot holds any more.
+    fn next_free(&mut self, oldest: Tid) -> Option<HeldItem> {
+        self.items.pop_front_if(|item| item.end <= oldest)
+    }
+
+    /// Moves up to `most` items that no snapshot holds any more to `taken`, and what is not charged
+    /// yet.
+    pub fn take<P: LoggingProtocol>(
+        &mut self,
+        most: usize,
+        taken: &mut HeldGarbage,
+        engine: &Engine<P>,
+    ) {
+        let oldest = engine.snapshots.oldest_snapshot();
+        while taken.items.len() < most
+            && let Some(item) = self.next_free(oldest)
+        {
+            taken.items.push_back(item);
+        }
+        taken.uncharged = std::mem::take(&mut self.uncharged);
+    }
+
+    pub fn append(&mut self, other: &mut HeldGarbage) {
+        self.items.append(&mut other.items);
+        let ((mine, end), (bytes, other_end)) =
+            (self.uncharged, std::mem::take(&mut other.uncharged));
+        self.uncharged = (mine + bytes, end.max(other_end));
+    }
+
+    pub fn room_bytes(&self) -> usize {
+        self.items.capacity() * size_of::<HeldItem>()
+    }
+}
+
+impl Garbage {
+    /// Frees up to `most` items that no snapshot holds any more.
+    pub(super) fn free_held<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        most: usize,
+    ) {
+        if self.held.items.is_empty() {
+            return;
+        }
+        let (oldest, mut guard) = (engine.snapshots.oldest_snapshot(), pin());
+        for _ in 0..most {
+            guard.refresh();
+            let Some(item) = self.held.next_free(oldest) else { break };
+            engine.snapshots.has_freed(item.bytes());
+            let HeldItem { table, index, key, end } = item;
+            let data = &engine.tables[table as usize];
+            let freed = match index {
+                Some(index) => data.free_kept_entry(index.into(), &key, end, &guard),
+                None if data.is_ordered() => data.free_kept_row(&key, end, &guard),
+                None => {
+                    let row = AbsentRow { table, key, epoch: end.epoch() };
+                    let swept = sweep_row::<C, P>(engine, stamp, &row, &guard);
+                    self.end_sweep_of(row, swept, engine);
+                    0
+                }
+            };
+            engine.snapshots.has_freed(freed);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! How one tombstone, or one stale index entry, is removed.
+
+use super::{AbsentRow, StaleEntry};
+use crate::concurrency::ConcurrencyControl;
+use crate::engine::Engine;
+use crate::logging::LoggingProtocol;
+use crate::storage::gap::StampHooks;
+use crate::storage::record::word;
+use crate::storage::secondary::{EntryUnlinked, IndexEntry};
+use crate::storage::table::{Lookup, TableData};
+use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::Guard;
+use std::cell::RefCell;
+use std::sync::atomic::{Ordering, fence};
+
+/// What has become of an item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// Nothing of it is left to be done: it is removed, in use, or recorded otherwise.
+    Done,
+    /// It is in place, and is to be looked at again.
+    NotYet,
+    /// A snapshot holds it until none is open below version `end`. It has left its index, and
+    /// `bytes` are kept beside it; or, in a hash table, it is in place, and these are 0.
+    Held { end: Tid, bytes: u64 },
+}
+
+/// Entries that became stale with versions up to this one can leave their index: no transaction
+/// needs them.
+pub(super) fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> Tid {
+    engine.snapshots.oldest_transaction(&engine.epoch)
+}
+
+/// Rows deleted in epochs below this one can leave their index: the epoch is over, so that a new
+/// row under the key gets a higher version, and no transaction reads an earlier version of the row.
+pub(super) fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
+    // In this order: a transaction that begins later, or a snapshot that is opened later, is not
+    // below `now`.
+    let now = engine.epoch.current();
+    let oldest = engine.snapshots.oldest_transaction(&engine.epoch);
+    // All versions of the epochs below this are not above the TID that is read as of.
+    let lowest =
+        if oldest == Tid::last_of(oldest.epoch()) { oldest.epoch().next() } else { oldest.epoch() };
+    lowest.min(now)
+}
+
+/// Whether this version of a row is below the [`horizon`].
+fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
+    word::tid(version).epoch() < horizon(engine)
+}
+
+/// Removes a tombstone, or moves it out of the index if a snapshot holds the row.
+pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    stamp: &mut P::TxnStamp,
+    row: &AbsentRow,
+    guard: &Guard,
+) -> Swept {
+    let stamp = RefCell::new(stamp);
+    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
+        engine.protocol.inherit(to, from, *stamp.borrow_mut());
+    };
+    let table = &engine.tables[row.table as usize];
+    let Lookup::Found(record) = table.find(&row.key, guard) else { return Swept::Done };
+    let seen = record.word.load(Ordering::Acquire);
+    if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
+        return Swept::Done;
+    }
+    if word::tid(seen).epoch() > row.epoch {
+        // The transaction that deleted it again has recorded it.
+        return Swept::Done;
+    }
+    if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
+        return Swept::NotYet;
+    }
+    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
+    let gone = version & word::ABSENT != 0
+        && version & word::DEAD == 0
+        && record.entries.load(Ordering::Acquire) == 0
+        && is_past(engine, version);
+    if !gone {
+        C::unlock_record(record, version, false);
+        return Swept::NotYet;
+    }
+    // After `is_past`: its epoch is over, so a snapshot that is opened later does not hold the row.
+    let (end, open) = (word::tid(version), engine.snapshots.span());
+    let versions = engine.snapshots.versions();
+    let is_held = end > open.0 && versions.any_wanted(record, open, guard, |_| true);
+    if is_held && !table.is_ordered() {
+        C::unlock_record(record, version, false);
+        return Swept::Held { end, bytes: 0 };
+    }
+    // Marked dead before it is unlinked: a thread that still holds a reference fails and looks the
+    // key up again. A transaction that links an entry to the record counts the entry first and then
+    // checks whether the record is dead.
+    C::unlock_record(record, version, true);
+    fence(Ordering::SeqCst);
+    if record.entries.load(Ordering::SeqCst) != 0 {
+        C::unmark_dead(record, version);
+        return Swept::NotYet;
+    }
+    let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+    engine.protocol.removes(end);
+    if is_held {
+        let bytes = table.move_to_kept(record, &StampHooks(inherit), &leave, guard);
+        return Swept::Held { end, bytes };
+    }
+    table.unlink(record, &StampHooks(inherit), &leave, guard);
+    Swept::Done
+}
+
+/// Removes an index entry that does not match its row, or moves it out of the index if a snapshot
+/// needs it.
+pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    stamp: &mut P::TxnStamp,
+    stale: &StaleEntry,
+    guard: &Guard,
+) -> Swept {
+    let stamp = RefCell::new(stamp);
+    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
+        engine.protocol.inherit(to, from, *stamp.borrow_mut());
+    };
+    let table = &engine.tables[stale.table as usize];
+    let at = stale.index as usize;
+    let Some(entry) = table.secondaries[at].tree.find(&stale.key, guard) else {
+        return Swept::Done;
+    };
+    let record = entry.record();
+    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
+    let mut row = Vec::new();
+    let there = version & word::ABSENT == 0;
+    if there {
+        table.read_row(record, &mut row);
+    }
+    let is_true = there && table.secondary_key(at, &row, record.key()) == stale.key;
+    let end = word::tid(version);
+    let swept = if is_true {
+        Swept::Done
+    } else if end > oldest(engine) {
+        // A transaction may read an earlier version, which the entry matches.
+        Swept::NotYet
+    } else {
+        engine.protocol.removes(end);
+        let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+        let ended_by = is_needed(engine, table, at, entry, end, guard).then_some(end);
+        match table.unlink_entry(at, entry, ended_by, &StampHooks(inherit), &leave, guard) {
+            EntryUnlinked::Pinned => Swept::NotYet,
+            EntryUnlinked::Gone => Swept::Done,
+            EntryUnlinked::Kept(bytes) => Swept::Held { end, bytes },
+        }
+    };
+    C::unlock_record(record, version, false);
+    swept
+}
+
+/// Whether a snapshot needs an entry, which does not match version `end` of its row: it matches an
+/// older version that the snapshot holds, and is not kept for all snapshots already.
+fn is_needed<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    table: &TableData<P::RowStamp>,
+    index: usize,
+    entry: &IndexEntry<P::RowStamp>,
+    end: Tid,
+    guard: &Guard,
+) -> bool {
+    let open = engine.snapshots.span();
+    if end <= open.0 || mutation::is(Mutation::UnlinkNeededEntries) {
+        return false;
+    }
+    let versions = engine.snapshots.versions();
+    table.matches_older(index, entry, (versions, open), guard)
+        && !table.has_kept_entry(index, entry, open.1, guard)
+}

@@ -1,0 +1,75 @@
+//! The limit of memory for removed rows that cannot be freed, since a transaction that began
+//! earlier may be reading them.
+
+use crate::concurrency::state::TxnState;
+use crate::error::{Abort, Error};
+use crate::logging::LoggingProtocol;
+use hyades_platform::reclaim::{self, Guard};
+use std::time::{Duration, Instant};
+
+/// At the limit, transactions that have been pinned for this long have to end: what others removed
+/// meanwhile waits for them.
+const LONG: Duration = Duration::from_millis(100);
+
+/// Maximum time that a transaction waits at the limit for longer ones to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Pins the thread for a transaction. A call that is logged before it runs has to end as it ends at
+/// replay, however long it runs.
+#[inline(always)]
+pub(super) fn pin<P: LoggingProtocol>() -> Guard {
+    if P::LOGS_FIRST { reclaim::pin() } else { reclaim::pin_endable() }
+}
+
+pub(crate) struct RemovedRows {
+    /// In bytes.
+    pub limit: u64,
+}
+
+impl RemovedRows {
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        reclaim::waiting_bytes() > self.limit
+    }
+
+    /// Why a transaction cannot end as its body wants it to, if it cannot: a conflict, its
+    /// duration, or, for one that commits writes, the limit.
+    #[inline]
+    pub fn refuses<P: LoggingProtocol>(
+        &self,
+        state: &TxnState<'_, P>,
+        commits: bool,
+    ) -> Option<Abort> {
+        if state.conflict {
+            Some(Abort::Conflict)
+        } else if state.guard.must_end() {
+            Some(Abort::RanTooLong)
+        } else if commits && self.is_full() && !state.writes.is_empty() {
+            reclaim::end_long_pins(LONG);
+            Some(Abort::Conflict)
+        } else {
+            None
+        }
+    }
+
+    /// Waits until there is room. The thread is not pinned.
+    ///
+    /// # Errors
+    /// [`Error::RemovedRows`] if there is none for long.
+    #[cold]
+    pub fn wait(&self) -> Result<(), Error> {
+        let began = Instant::now();
+        loop {
+            let oldest = reclaim::end_long_pins(LONG);
+            reclaim::settle();
+            let bytes = reclaim::waiting_bytes();
+            if bytes <= self.limit {
+                return Ok(());
+            }
+            if began.elapsed() >= PATIENCE {
+                return Err(Error::RemovedRows { bytes, seconds: oldest.as_secs_f64() });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Further attempts at a transaction that has met a conflict.
+
+use super::EngineSession;
+use crate::concurrency::Commits;
+use crate::erased::{Answer, Verdict};
+use crate::error::Error;
+use crate::logging::LoggingProtocol;
+use crate::logging::draft::Call;
+use crate::logging::record::RecordKind;
+use crate::retry::back_off;
+use crate::transaction::access::Transaction;
+use hyades_platform::clock;
+use hyades_platform::mutation::{self, Mutation};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Maximum time that a starving transaction waits for another one that runs alone, before it runs
+/// beside it.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
+
+/// A transaction that has read this many rows and gaps, and written nothing, when it meets a
+/// conflict probably only reads; or one that has met conflicts in this many attempts.
+const MANY_READS: usize = 64;
+const FEW_ATTEMPTS: u64 = 8;
+
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
+    /// Retries until there is no conflict. Separate from the first attempt, which nearly always is
+    /// the only one: in a common loop the variables that attempts share would be set up before the
+    /// first one.
+    #[cold]
+    pub(super) fn try_again(
+        &mut self,
+        call: Option<(Call<'_>, RecordKind)>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let (retries, began) = (shared.retries, clock::monotonic_ns());
+        let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
+        // One inside a transaction of another database must not wait for queued calls.
+        let mut may_only_read = self.may_wait || !P::LOGS_FIRST;
+        loop {
+            self.tally.conflict();
+            let starved_for = Duration::from_nanos(clock::monotonic_ns() - began);
+            if retries.attempts.is_some_and(|most| attempts >= most)
+                || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
+            {
+                // One that waited for a log that has stopped meanwhile has not starved.
+                self.check_log()?;
+                self.tally.starved();
+                C::forget_attempts(&shared.engine, self.active);
+                return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
+            }
+            if shared.removed.is_full() {
+                shared.removed.wait()?;
+            }
+            let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
+            if is_starving && !shared.nests && !mutation::is(Mutation::NoExclusiveRetry) {
+                if alone.is_none() {
+                    alone = shared.gate.close(PATIENCE_WITH_OTHERS);
+                }
+                alone.iter().for_each(|alone| alone.attempt_took(longest_ns));
+            } else {
+                shared.gate.pass();
+            }
+            let is_reader = |reads| reads >= MANY_READS || attempts >= FEW_ATTEMPTS;
+            if may_only_read && self.only_read.is_some_and(is_reader) {
+                if self.try_on_snapshot(body, answer) {
+                    return Ok(());
+                }
+                may_only_read = false;
+                self.tally.attempt();
+                attempts += 1;
+                continue;
+            }
+            back_off(&mut self.rng, attempts);
+            let attempt_began = clock::monotonic_ns();
+            if self.try_once(call, body, answer)?.is_ok() {
+                return Ok(());
+            }
+            longest_ns = longest_ns.max(clock::monotonic_ns() - attempt_began);
+            attempts += 1;
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Kept rows and kept index entries: they have left their index, and open snapshots still hold
+//! them.
+//!
+//! A deleted row that a snapshot holds is in the way of readers of the present, and so is an index
+//! entry that matches an earlier version of its row alone: a scan passes each of them, again and
+//! again. So garbage collection moves both out of the index, into a tree of kept ones beside it.
+//! Readers of the present never look there. A reader of a snapshot looks into the index first, and
+//! into this tree afterwards.
+//!
+//! **Invariant.** A row or an entry that an open snapshot holds is in its index or in the kept
+//! tree. For it is inserted here *before* it leaves the index, and removed from here when no
+//! snapshot is open below the version that ended it. So a reader of a snapshot that has not found
+//! it in the index finds it here, if it looks here *after* that.
+//!
+//! Of one key there may be several in the tree, each with the version that ended it, and one in the
+//! index besides. At most one of all these records has a row as of a snapshot: each was inserted
+//! after the one before it was deleted, in the same epoch or a later one.
+
+use super::key::KeyBytes;
+use super::record::Record;
+use super::table::Retired;
+use super::tid::Tid;
+use crate::storage::Stamp;
+use hyades_index::{Inserted, KeyShape, Keyed, NoHooks, OrderedIndex};
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim::{Guard, retire};
+use smallvec::SmallVec;
+use std::cmp::Ordering as Order;
+use std::iter::Peekable;
+use std::ops::{Bound, ControlFlow};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of the version that ended a kept row or entry, at the end of its key in the tree.
+const END_BYTES: usize = size_of::<u64>();
+
+/// A kept row or entry.
+pub(crate) struct KeptItem<T> {
+    /// The key that it had in its index, then the version that ended it.
+    full_key: Box<[u8]>,
+    pub of: T,
+}
+
+impl<T> Keyed for KeptItem<T> {
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.full_key
+    }
+}
+
+impl<T> KeptItem<T> {
+    /// The key that it had in its index.
+    #[inline]
+    pub fn index_key(&self) -> &[u8] {
+        &self.full_key[..self.full_key.len() - END_BYTES]
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.full_key.len()
+    }
+}
+
+/// A key, then a version that ended what has this key.
+fn full_key(key: &[u8], end: Tid) -> KeyBytes {
+    let mut full = KeyBytes::from_slice(key);
+    full.extend_from_slice(&end.bits().to_be_bytes());
+    full
+}
+
+/// Those kept that have left one index.
+pub(crate) struct KeptTree<T: Send + Sync + 'static> {
+    /// Raised before an insertion, lowered after a removal. Relaxed: a reader that needs one that
+    /// is kept has found the index without it, which happened after it was counted.
+    count: AtomicUsize,
+    shape: KeyShape,
+    /// Created when something is kept for the first time.
+    tree: OnceLock<OrderedIndex<KeptItem<T>, ()>>,
+}
+
+/// The record of a kept row.
+pub(crate) struct KeptRecord<S>(*const Record<S>);
+
+// SAFETY: the pointer is followed only by `KeptRecord::get`, which returns a shared reference, for
+// which `S: Send + Sync` suffices. Dropping it does not drop the record.
+unsafe impl<S: Send + Sync> Send for KeptRecord<S> {}
+// SAFETY: as for `Send`: a thread gets `&Record<S>`.
+unsafe impl<S: Send + Sync> Sync for KeptRecord<S> {}
+
+impl<S> KeptRecord<S> {
+    pub fn of(record: &Record<S>) -> Self {
+        KeptRecord(std::ptr::from_ref(record))
+    }
+
+    /// The record.
+    #[inline]
+    pub fn get(&self) -> &Record<S> {
+        // SAFETY: the record is retired by `KeptTree::remove_row` alone, together with what this
+        // is in, or freed with the table. The guard under which this was found was pinned before.
+        unsafe { &*self.0 }
+    }
+
+    /// The record, to be freed with the table.
+    pub fn pointer(&self) -> *const Record<S> {
+        self.0
+    }
+}
+
+/// What a scan of an index and its kept tree calls for each key: with what the index has under it,
+/// and with those that are kept.
+pub(crate) type VisitMerged<'v, 'g, E, T> =
+    dyn FnMut(Option<&'g E>, &[&'g KeptItem<T>]) -> ControlFlow<()> + 'v;
+
+/// A range of keys, and whether to go downwards.
+#[derive(Clone, Copy)]
+pub(crate) struct KeysInOrder<'k> {
+    pub lower: Bound<&'k [u8]>,
+    pub upper: Bound<&'k [u8]>,
+    pub descending: bool,
+}
+
+impl<T: Send + Sync + 'static> KeptTree<T> {
+    /// Beside an index whose keys have this length, if they have one.
+    pub fn new(key_bytes: Option<usize>) -> Self {
+        let shape = key_bytes.map_or(KeyShape::Variable, |n| KeyShape::Fixed(n + END_BYTES));
+        KeptTree { count: AtomicUsize::new(0), shape, tree: OnceLock::new() }
+    }
+
+    /// The tree, unless it is empty. Asked by readers after they have looked into the index.
+    #[inline]
+    fn there(&self) -> Option<&OrderedIndex<KeptItem<T>, ()>> {
+        if self.count.load(Ordering::Relaxed) == 0 || mutation::is(Mutation::OverlookKept) {
+            return None;
+        }
+        self.tree.get()
+    }
+
+    /// Keeps what `end` has ended. Returns its bytes here; `None` if it is kept already.
+    pub fn insert(&self, key: &[u8], end: Tid, of: T, guard: &Guard) -> Option<usize> {
+        let tree = self.tree.get_or_init(|| OrderedIndex::new(self.shape));
+        let full = full_key(key, end);
+        let fresh = KeptItem { full_key: Box::from(&full[..]), of };
+        let (bytes, fresh) = (fresh.bytes(), Box::into_raw(Box::new(fresh)));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: `fresh` has this key, and is freed only with the tree or by `take`, which unlinks
+        // it first and retires it through the epoch.
+        match unsafe { tree.insert(&full, fresh, &NoHooks, guard) } {
+            Inserted::New(_) => Some(bytes),
+            Inserted::Exists(..) => {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                // SAFETY: it came from a box just now, and was not linked.
+                drop(unsafe { Box::from_raw(fresh) });
+                None
+            }
+        }
+    }
+
+    /// Removes what is kept under this key and version, and retires it. It stays readable while the
+    /// guard is pinned.
+    fn take<'g>(&self, key: &[u8], end: Tid, guard: &'g Guard) -> Option<&'g KeptItem<T>> {
+        let (tree, full) = (self.tree.get()?, full_key(key, end));
+        let found = tree.find(&full, guard)?;
+        let unlinked = tree.take(&full, found, &NoHooks, &|()| (), guard)?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        let unlinked = Retired(unlinked.cast_mut());
+        // SAFETY: `insert` made it from a box. It was unlinked just now, by this thread alone, so
+        // it is retired once, and freed after every guard that is pinned now.
+        unsafe { retire(guard, found.bytes(), move || drop(Box::from_raw(unlinked.into_inner()))) };
+        Some(found)
+    }
+
+    /// Removes what is kept under this key and version. Returns its bytes here.
+    pub fn remove(&self, key: &[u8], end: Tid, guard: &Guard) -> Option<usize> {
+        self.take(key, end, guard).map(KeptItem::bytes)
+    }
+
+    /// Visits what is kept under a key, that which ended first at first. For a reader that has
+    /// looked into the index before.
+    pub fn visit<'g>(
+        &'g self,
+        key: &[u8],
+        guard: &'g Guard,
+        mut visit: impl FnMut(&'g KeptItem<T>) -> ControlFlow<()>,
+    ) {
+        let Some(tree) = self.there() else { return };
+        let last = full_key(key, Tid::ABOVE_ALL);
+        let (lower, upper) = (Bound::Included(key), Bound::Included(&last[..]));
+        tree.scan(lower, upper, false, guard, &mut |_, kept| {
+            kept.iter().try_for_each(|kept| visit(kept))
+        });
+    }
+
+    /// Whether something is kept under this key that `end`, or a later version, has ended.
+    pub fn has_later(&self, key: &[u8], end: Tid, guard: &Guard) -> bool {
+        let mut has_later = false;
+        self.visit(key, guard, |kept| {
+            has_later |= *kept.full_key >= *full_key(key, end);
+            ControlFlow::Continue(())
+        });
+        has_later
+    }
+
+    /// Visits everything that is kept.
+    pub fn for_each(&self, guard: &Guard, visit: impl FnMut(&KeptItem<T>)) {
+        if let Some(tree) = self.tree.get() {
+            tree.for_each(guard, visit);
+        }
+    }
+
+    /// Visits the keys of a range, in order, of its index and of this tree, for a reader of a
+    /// snapshot. `on_leaf` is called with the entries of the index ahead of their visits.
+    ///
+    /// A leaf of the index is read before the kept keys up to its last entry are. So a key that the
+    /// leaf does not have was moved, if it was, before the kept ones are looked for.
+    pub fn merge<'g, E, G>(
+        &'g self,
+        index: &OrderedIndex<E, G>,
+        keys: KeysInOrder<'_>,
+        guard: &'g Guard,
+        on_leaf: &dyn Fn(&[&'g E]),
+        visit: &mut VisitMerged<'_, 'g, E, T>,
+    ) where
+        E: Keyed + Send + Sync + 'static,
+        G: Default + Send + Sync + 'static,
+    {
+        // What is kept under an excluded key has a longer key in its tree.
+        let passed = match keys.lower {
+            Bound::Excluded(key) if !keys.descending => Some(key),
+            _ => None,
+        };
+        let mut merging = Merging { kept: self, keys, passed, guard, visit };
+        let mut flow = ControlFlow::Continue(());
+        index.scan(keys.lower, keys.upper, keys.descending, guard, &mut |_, entries| {
+            on_leaf(entries);
+            if let Some(&last) = entries.last() {
+                flow = merging.visit_up_to(Some(last.key()), entries);
+                merging.passed = Some(last.key());
+            }
+            flow
+        });
+        if flow.is_continue() {
+            let _ = merging.visit_up_to(None, &[]);
+        }
+    }
+}
+
+impl<S: Stamp> KeptTree<KeptRecord<S>> {
+    /// Removes a kept row, and retires its record. Returns the bytes of both.
+    pub fn remove_row(&self, key: &[u8], end: Tid, guard: &Guard) -> Option<usize> {
+        let kept = self.take(key, end, guard)?;
+        let record_bytes = kept.of.get().allocated_bytes();
+        let record = Retired(kept.of.pointer().cast_mut());
+        // SAFETY: the record has left its index before, so this tree alone had it, and it has left
+        // that just now, by this thread alone: it is retired once, and no guard pinned from now on
+        // finds it. As in `TableData`'s drop, the pointer is made from a reference.
+        unsafe { retire(guard, record_bytes, move || Record::free(record.into_inner())) };
+        Some(kept.bytes() + record_bytes)
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for KeptTree<T> {
+    fn drop(&mut self) {
+        let (guard, mut left) = (hyades_platform::reclaim::pin(), Vec::new());
+        self.for_each(&guard, |kept| left.push(std::ptr::from_ref(kept)));
+        // SAFETY: the tree is being dropped, and sessions keep tables alive, so no thread finds
+        // what is in it; each was made from a box, and is visited once. The pointers are made from
+        // references, as in `TableData`'s drop.
+        left.into_iter().for_each(|kept| drop(unsafe { Box::from_raw(kept.cast_mut()) }));
+    }
+}
+
+/// A scan of an index and its kept tree.
+struct Merging<'m, 'g, E, T: Send + Sync + 'static> {
+    kept: &'g KeptTree<T>,
+    keys: KeysInOrder<'m>,
+    /// The last key that was visited in the index: all up to it are done.
+    passed: Option<&'m [u8]>,
+    guard: &'g Guard,
+    visit: &'m mut VisitMerged<'m, 'g, E, T>,
+}
+
+/// What is kept under one key.
+type KeptOfKey<'g, T> = SmallVec<[&'g KeptItem<T>; 2]>;
+
+impl<'g, E: Keyed, T: Send + Sync + 'static> Merging<'_, 'g, E, T> {
+    /// Visits the next entries of the index, in the order of the scan, and what is kept up to key
+    /// `last`, or up to the end of the range.
+    fn visit_up_to(&mut self, last: Option<&[u8]>, entries: &[&'g E]) -> ControlFlow<()> {
+        let mut entries = entries.iter().copied().peekable();
+        if let Some(tree) = self.kept.there() {
+            self.merge(tree, last, &mut entries)?;
+        }
+        entries.try_for_each(|entry| (self.visit)(Some(entry), &[]))
+    }
+
+    /// Visits what is kept up to key `last`, and the entries before it and under the same keys.
+    fn merge(
+        &mut self,
+        tree: &'g OrderedIndex<KeptItem<T>, ()>,
+        last: Option<&[u8]>,
+        entries: &mut Peekable<impl Iterator<Item = &'g E>>,
+    ) -> ControlFlow<()> {
+        let KeysInOrder { lower, upper, descending } = self.keys;
+        let [passed, last_full] =
+            [self.passed, last].map(|key| key.map(|key| full_key(key, Tid::ABOVE_ALL)));
+        let (lower, upper) = if descending {
+            (last.map_or(lower, Bound::Included), self.passed.map_or(upper, Bound::Excluded))
+        } else {
+            let passed = passed.as_deref().map(Bound::Excluded);
+            (passed.unwrap_or(lower), last_full.as_deref().map_or(upper, Bound::Included))
+        };
+        let is_next = if descending { Order::Greater } else { Order::Less };
+        let (mut linked, mut same) = (None, KeptOfKey::new());
+        let (visit, mut flow) = (&mut *self.visit, ControlFlow::Continue(()));
+        tree.scan(lower, upper, descending, self.guard, &mut |_, all| {
+            flow = all.iter().try_for_each(|kept| {
+                let key = kept.index_key();
+                if same.first().is_some_and(|first: &&KeptItem<T>| first.index_key() == key) {
+                    same.push(*kept);
+                    return ControlFlow::Continue(());
+                }
+                if !same.is_empty() {
+                    visit(linked.take(), &same)?;
+                    same.clear();
+                }
+                while let Some(entry) = entries.next_if(|entry| entry.key().cmp(key) == is_next) {
+                    visit(Some(entry), &[])?;
+                }
+                linked = entries.next_if(|entry| entry.key() == key);
+                same.push(*kept);
+                ControlFlow::Continue(())
+            });
+            flow
+        });
+        flow?;
+        if same.is_empty() { ControlFlow::Continue(()) } else { visit(linked, &same) }
+    }
+}
