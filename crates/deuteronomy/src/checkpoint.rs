@@ -1,33 +1,157 @@
 //! Checkpoints: the data component makes its data stable, and the log is truncated.
+//!
+//! A thread of its own takes those that are due, so operations are applied meanwhile, and sessions
+//! that need room get it. One is taken at a time.
 
 use crate::error::Error;
+use crate::proxy::StopOnPanic;
 use crate::transaction_component::TransactionComponent;
 use hyades_platform::clock;
+use hyades_platform::sync::locked;
 use hyades_wal::{Checkpoint, Covered, Log, Lsn};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 /// A checkpoint that is due is taken once the resume point can move by this part of what may be
 /// redone.
 const PART_TO_MOVE: u64 = 4;
+/// Writers wait for a checkpoint that is under way when the log behind the resume point is as many
+/// times longer than what may be redone.
+const MOST_BEHIND: u64 = 4;
+/// The least for that, in bytes.
+const LEAST_BEHIND: u64 = 1 << 20;
+/// A checkpoint is due when scans have passed over this many deleted keys since the last one, which
+/// takes them about as long as a checkpoint does, and that has ended so long ago.
+const MOST_PASSED: u64 = 1 << 20;
+const PASSED_EVERY_NS: u64 = 200_000_000;
+/// How often one that waits for a checkpoint looks again.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// What the thread of the checkpoints and others tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    /// Whether one may be due, and whether the thread is to end.
+    told: Mutex<(bool, bool)>,
+    changed: Condvar,
+    /// Held while one is taken.
+    taking: Mutex<()>,
+    /// Since when the data component is at one, by the monotonic clock; 0 if it is at none. Written
+    /// by the thread that takes one, read by others. Relaxed: it orders nothing.
+    since_ns: AtomicU64,
+    /// When the last one has ended. Written and read in the same way.
+    ended_ns: AtomicU64,
+}
+
+/// Says that the data component is at a checkpoint, until this is dropped.
+struct AtCheckpoint<'c>(&'c Checkpoints);
+
+impl Drop for AtCheckpoint<'_> {
+    fn drop(&mut self) {
+        self.0.ended_ns.store(clock::monotonic_ns(), Ordering::Relaxed);
+        self.0.since_ns.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Checkpoints {
+    /// One may be due.
+    pub fn tell_due(&self) {
+        let mut told = locked(&self.told);
+        if !std::mem::replace(&mut told.0, true) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until one may be due; false if the thread is to end.
+    pub fn wait(&self) -> bool {
+        let mut told = locked(&self.told);
+        while !told.0 && !told.1 {
+            told = self.changed.wait(told).unwrap_or_else(|e| e.into_inner());
+        }
+        told.0 = false;
+        !told.1
+    }
+
+    /// Ends the thread.
+    pub fn close(&self) {
+        locked(&self.told).1 = true;
+        self.changed.notify_all();
+    }
+
+    /// How long the data component has been at one; None if it is at none.
+    fn call(&self) -> Option<Duration> {
+        let since = self.since_ns.load(Ordering::Relaxed);
+        let call = || Duration::from_nanos(clock::monotonic_ns().saturating_sub(since));
+        (since != 0).then(call)
+    }
+
+    fn begin_call(&self) -> AtCheckpoint<'_> {
+        self.since_ns.store(clock::monotonic_ns().max(1), Ordering::Relaxed);
+        AtCheckpoint(self)
+    }
+
+    /// Waits for another one.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`]: the data component has been at it for longer than `patience`.
+    fn take(&self, patience: Duration) -> Result<MutexGuard<'_, ()>, Error> {
+        loop {
+            match self.taking.try_lock() {
+                Ok(taking) => return Ok(taking),
+                // A panic has stopped the log.
+                Err(TryLockError::Poisoned(taking)) => return Ok(taking.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if let Some(call) = self.call().filter(|call| *call > patience) {
+                return Err(Error::Stalled(call));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
 
 impl TransactionComponent {
     /// P1 to P4. Returns how many bytes of the log were truncated: none where the data component,
     /// or a part of it, does not outlive the process.
+    ///
+    /// # Errors
+    /// The data component or the log failed, now or before. The log is stopped.
+    /// [`Error::Stalled`].
     pub fn checkpoint(&self) -> Result<u64, Error> {
+        // The thread of the proxy applies, or this one where there is none.
+        match self.options.log.stepped || self.proxy.is_closed() {
+            true => drop(self.run_proxy()?),
+            false => self.proxy.ask(&self.log, false, self.options.store_patience, || false)?,
+        }
         self.checkpoint_from(0)
     }
 
     /// Takes a checkpoint if more of the log than the options allow would be applied again, and a
     /// good part of that would not be afterwards: an active transaction may hold the resume point
-    /// back.
+    /// back. Or if scans have passed over many deleted keys: the data component keeps these until
+    /// the next checkpoint.
     pub fn checkpoint_if_due(&self) -> Result<(), Error> {
-        if self.is_checkpoint_due() {
+        if self.is_log_long() {
             self.checkpoint_from((self.options.redo_bytes / PART_TO_MOVE).max(1))?;
+        } else if self.is_much_passed() {
+            self.checkpoint_from(1)?;
         }
         Ok(())
     }
 
-    /// Whether more of the log than the options allow would be applied again.
+    /// Whether a checkpoint is due.
     pub fn is_checkpoint_due(&self) -> bool {
+        self.is_log_long() || self.is_much_passed()
+    }
+
+    fn is_much_passed(&self) -> bool {
+        let ended = || self.checkpoints.ended_ns.load(Ordering::Relaxed);
+        self.passed.load(Ordering::Relaxed) >= MOST_PASSED
+            && clock::monotonic_ns().saturating_sub(ended()) >= PASSED_EVERY_NS
+    }
+
+    /// Whether more of the log than the options allow would be applied again.
+    fn is_log_long(&self) -> bool {
         let mut durable = vec![0; self.log.streams()];
         self.log.frontier().load_into(&mut durable);
         self.behind_resume_point(&durable) > self.options.redo_bytes
@@ -35,7 +159,7 @@ impl TransactionComponent {
 
     /// The bytes between the last resume point and these positions.
     fn behind_resume_point(&self, positions: &[Lsn]) -> u64 {
-        let resume_at = self.resume_at.lock().unwrap_or_else(|e| e.into_inner());
+        let resume_at = locked(&self.resume_at);
         let lanes = positions.iter().zip(&*resume_at);
         lanes.map(|(at, from)| at.saturating_sub(*from)).sum()
     }
@@ -46,24 +170,60 @@ impl TransactionComponent {
     /// in their caches for ever.
     fn checkpoint_from(&self, least_bytes: u64) -> Result<u64, Error> {
         let is_durable = self.limits.is_durable;
+        let patience = self.options.store_patience;
+        let _taking = self.checkpoints.take(patience)?;
         if let Some(poisoned) = self.log.poisoned() {
             return Err(hyades_wal::Error::from(poisoned).into());
         }
-        self.run_proxy()?;
-        self.proxy.at_resume_point(&self.log, &self.timestamps, |point, lowest| {
-            if self.behind_resume_point(&point.positions) < least_bytes {
-                return Ok(0);
+        let (point, lowest) = self.proxy.resume_point(&self.log, &self.timestamps, patience)?;
+        if self.behind_resume_point(&point.positions) < least_bytes {
+            return Ok(0);
+        }
+        self.passed.store(0, Ordering::Relaxed);
+        let _guard = StopOnPanic(&self.log);
+        let take = || {
+            {
+                let _at_checkpoint = self.checkpoints.begin_call();
+                self.data.checkpoint(&point)?;
             }
-            self.data.checkpoint(&point)?;
             let truncated = match is_durable {
                 true => truncate(&self.log, &point.positions)?,
                 false => 0,
             };
             // Last: until the log is truncated, recovery may begin at the point before.
             self.data.forget_below(lowest)?;
-            *self.resume_at.lock().unwrap_or_else(|e| e.into_inner()) = point.positions;
+            *locked(&self.resume_at) = point.positions;
             Ok(truncated)
-        })
+        };
+        // A checkpoint that has failed is not tried again.
+        take().inspect_err(|error: &Error| self.log.stop(&error.to_string()))
+    }
+
+    /// Waits while a checkpoint is under way, and the log has become so long meanwhile that redo
+    /// would take many times what the options allow.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`]: the data component has been at it for longer than the options allow. The
+    /// log has stopped.
+    pub fn wait_for_checkpoint(&self) -> Result<(), Error> {
+        let Some(mut call) = self.checkpoints.call() else { return Ok(()) };
+        if self.options.log.stepped {
+            return Ok(());
+        }
+        let most = self.options.redo_bytes.saturating_mul(MOST_BEHIND).max(LEAST_BEHIND);
+        let next = || (0..self.log.streams()).map(|stream| self.log.next_lsn(stream));
+        while self.behind_resume_point(&next().collect::<Vec<_>>()) > most {
+            if let Some(poisoned) = self.log.poisoned() {
+                return Err(hyades_wal::Error::from(poisoned).into());
+            }
+            if call > self.options.store_patience {
+                return Err(Error::Stalled(call));
+            }
+            std::thread::sleep(PAUSE);
+            let Some(now) = self.checkpoints.call() else { break };
+            call = now;
+        }
+        Ok(())
     }
 }
 

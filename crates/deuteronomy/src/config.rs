@@ -67,6 +67,12 @@ pub struct Options {
     /// exhausted. The youngest that has written is aborted first, at its next write; a transaction
     /// that has waited for as long is aborted itself. Default: 100 ms.
     pub room_patience: Duration,
+    /// How long one call of the data component may take while transactions wait for it: those that
+    /// need room, since what is committed and not applied takes up the budget, or since the log has
+    /// become long while a checkpoint is under way. Beyond that they end with
+    /// [`Error::Stalled`](crate::Error::Stalled), and so does a close. A data component that is
+    /// slow and goes on holds writers back, to its own speed. Default: 30 s.
+    pub store_patience: Duration,
     /// How often a closure is run before its last [`Abort`](crate::Abort) is returned: at least 1.
     /// Default: 10,000.
     pub attempts: u64,
@@ -108,6 +114,7 @@ impl Options {
             ranges: true,
             patience: Duration::from_millis(1),
             room_patience: Duration::from_millis(100),
+            store_patience: Duration::from_secs(30),
             attempts: 10_000,
             lag_bytes: 16 << 20,
             proxy_threads: 1..=processors.min(8),

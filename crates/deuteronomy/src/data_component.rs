@@ -143,7 +143,9 @@ pub trait DataComponent: Send + Sync {
     /// Makes all that was applied before the call stable, and the resume point with it, atomically.
     /// Before the first operation is applied, a database that is opened over it makes an
     /// [initial](ResumePoint::initial) one stable, which names its log: without that, it could be
-    /// opened later with another one.
+    /// opened later with another one. And each opening makes one stable that names its incarnation
+    /// of the log, before the first operation of that is applied. Operations may be
+    /// [applied](Self::apply) meanwhile.
     ///
     /// # Errors
     /// The data could not be made stable. Then the last resume point holds, or this one.
@@ -155,6 +157,24 @@ pub trait DataComponent: Send + Sync {
     /// # Errors
     /// It could not be read.
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error>;
+
+    /// A timestamp that is at or above those of all operations held, without those that are
+    /// [forgotten](Self::forget_below), and at or below the highest that was ever given; 0 where
+    /// there is none. Asked when a database is opened: a data component that holds an operation of
+    /// a later time than its log is refused. Default: a scan of everything, so one that is large
+    /// keeps the number beside its data, written with each batch.
+    ///
+    /// # Errors
+    /// The data could not be read.
+    fn highest_ts(&self) -> Result<u64, Error> {
+        let mut highest = 0;
+        let range = (Bound::Unbounded, Bound::Unbounded);
+        self.scan(range, ScanOrder::Ascending, &mut |operation| {
+            highest = highest.max(operation.ts);
+            ControlFlow::Continue(())
+        })?;
+        Ok(highest)
+    }
 
     /// No operation below `ts` will be applied any more, not even after a crash that the data
     /// component outlives, and no transaction reads as of a lower timestamp. So timestamps below it

@@ -4,23 +4,25 @@ use crate::config::Options;
 use crate::data_component::DataComponent;
 use crate::error::Error;
 use crate::proxy::StopOnPanic;
+use crate::proxy::lag::Lag;
 use crate::recovery::{Recovered, restart};
 use crate::session::Session;
 use crate::ticket::CommitQueue;
 use crate::transaction_component::TransactionComponent;
+use hyades_platform::sync::locked;
 use hyades_wal::Log;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A database: a transaction component over a data component.
 ///
 /// Dropping it without [`close`](Database::close) stops it as a crash would.
 pub struct Database {
     component: Arc<TransactionComponent>,
-    /// The thread of the proxy; none in a stepped log.
-    proxy: Mutex<Option<JoinHandle<()>>>,
+    /// The threads of the proxy and of checkpoints; none in a stepped log.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     recovered: Recovered,
 }
 
@@ -37,32 +39,55 @@ impl Database {
         let redo_memory = options.memory_bytes / 2;
         let (log, first_ts, recovered) = restart(options.log.clone(), &*data, redo_memory)?;
         let component = Arc::new(TransactionComponent::new(log, first_ts, data, options));
-        let database = Self { component, proxy: Mutex::default(), recovered };
+        let database = Self { component, threads: Mutex::default(), recovered };
         if !database.component.options.log.stepped {
-            database.start_proxy()?;
+            database.start_threads()?;
         }
         Ok(database)
     }
 
-    fn start_proxy(&self) -> Result<(), Error> {
-        let component = Arc::clone(&self.component);
+    /// Starts the thread of the proxy, and that of the checkpoints.
+    fn start_threads(&self) -> Result<(), Error> {
+        self.start("hyades-proxy", |component| {
+            let mut ran = Ok(());
+            while ran.is_ok() && component.proxy.wait(&component.log) {
+                ran = component.run_proxy_as_asked();
+                if component.is_checkpoint_due() {
+                    component.checkpoints.tell_due();
+                }
+            }
+            ran
+        })?;
         let has_redone = self.recovered.keys > 0;
+        self.start("hyades-checkpoint", move |component| {
+            // What was redone is stable: earlier incarnations of the log are not needed.
+            let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
+            while matches!(ran, Ok(()) | Err(Error::Stalled(_))) && component.checkpoints.wait() {
+                ran = component.checkpoint_if_due();
+            }
+            ran
+        })
+    }
+
+    /// Starts a thread without which the log would grow without end: where it ends with an error,
+    /// or panics, the log is stopped. The first cause is kept.
+    fn start(
+        &self,
+        name: &str,
+        run: impl FnOnce(&TransactionComponent) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        let component = Arc::clone(&self.component);
         let run = move || {
             let _guard = StopOnPanic(&component.log);
-            // Q5: what was redone is not redone again, and earlier incarnations are not needed.
-            let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
-            while ran.is_ok() && component.proxy.wait(&component.log) {
-                ran = component.run_proxy().and_then(|_| component.checkpoint_if_due());
-            }
-            // Without it the log would grow without end. The first cause is kept.
-            if let Err(error) = ran {
-                component.log.stop(&error.to_string());
+            match run(&component) {
+                Ok(()) | Err(Error::Stalled(_)) => {}
+                Err(error) => component.log.stop(&error.to_string()),
             }
         };
-        let thread = std::thread::Builder::new().name("hyades-proxy".into()).spawn(run);
-        let thread =
-            thread.map_err(|e| Error::Invalid(format!("no thread for the proxy could start: {e}")));
-        *self.proxy.lock().unwrap_or_else(|e| e.into_inner()) = Some(thread?);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        let thread = thread
+            .map_err(|e| Error::Invalid(format!("the thread {name} could not start: {e}")))?;
+        locked(&self.threads).push(thread);
         Ok(())
     }
 
@@ -89,7 +114,7 @@ impl Database {
     /// of the log were truncated; 0 where the data component does not outlive the process.
     ///
     /// # Errors
-    /// The data component or the log failed, now or before.
+    /// The data component or the log failed, now or before. [`Error::Stalled`]: it cannot be begun.
     pub fn checkpoint(&self) -> Result<u64, Error> {
         self.component.checkpoint()
     }
@@ -131,25 +156,39 @@ impl Database {
         Duration::from_nanos(self.component.collecting_ns.load(Ordering::Relaxed))
     }
 
-    fn stop_threads(&self) {
-        self.component.readers.close();
+    /// How far the data component is behind what is committed.
+    pub fn lag(&self) -> Lag {
+        self.component.proxy.lag()
+    }
+
+    /// Ends the threads; false if one is at a call of the data component that does not return.
+    /// Nothing waits for that one any more: it ends when the call returns.
+    fn stop_threads(&self) -> bool {
         self.component.proxy.close();
-        let thread = self.proxy.lock().unwrap_or_else(|e| e.into_inner()).take();
-        if let Some(thread) = thread {
-            // A panic of it was reported when it happened, and has stopped the log.
-            let _ = thread.join();
+        self.component.checkpoints.close();
+        let threads = std::mem::take(&mut *locked(&self.threads));
+        let until = Instant::now() + self.component.options.store_patience;
+        let mut all = self.component.readers.close(until);
+        for thread in threads {
+            all &= ends_until(thread, until);
         }
+        all
     }
 
     /// Makes everything durable and stable, and closes the log. Sessions are useless afterwards.
     ///
     /// # Errors
-    /// The log or the data component failed, now or before. Then what is not stable is applied from
-    /// the log when the database is opened again.
+    /// The log or the data component failed, now or before; [`Error::Stalled`], where the log is in
+    /// use until the call returns. Then what is not stable is applied from the log when the
+    /// database is opened again.
     pub fn close(self) -> Result<(), Error> {
         // What is waited for from here on is flushed at once, whatever the flush interval is.
         self.component.log.stop_collecting();
-        self.stop_threads();
+        if !self.stop_threads() {
+            let stalled = Error::Stalled(self.component.options.store_patience);
+            self.component.log.stop(&stalled.to_string());
+            return Err(stalled);
+        }
         self.component.log.flush().map_err(hyades_wal::Error::from)?;
         // A log that was stopped when all was durable can be flushed, and is not sound.
         if let Some(poisoned) = self.component.log.poisoned() {
@@ -161,11 +200,28 @@ impl Database {
     }
 }
 
+/// Waits for a thread until then; whether it has ended. A panic of it was reported when it
+/// happened, and has stopped the log.
+pub(crate) fn ends_until(thread: JoinHandle<()>, until: Instant) -> bool {
+    // Mostly it ends at once. A longer look takes no processor.
+    for looks in 0.. {
+        if thread.is_finished() {
+            let _ = thread.join();
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50 << i32::min(looks, 6)));
+    }
+    unreachable!("it looks until then")
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         self.stop_threads();
         // Last: they have helped with the checkpoint of a database that is closed.
-        self.component.proxy.pool().close();
+        self.component.proxy.pool().close(Instant::now() + self.component.options.store_patience);
         self.component.log.stop("the database was dropped without being closed");
     }
 }

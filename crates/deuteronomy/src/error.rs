@@ -2,6 +2,7 @@
 
 use hyades_wal::MAX_PAYLOAD;
 use std::fmt;
+use std::time::Duration;
 
 /// Why a transaction was aborted. It has had no effect and may be run again, which
 /// [`Session::execute`](crate::Session::execute) and [`Session::submit`](crate::Session::submit)
@@ -68,6 +69,11 @@ pub enum Error {
     Sessions(usize),
     /// The options, or the log and the data component that were opened together, do not fit.
     Invalid(String),
+    /// The data component has been at a call for this long, and what waits for it leaves no room,
+    /// or it was to be made stable: more than [`store_patience`](crate::Options::store_patience).
+    /// Nothing is lost: the log has what is committed. It may still go on; otherwise open the
+    /// database again.
+    Stalled(Duration),
     /// The data component failed; its message.
     DataComponent(String),
     /// The log failed, or is damaged.
@@ -119,6 +125,12 @@ impl fmt::Display for Error {
                 write!(f, "all {sessions} sessions are in use: drop one, or allow more")
             }
             Self::Invalid(message) => f.write_str(message),
+            Self::Stalled(call) => write!(
+                f,
+                "the data component has not returned from a call for {call:?}, and what is \
+                 committed waits for it: look at its device and its log. If it does not go on, \
+                 open the database again: what is committed is in the log"
+            ),
             Self::DataComponent(message) => write!(f, "the data component failed: {message}"),
             Self::Log(error) => error.fmt(f),
         }

@@ -11,7 +11,7 @@ pub fn component_record(bytes: &[u8]) {
     for streams in [1, 3, hyades_wal::MAX_LANES] {
         let (anchor, mut vector) = (vec![STATED; streams], vec![0; streams]);
         let Ok(read) = record::read(bytes, &anchor, &mut vector) else { continue };
-        assert_eq!(record::read_parted_ts(bytes), read.parts.map(|_| read.ts));
+        assert_eq!(record::read_ts(bytes), Some((read.ts, read.parts.is_some())));
         let mut out = Vec::new();
         record::put_head(&mut out, read.parts, read.ts, &vector, &anchor, |lsn| *lsn);
         for operation in &read.operations {

@@ -36,7 +36,11 @@ struct PartsRead {
 /// The timestamps of transactions that have left parts and no record: they were aborted, or had not
 /// ended. Found by a look at all frames, each stream in its order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PartsWithoutRecord(BTreeSet<u64>);
+pub(crate) struct PartsWithoutRecord {
+    timestamps: BTreeSet<u64>,
+    /// The highest timestamp of any record or part.
+    highest_ts: u64,
+}
 
 impl PartsWithoutRecord {
     /// Takes the next frame of a stream. One that cannot be read is left to a [`RecordReader`].
@@ -44,16 +48,25 @@ impl PartsWithoutRecord {
         match frame.kind {
             FrameKind::Part => {
                 if let Ok((ts, _)) = record::read_part(frame.payload) {
-                    self.0.insert(ts);
+                    self.timestamps.insert(ts);
+                    self.highest_ts = self.highest_ts.max(ts);
                 }
             }
             FrameKind::Record => {
-                if let Some(ts) = record::read_parted_ts(frame.payload) {
-                    self.0.remove(&ts);
+                if let Some((ts, has_parts)) = record::read_ts(frame.payload) {
+                    self.highest_ts = self.highest_ts.max(ts);
+                    if has_parts {
+                        self.timestamps.remove(&ts);
+                    }
                 }
             }
             _ => {}
         }
+    }
+
+    /// The highest timestamp of a record or a part, of whatever transaction; 0 if there was none.
+    pub fn highest_ts(&self) -> u64 {
+        self.highest_ts
     }
 }
 
@@ -172,7 +185,7 @@ impl RecordReader {
         let read = record::read_part(frame.payload);
         let (ts, operations) = read.map_err(|why| self.wrong(frame, why))?;
         self.highest_ts = self.highest_ts.max(ts);
-        if self.left_out.0.contains(&ts) {
+        if self.left_out.timestamps.contains(&ts) {
             return Ok(());
         }
         let parts = self

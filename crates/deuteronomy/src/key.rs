@@ -2,11 +2,12 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// The longest key without an allocation of its own. The whole is three words.
-const MOST_INLINE: usize = 22;
+pub(crate) const MOST_INLINE: usize = 22;
 
 /// A key. Short ones lie in place: to compare one takes no further cache line, to copy it no
 /// allocation and no count that threads share. Of longer ones all copies share their bytes.
@@ -80,27 +81,46 @@ impl PartialOrd for Key {
     }
 }
 
-/// A hash of a key: eight bytes at a time, each folded in by the two halves of a product. Not
-/// keyed, so that simulations repeat.
-#[inline]
-pub(crate) fn hash(key: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let fold = |hash: u64, word: [u8; 8]| {
-        let product = u128::from(hash ^ u64::from_le_bytes(word)) * u128::from(FACTOR);
-        product as u64 ^ (product >> 64) as u64
-    };
-    let (words, rest) = key.as_chunks::<8>();
-    // With the length, the zeros behind the rest are told from bytes of the key.
-    let mut hash = 0xcbf2_9ce4_8422_2325 ^ key.len() as u64;
-    for word in words {
-        hash = fold(hash, *word);
+/// Hashes keys. By a secret of its own, or keys could be chosen that have one hash and so make one
+/// long bucket; where one thread does all work by none, so that simulations repeat.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyHasher {
+    start: u64,
+    /// Odd.
+    factor: u64,
+}
+
+impl KeyHasher {
+    /// The same in each process.
+    pub const FIXED: Self = Self { start: 0xcbf2_9ce4_8422_2325, factor: 0x9e37_79b9_7f4a_7c15 };
+
+    /// One that differs from each other one.
+    pub fn random() -> Self {
+        // The standard library has the secret from the system, and a hash that hides it.
+        let secret = RandomState::new();
+        Self { start: secret.hash_one(1), factor: secret.hash_one(2) | 1 }
     }
-    if !rest.is_empty() {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        hash = fold(hash, word);
+
+    /// Eight bytes at a time, each folded in by the two halves of a product.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        let fold = |hash: u64, word: [u8; 8]| {
+            let product = u128::from(hash ^ u64::from_le_bytes(word)) * u128::from(self.factor);
+            product as u64 ^ (product >> 64) as u64
+        };
+        let (words, rest) = key.as_chunks::<8>();
+        // With the length, the zeros behind the rest are told from bytes of the key.
+        let mut hash = self.start ^ key.len() as u64;
+        for word in words {
+            hash = fold(hash, *word);
+        }
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            hash = fold(hash, word);
+        }
+        (hash ^ hash >> 32).wrapping_mul(Self::FIXED.factor)
     }
-    (hash ^ hash >> 32).wrapping_mul(FACTOR)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -140,17 +160,38 @@ mod tests {
 
     #[test]
     fn hashes_of_like_keys_differ_in_the_bits_that_choose_a_bucket() {
-        let mut hashes = std::collections::BTreeSet::new();
-        let mut per_bucket = [0; 1024];
-        for row in 0..100_000 {
-            let hash = hash(format!("key{row:013}").as_bytes());
-            hashes.insert(hash);
-            per_bucket[(hash >> 32) as usize % 1024] += 1;
+        for hasher in [KeyHasher::FIXED, KeyHasher::random(), KeyHasher::random()] {
+            let mut hashes = std::collections::BTreeSet::new();
+            let mut per_bucket = [0; 1024];
+            for row in 0..100_000 {
+                let hash = hasher.hash(format!("key{row:013}").as_bytes());
+                hashes.insert(hash);
+                per_bucket[(hash >> 32) as usize % 1024] += 1;
+            }
+            assert_eq!(hashes.len(), 100_000, "{hasher:?}");
+            assert!(per_bucket.iter().all(|count| (40..180).contains(count)), "{per_bucket:?}");
+            // Zeros at the end are bytes, too.
+            assert_ne!(hasher.hash(b"a"), hasher.hash(b"a\0"));
+            assert_ne!(hasher.hash(b""), hasher.hash(&[0; 8]));
         }
-        assert_eq!(hashes.len(), 100_000);
-        assert!(per_bucket.iter().all(|count| (40..180).contains(count)), "{per_bucket:?}");
-        // Zeros at the end are bytes, too.
-        assert_ne!(hash(b"a"), hash(b"a\0"));
-        assert_ne!(hash(b""), hash(&[0; 8]));
+    }
+
+    /// The second word of each key undoes the first, for one that knows the secret.
+    #[test]
+    fn keys_that_collide_by_one_secret_do_not_by_another() {
+        let of_equal_hash = |n: u64| {
+            let KeyHasher { start, factor } = KeyHasher::FIXED;
+            let product = u128::from(start ^ 16 ^ n) * u128::from(factor);
+            let state = product as u64 ^ (product >> 64) as u64;
+            [n.to_le_bytes(), state.to_le_bytes()].concat()
+        };
+        let count = |hasher: KeyHasher| {
+            let hashes = (0..40_000).map(|n| hasher.hash(&of_equal_hash(n)));
+            hashes.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(count(KeyHasher::FIXED), 1, "they are not made for it");
+        for _ in 0..4 {
+            assert_eq!(count(KeyHasher::random()), 40_000);
+        }
     }
 }

@@ -56,10 +56,17 @@
 //!
 //! # Memory
 //!
-//! [`memory_bytes`](Options::memory_bytes) bounds the versions, and what scans need beside them.
-//! Where what is not committed uses it up, the youngest transaction that has written is aborted
-//! ([`Abort::Shed`]), at its next write. Older ones wait for that, up to
-//! [`room_patience`](Options::room_patience), and go on. Beyond it there are:
+//! [`memory_bytes`](Options::memory_bytes) bounds the versions, what scans need beside them, and
+//! what is committed and waits for the data component, with about 260 bytes for each record of it.
+//! Of what waits and was overwritten meanwhile there is half of the budget at most: then writers
+//! wait for the data component, at its own speed. Where what is not committed uses the budget up,
+//! the youngest transaction that has written is aborted ([`Abort::Shed`]), at its next write. Older
+//! ones wait for that, up to [`room_patience`](Options::room_patience), and go on. Beyond it there
+//! are:
+//! - what a session has put there since it has last looked, a key and its value; and a 64th of the
+//!   budget, up to 16 KiB, of records that were just handed to the proxy;
+//! - values that callers keep ([`Value`]), and the transaction table
+//!   ([`transactions`](Options::transactions));
 //! - the buckets of the version table, which grow with what was in it: at most half of that;
 //! - what a data component caches, its own setting;
 //! - at an opening, the values that are applied again: half of `memory_bytes`, and what the buffers
@@ -70,11 +77,19 @@
 //!
 //! # Applying
 //!
-//! The proxy is one thread, and sessions where memory is nearly exhausted. Where the data component
-//! takes pieces of a batch at the same time ([`DataComponent::may_cut`]), more threads apply with
-//! it while what waits to be applied becomes more: see [`proxy_threads`](Options::proxy_threads).
-//! [`PartitionedData`] takes a piece for each part, `FjallData` any; redb and the one in memory
-//! have one writer at a time.
+//! The proxy is one thread. Sessions that need room ask it to apply, and wait; they are at the data
+//! component themselves only to read. A second thread takes checkpoints, beside which operations
+//! are applied. A data component that hangs ends what waits for it with [`Error::Stalled`], after
+//! [`store_patience`](Options::store_patience): transactions that need room, those that write while
+//! a checkpoint is under way and the log behind it is four times longer than
+//! [`redo_bytes`](Options::redo_bytes), [`Database::checkpoint`] and [`Database::close`]. A read
+//! that hangs waits as long as it does, and so does one that has called for a checkpoint, in that.
+//! [`Database::lag`] says how much waits, and how long.
+//!
+//! Where the data component takes pieces of a batch at the same time ([`DataComponent::may_cut`]),
+//! more threads apply with it while what waits to be applied becomes more: see
+//! [`proxy_threads`](Options::proxy_threads). [`PartitionedData`] takes a piece for each part,
+//! `FjallData` any; redb and the one in memory have one writer at a time.
 //!
 //! # What is not there yet
 //!
@@ -121,6 +136,7 @@
 
 #![forbid(unsafe_code)]
 
+mod binding;
 mod checkpoint;
 mod config;
 mod data;
@@ -154,6 +170,7 @@ pub use database::Database;
 pub use error::{Abort, Error};
 pub use hyades_wal::LogOptions;
 pub use inspect::{LoggedTransaction, PROTOCOL, RecordReader};
+pub use proxy::lag::Lag;
 pub use recovery::Recovered;
 pub use session::Session;
 pub use snapshot::Snapshot;

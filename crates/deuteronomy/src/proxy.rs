@@ -16,9 +16,12 @@
 //!   all threads have applied.
 
 mod applied;
+mod asking;
 mod batch;
 mod growth;
+pub(crate) mod lag;
 pub(crate) mod pool;
+mod scans;
 mod waiting;
 
 use crate::config::Options;
@@ -28,12 +31,15 @@ use crate::key::Key;
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version::Version;
 use applied::AppliedBehind;
+use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
-use hyades_wal::{Log, Lsn, Needs, admits};
+use hyades_wal::{Log, Lsn, Needs};
+use lag::{HeldBytes, Lag, LagClock};
 use pool::ProxyPool;
+use scans::Scans;
 use smallvec::SmallVec;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 use waiting::Waiting;
 
@@ -56,47 +62,45 @@ pub(crate) struct Handed {
     pub operations: SmallVec<[(Key, Version); 2]>,
     /// The bytes of the record.
     pub bytes: usize,
+    /// When it was handed over, or a little before. The proxy sets it.
+    pub handed_ns: u64,
 }
 
 #[derive(Default)]
 struct Inbox {
     records: Vec<Handed>,
+    /// The bytes of these records, and when the first of them has come.
+    bytes: usize,
+    since_ns: u64,
+    /// What they take beside their versions, as far as it is not counted in [`Proxy::held`] yet.
+    uncounted: usize,
+    /// How often sessions have asked the thread of the proxy to apply, and how many of these times
+    /// it had been asked when it began its last run that has ended.
+    asked: u64,
+    answered: u64,
+    /// One has asked for all that may be applied, whatever the horizon.
+    all_asked: bool,
     /// The thread of the proxy sleeps until it is woken.
     asleep: bool,
-    /// A checkpoint may be due though no record has come.
-    checkpoint_due: bool,
     /// No more will come, and the thread of the proxy is to end.
     closed: bool,
-}
-
-/// The scans.
-struct Scans {
-    /// By stream, the records handed over and not yet applied, by position.
-    waiting: Vec<Waiting>,
-    /// Empty: room for what the inbox gets until the next look.
-    received: Vec<Handed>,
-    /// By stream, the end of the longest prefix known to have been handed over.
-    handed_over: Vec<Lsn>,
-    /// By stream, a position. Each transaction that has its first part below has handed its record
-    /// over.
-    held: Vec<Lsn>,
-    /// By stream, the records that are applied where the resume point may be below them: redo
-    /// applies these again.
-    applied: Vec<AppliedBehind>,
-    /// By stream, how many of the records that wait have parts.
-    parted: Vec<usize>,
-    /// The bytes of the records that wait.
-    bytes: usize,
-    /// An act under the lock has failed. Set after the log was stopped.
-    failed: bool,
 }
 
 /// The proxy of a database.
 pub(crate) struct Proxy {
     inbox: Mutex<Inbox>,
     arrived: Condvar,
-    /// Held while operations are applied and while a checkpoint is taken.
+    /// The thread of the proxy has applied a batch, has ended a run, or is closed.
+    progressed: Condvar,
+    /// Held while operations are applied.
     scans: Mutex<Scans>,
+    /// What is known of the scans without their lock.
+    lag: LagClock,
+    /// What waits, and is not counted in the version table.
+    held: HeldBytes,
+    /// As many bytes of the inbox may be missing there: each transaction reads the count, so it
+    /// changes rarely.
+    most_uncounted: usize,
     /// The threads that apply.
     pool: Arc<ProxyPool>,
 }
@@ -113,7 +117,7 @@ impl Drop for StopOnPanic<'_> {
 }
 
 impl Proxy {
-    pub fn new(log: &Log, options: &Options) -> Self {
+    pub fn new(log: &Log, options: &Options, held_bytes: HeldBytes) -> Self {
         let mut starts = vec![0; log.streams()];
         log.frontier().load_into(&mut starts);
         let waiting = starts.iter().map(|_| Waiting::default()).collect();
@@ -121,8 +125,17 @@ impl Proxy {
         let applied = starts.iter().map(|_| AppliedBehind::default()).collect();
         let (received, bytes, failed, handed_over) = (Vec::new(), 0, false, starts);
         let scans = Scans { waiting, received, handed_over, held, applied, parted, bytes, failed };
-        let (inbox, arrived, pool) = (Mutex::default(), Condvar::new(), ProxyPool::new(options));
-        Self { inbox, arrived, scans: Mutex::new(scans), pool: Arc::new(pool) }
+        let pool = Arc::new(ProxyPool::new(options, held_bytes.clone()));
+        Self {
+            inbox: Mutex::default(),
+            arrived: Condvar::new(),
+            progressed: Condvar::new(),
+            scans: Mutex::new(scans),
+            lag: LagClock::new(),
+            held: held_bytes,
+            most_uncounted: (options.memory_bytes / 64).min(16 << 10),
+            pool,
+        }
     }
 
     /// The threads that apply.
@@ -135,6 +148,14 @@ impl Proxy {
     pub fn hand_over(&self, record: Handed) {
         let is_asleep = {
             let mut inbox = locked(&self.inbox);
+            if inbox.records.is_empty() {
+                inbox.since_ns = clock::monotonic_ns();
+            }
+            inbox.bytes += record.bytes;
+            inbox.uncounted += record.held_bytes();
+            if inbox.uncounted >= self.most_uncounted {
+                self.held.add(std::mem::take(&mut inbox.uncounted));
+            }
             inbox.records.push(record);
             std::mem::take(&mut inbox.asleep)
         };
@@ -145,28 +166,30 @@ impl Proxy {
         }
     }
 
-    /// A checkpoint is due, and what held it back has ended without a record. Only records wake the
-    /// proxy otherwise, and the log would grow with parts of transactions that abort.
-    pub fn checkpoint_is_due(&self) {
-        locked(&self.inbox).checkpoint_due = true;
-        self.arrived.notify_one();
-    }
-
     /// Ends the thread of the proxy.
     pub fn close(&self) {
         locked(&self.inbox).closed = true;
         self.arrived.notify_all();
+        self.progressed.notify_all();
     }
 
     /// The scans, unless an act on them has failed or panicked.
-    fn scans(&self, log: &Log) -> Result<MutexGuard<'_, Scans>, Error> {
-        match self.scans.lock() {
-            Ok(scans) if !scans.failed => Ok(scans),
-            _ => {
-                let poisoned =
-                    log.poisoned().expect("the log is stopped before the scans are left");
-                Err(hyades_wal::Error::from(poisoned).into())
+    ///
+    /// # Errors
+    /// An earlier failure; [`Error::Stalled`]: the thread that holds them has been at a batch of
+    /// the data component for longer than `patience`.
+    fn scans(&self, log: &Log, patience: Duration) -> Result<MutexGuard<'_, Scans>, Error> {
+        loop {
+            match self.scans.try_lock() {
+                Ok(scans) if !scans.failed => return Ok(scans),
+                Err(TryLockError::WouldBlock) => self.check_call(patience)?,
+                Ok(_) | Err(TryLockError::Poisoned(_)) => {
+                    let poisoned =
+                        log.poisoned().expect("the log is stopped before the scans are left");
+                    return Err(hyades_wal::Error::from(poisoned).into());
+                }
             }
+            std::thread::sleep(PAUSE / 10);
         }
     }
 
@@ -175,9 +198,10 @@ impl Proxy {
     fn with_scans<R>(
         &self,
         log: &Log,
+        patience: Duration,
         act: impl FnOnce(&mut Scans) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let mut scans = self.scans(log)?;
+        let mut scans = self.scans(log, patience)?;
         // Dropped before the lock is.
         let _guard = StopOnPanic(log);
         let result = act(&mut scans);
@@ -188,10 +212,10 @@ impl Proxy {
         result
     }
 
-    /// Waits until there may be something to apply, or a checkpoint is due; false if the proxy is
+    /// Waits until there may be something to apply, or the proxy is asked to; false if it is
     /// closed, or has failed. A proxy for which nothing waits sleeps until then.
     pub fn wait(&self, log: &Log) -> bool {
-        let Ok(scans) = self.scans(log) else { return false };
+        let Ok(scans) = self.scans(log, Duration::MAX) else { return false };
         let is_empty = scans.waiting.iter().all(Waiting::is_empty);
         // Before the scans are left. A record gets there by the inbox only, so one that gets there
         // from now on wakes the proxy.
@@ -199,11 +223,12 @@ impl Proxy {
         drop(scans);
         // After a wake the scans have to be looked at again: another thread may have taken the
         // record in. So there is no loop here, but in the caller.
-        if std::mem::take(&mut inbox.checkpoint_due) {
-        } else if !is_empty && !inbox.closed {
+        let is_asked = inbox.asked > inbox.answered;
+        if is_asked || inbox.closed {
+        } else if !is_empty {
             let waited = self.arrived.wait_timeout(inbox, PAUSE);
             inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
-        } else if inbox.records.is_empty() && !inbox.closed {
+        } else if inbox.records.is_empty() {
             inbox.asleep = true;
             inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
             inbox.asleep = false;
@@ -218,9 +243,9 @@ impl Proxy {
         log: &Log,
         timestamps: &Timestamps,
         data: &Arc<dyn DataComponent>,
-        lag_limit: usize,
+        (lag_limit, patience): (usize, Duration),
     ) -> Result<bool, Error> {
-        self.with_scans(log, |scans| {
+        self.with_scans(log, patience, |scans| {
             let horizon = timestamps.oldest_active();
             self.receive(scans, log, timestamps);
             self.pool.look(scans.bytes, lag_limit);
@@ -233,10 +258,16 @@ impl Proxy {
                     return Ok(ran);
                 }
                 ran = true;
+                let ready_held = ready.iter().map(Handed::held_bytes).sum();
                 let operations = ready.iter_mut().flat_map(|r| std::mem::take(&mut r.operations));
+                let at_batch = self.lag.begin_batch();
                 // All threads have ended when this returns.
                 self.pool.apply(data, operations)?;
+                drop(at_batch);
                 scans.note_applied(&ready);
+                self.held.subtract(ready_held);
+                self.lag.note(scans.bytes, scans.oldest_ns());
+                self.progressed.notify_all();
             }
         })
     }
@@ -251,8 +282,15 @@ impl Proxy {
         let mut held = complete.clone();
         timestamps.lower_to_held(&mut held);
         let mut received = std::mem::take(&mut scans.received);
-        std::mem::swap(&mut received, &mut locked(&self.inbox).records);
-        for record in received.drain(..) {
+        let since_ns = {
+            let mut inbox = locked(&self.inbox);
+            std::mem::swap(&mut received, &mut inbox.records);
+            inbox.bytes = 0;
+            self.held.add(std::mem::take(&mut inbox.uncounted));
+            inbox.since_ns
+        };
+        for mut record in received.drain(..) {
+            record.handed_ns = since_ns;
             scans.bytes += record.bytes;
             debug_assert!(
                 record.place.0 >= scans.handed_over[record.stream],
@@ -272,20 +310,27 @@ impl Proxy {
         for (known, held) in scans.held.iter_mut().zip(held) {
             *known = held.max(*known);
         }
+        self.lag.note(scans.bytes, scans.oldest_ns());
+    }
+
+    /// The lag. No lock is taken that a data component may hold up.
+    pub fn lag(&self) -> Lag {
+        self.lag.look(&locked(&self.inbox))
     }
 
     /// X7: the point from which redo has to begin, with a timestamp below which the data component
-    /// sees no operation any more. `with` takes a checkpoint there; nothing is applied meanwhile.
+    /// sees no operation any more once a checkpoint is taken there. What is applied meanwhile is
+    /// behind the point, and was counted, or is of a transaction that was active.
     ///
     /// # Errors
-    /// That of `with`, or an earlier one. Then the log is stopped.
-    pub fn at_resume_point<R>(
+    /// An earlier failure; the log is stopped. [`Error::Stalled`].
+    pub fn resume_point(
         &self,
         log: &Log,
         timestamps: &Timestamps,
-        with: impl FnOnce(ResumePoint, u64) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        self.with_scans(log, |scans| {
+        patience: Duration,
+    ) -> Result<(ResumePoint, u64), Error> {
+        self.with_scans(log, patience, |scans| {
             // First: a transaction that ends before this has handed its record over before
             // `receive`.
             let oldest_active = timestamps.oldest_active();
@@ -296,8 +341,8 @@ impl Proxy {
                 highest_ts: timestamps.next() - 1,
                 positions: scans.resume_at(),
             };
-            scans.forget_applied(&point.positions);
             let waiting = scans.waiting.iter().flat_map(Waiting::iter);
+            scans.applied.iter_mut().zip(&point.positions).for_each(|(a, at)| a.forget_up_to(*at));
             // What redo would apply: what waits, and what is applied behind the resume point.
             let applied = scans.applied.iter().filter_map(AppliedBehind::lowest);
             let lowest = waiting.map(|record| record.ts).chain(applied).min().unwrap_or(u64::MAX);
@@ -305,7 +350,7 @@ impl Proxy {
                 true => u64::MAX,
                 false => lowest,
             };
-            with(point, lowest.min(oldest_active))
+            Ok((point, lowest.min(oldest_active)))
         })
     }
 }
@@ -316,148 +361,6 @@ impl Handed {
     }
 }
 
-impl Scans {
-    /// Notes the records that the resume point may be below although they are applied: those with a
-    /// part before them of a transaction that is not applied. Of other streams, what is applied is
-    /// a prefix.
-    fn note_applied(&mut self, ready: &[Handed]) {
-        for Handed { stream, place, ts, .. } in ready {
-            if self.held[*stream] < place.1 || self.parted[*stream] > 0 {
-                self.applied[*stream].note(place.1, *ts);
-            }
-        }
-        for record in ready.iter().filter(|record| record.has_parts()) {
-            self.parted[record.stream] -= 1;
-        }
-        for stream in 0..self.applied.len() {
-            if self.parted[stream] == 0 {
-                self.applied[stream].forget_up_to(self.held[stream]);
-            }
-        }
-    }
-
-    /// Redo will not apply what is at or below these positions.
-    fn forget_applied(&mut self, positions: &[Lsn]) {
-        for (applied, position) in self.applied.iter_mut().zip(positions) {
-            applied.forget_up_to(*position);
-        }
-    }
-
-    /// By stream, the end of the last frame up to which all records are applied, and all parts are
-    /// of those that are.
-    fn resume_at(&self) -> Vec<Lsn> {
-        let first = |waiting: &Waiting| {
-            let begin = |record: &Handed| match mutation::is(Mutation::ResumeBetweenParts) {
-                true => record.place.0,
-                false => record.first,
-            };
-            let first = waiting.iter().map(begin).min();
-            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
-        };
-        // `held` is at or below `handed_over`.
-        let ends = match mutation::is(Mutation::ResumeBetweenParts) {
-            true => self.handed_over.iter(),
-            false => self.held.iter(),
-        };
-        let ends = ends.zip(&self.waiting);
-        ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end))).collect()
-    }
-
-    /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
-    /// and below the horizon; until there are as many operations.
-    fn take_ready(&mut self, log: &Log, horizon: u64, most: usize) -> Vec<Handed> {
-        let (frontier, mut ready, mut operations) = (log.frontier(), Vec::new(), 0);
-        for (waiting, complete) in self.waiting.iter_mut().zip(&self.handed_over) {
-            while operations < most
-                && let Some(record) = waiting.first()
-            {
-                let is_durable = record.place.1 <= *complete
-                    && admits(|lane| frontier.at(lane), record.needs.iter());
-                let is_durable = is_durable || mutation::is(Mutation::ApplyUndurable);
-                let may_pass = is_durable && record.ts < horizon;
-                if !may_pass {
-                    break;
-                }
-                let Some(record) = waiting.take_first() else { break };
-                operations += record.operations.len();
-                self.bytes -= record.bytes;
-                ready.push(record);
-            }
-        }
-        ready
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::MemoryData;
-    use crate::recovery::restart;
-    use hyades_platform::device::MemoryDevice;
-    use hyades_wal::LogOptions;
-    use std::sync::mpsc::channel;
-
-    fn handed(start: Lsn) -> Handed {
-        let (needs, operations) = (Needs::default(), SmallVec::new());
-        let place = (start, start + 8);
-        Handed { ts: 1, stream: 0, place, first: start, needs, operations, bytes: 8 }
-    }
-
-    /// A stepped log, at which nothing happens by itself, and its proxy.
-    fn stepped() -> (tempfile::TempDir, Log, Proxy) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
-        options.device = MemoryDevice::shared();
-        options.stepped = true;
-        let (log, ..) = restart(options.clone(), &MemoryData::new(), 1 << 20).unwrap();
-        let proxy = Proxy::new(&log, &Options::new(options));
-        (dir, log, proxy)
-    }
-
-    #[test]
-    fn a_record_wakes_a_proxy_that_sleeps_and_one_for_which_others_wait_looks_by_itself() {
-        let (_dir, log, proxy) = stepped();
-        let (done, is_done) = channel();
-        let limit = Duration::from_secs(10);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                done.send(proxy.wait(&log)).unwrap();
-                proxy.receive(&mut locked(&proxy.scans), &log, &Timestamps::new(1, 1));
-                // It does not sleep: the record waits.
-                done.send(proxy.wait(&log)).unwrap();
-            });
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(is_done.try_recv().is_err(), "there is nothing to do");
-            proxy.hand_over(handed(log.frontier().durable(0)));
-            assert_eq!(is_done.recv_timeout(limit), Ok(true));
-            assert_eq!(is_done.recv_timeout(limit), Ok(true));
-            assert!(!locked(&proxy.inbox).asleep, "none is woken that does not sleep");
-        });
-    }
-
-    #[test]
-    fn a_proxy_does_not_sleep_while_another_has_taken_its_record_in() {
-        let (_dir, log, proxy) = stepped();
-        let (done, is_done) = channel();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let is_open = proxy.wait(&log);
-                done.send(is_open).unwrap();
-            });
-            // It sleeps, or it has not begun to: both are right.
-            std::thread::sleep(Duration::from_millis(50));
-            // As a session does that makes room, or a checkpoint, before the proxy is awake.
-            let mut scans = locked(&proxy.scans);
-            let mut inbox = locked(&proxy.inbox);
-            inbox.records.push(handed(0));
-            proxy.arrived.notify_one();
-            std::thread::sleep(Duration::from_millis(50));
-            let record = inbox.records.pop().unwrap();
-            scans.waiting[0].insert(record);
-            drop((scans, inbox));
-            let woken = is_done.recv_timeout(Duration::from_secs(10));
-            proxy.close();
-            assert_eq!(woken, Ok(true), "it sleeps, and a record waits");
-        });
-    }
-}
+#[path = "proxy/proxy_tests.rs"]
+mod tests;

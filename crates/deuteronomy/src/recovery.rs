@@ -5,8 +5,9 @@
 //! makes the recovered tail durable. Q4 redo. Q3 before Q4: the data component may write what it is
 //! given, and fed from a tail that only the page cache holds it could keep a part of a transaction
 //! that the next crash takes back. Only records that are proven to be durable, with all that they
-//! depend on, may be applied before Q3, so that redo fits into memory. A crash anywhere leaves a
-//! state from which this begins again.
+//! depend on, may be applied before Q3, so that redo fits into memory. Q5 the data component makes
+//! what was redone stable, with a resume point that names the new incarnation; before that nothing
+//! of that incarnation reaches it. A crash anywhere leaves a state from which this begins again.
 //!
 //! Invariant: a data component that holds a key has a resume point, and so names its log. At its
 //! first opening it gets an initial one after Q3, when the log is there and durable, and before the
@@ -14,15 +15,14 @@
 //! belongs to none, which the next opening binds. In the other order it could belong to a log that
 //! was never made.
 
-use crate::data_component::{
-    DataComponent, LAST_TS, Limits, MAX_TS, Operation, ResumePoint, holds_a_key,
-};
+use crate::binding::{check, check_is_named, check_is_not_ahead};
+use crate::data_component::{DataComponent, LAST_TS, Limits, Operation, ResumePoint};
 use crate::error::Error;
 use crate::inspect::{LoggedTransaction, PROTOCOL, PartsWithoutRecord, RecordReader};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{
-    BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Manifest, Recovering,
-    VERSIONS, Verdict, admits,
+    BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Recovering, VERSIONS,
+    Verdict, admits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,22 +80,9 @@ pub(crate) fn restart(
     let recovering = hyades_wal::open(options)?;
     let (verdict, without_record) = read_to_the_ends(&recovering)?;
     check(recovering.manifest(), recovering.is_fresh(), &verdict, point.as_ref())?;
-    // Its timestamps could be those of other transactions: of this log, or of ones to come.
-    if point.is_none() && holds_a_key(data)? {
-        return Err(Error::Invalid(
-            match recovering.is_fresh() {
-                true => {
-                    "the data component holds keys, and the log is new: open the log with which \
-                     it was filled"
-                }
-                false => {
-                    "the data component holds keys, and does not say of which log: open an empty \
-                     one, which is filled from this log"
-                }
-            }
-            .to_string(),
-        ));
-    }
+    check_is_named(&recovering, data, point.as_ref())?;
+    // Before the first operation is applied.
+    check_is_not_ahead(data, point.as_ref(), without_record.highest_ts())?;
     let mut redo = Redo {
         data,
         limits: data.limits(),
@@ -133,7 +120,18 @@ pub(crate) fn restart(
         })?;
     }
     redo.apply_all()?;
+    if !mutation::is(Mutation::OpenWithoutPoint) {
+        data.checkpoint(&first_point(&log, redo.highest_ts))?;
+    }
     Ok((log, redo.highest_ts + 1, redo.counts))
+}
+
+/// The resume point of an incarnation in which nothing has run: all earlier ones are held.
+fn first_point(log: &Log, highest_ts: u64) -> ResumePoint {
+    let mut positions = vec![0; log.streams()];
+    log.frontier().load_into(&mut positions);
+    let (uuid, incarnation) = (log.manifest().uuid(), log.incarnation());
+    ResumePoint { uuid, incarnation, highest_ts, positions }
 }
 
 /// Q2: reads each stream to the end of its valid prefix. Returns also which transactions have left
@@ -147,87 +145,6 @@ fn read_to_the_ends(recovering: &Recovering) -> Result<(Verdict, PartsWithoutRec
         ends.push(reader.end());
     }
     Ok((recovering.verdict(&ends)?, without_record))
-}
-
-/// Whether all of the log was written by a transaction component.
-fn check_protocol(manifest: &Manifest) -> Result<(), Error> {
-    let other = manifest.incarnations.iter().find(|i| i.protocol != PROTOCOL);
-    if let Some(other) = other {
-        let advice = match manifest.incarnations.iter().any(|i| i.protocol == PROTOCOL) {
-            true => {
-                "The directory was opened as a database of the engine after it belonged to a \
-                 transaction component: restore a copy from before that"
-            }
-            false => {
-                "It belongs to a database of the engine: open it as one, and give the \
-                 transaction component a directory of its own"
-            }
-        };
-        return Err(Error::Invalid(format!(
-            "the log is not one of a transaction component: its protocol is \"{}\". {advice}",
-            other.protocol
-        )));
-    }
-    Ok(())
-}
-
-/// Whether this log and this data component belong together, and hold everything between them.
-fn check(
-    manifest: &Manifest,
-    is_fresh: bool,
-    verdict: &Verdict,
-    point: Option<&ResumePoint>,
-) -> Result<(), Error> {
-    let wrong = |what: &str| Err(Error::Invalid(what.to_string()));
-    check_protocol(manifest)?;
-    let Some(point) = point else {
-        return match &manifest.checkpoint {
-            None => Ok(()),
-            Some(_) => wrong(
-                "the log is truncated, and the data component is empty: what was truncated is only \
-                 in the one that belongs to this log. Open that",
-            ),
-        };
-    };
-    if point.highest_ts > MAX_TS {
-        return wrong(
-            "the resume point of the data component has a timestamp above all: it is damaged",
-        );
-    }
-    if is_fresh {
-        return wrong("the data component belongs to a log, and the log is new: open its own");
-    }
-    if manifest.uuid() != point.uuid {
-        return wrong("the data component belongs to another log: open its own");
-    }
-    let last = manifest.incarnations.last().map_or(0, |newest| newest.number);
-    let end = verdict.end(point.incarnation);
-    let is_ahead = point.incarnation > last
-        || end.is_some_and(|ends| {
-            point.positions.len() != ends.len()
-                || !admits(|lane| ends[lane.index()], Lane::each(&point.positions))
-        });
-    if is_ahead {
-        return wrong(
-            "the data component is ahead of the log, so the log is an older copy: open the newest \
-             log, or restore copies of both that were taken together",
-        );
-    }
-    let is_behind = manifest.checkpoint.as_ref().is_some_and(|checkpoint| {
-        let from = || checkpoint.streams.iter().map(|covered| covered.from);
-        point.incarnation < checkpoint.incarnation
-            || point.incarnation == checkpoint.incarnation
-                && (point.positions.len() != checkpoint.streams.len()
-                    || point.positions.iter().zip(from()).any(|(at, from)| *at < from))
-    });
-    match is_behind {
-        true => wrong(
-            "the log is truncated beyond what the data component holds, so the data component is \
-             an older copy: open the newest one, or restore copies of both that were taken \
-             together",
-        ),
-        false => Ok(()),
-    }
 }
 
 impl Newest {

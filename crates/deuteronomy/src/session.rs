@@ -14,6 +14,10 @@ use std::time::Duration;
 /// fewer streams are written at a time, the fewer batches have to be written and synced.
 const STREAK_BYTES: usize = 256 << 10;
 
+/// After this many attempts a transaction claims the keys that others have kept it from writing:
+/// one that takes no time comes through without that, and holds none up.
+const ATTEMPTS_UNTIL_CLAIM: u64 = 2;
+
 /// A thread's access to a database: it runs one transaction at a time.
 pub struct Session {
     component: Arc<TransactionComponent>,
@@ -60,7 +64,10 @@ impl Session {
 
     /// Runs a transaction until it commits, and waits until it is acknowledged.
     ///
-    /// The closure is run again after each [`Abort`], so it should have no other effects. If it
+    /// The closure is run again after each [`Abort`], so it should have no other effects. From the
+    /// third time on it has claimed the keys that younger transactions have kept it from writing:
+    /// these wait for it, so one that takes long comes through beside others that read its keys all
+    /// the time. If it
     /// returns an error of its own, the transaction is aborted, and the error returned once
     /// everything that the closure has read is durable.
     ///
@@ -85,8 +92,9 @@ impl Session {
         &mut self,
         mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
+        self.work.claims.forget();
         for attempt in 1.. {
-            let abort = match self.attempt(&mut body)? {
+            let abort = match self.attempt(&mut body, attempt > ATTEMPTS_UNTIL_CLAIM)? {
                 Ok(done) => return Ok(done),
                 Err(abort) => abort,
             };
@@ -102,11 +110,18 @@ impl Session {
     fn attempt<R, E: From<Error>>(
         &mut self,
         body: &mut impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+        claims: bool,
     ) -> Result<Result<(R, Ticket), Abort>, E> {
         let mut transaction = match self.begin() {
             Err(Error::Aborted(abort)) => return Ok(Err(abort)),
             begun => begun?,
         };
+        if claims {
+            match transaction.claim() {
+                Err(Error::Aborted(abort)) => return Ok(Err(abort)),
+                claimed => claimed?,
+            }
+        }
         let result = body(&mut transaction);
         if let Some(abort) = transaction.failed() {
             return Ok(Err(abort));
@@ -150,6 +165,11 @@ impl Session {
     /// What an operation works with.
     pub(crate) fn parts(&mut self) -> (&Arc<TransactionComponent>, &mut Work) {
         (&self.component, &mut self.work)
+    }
+
+    /// The hash of a key.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.component.versions.hasher.hash(key)
     }
 
     /// The timestamp of what runs.

@@ -2,7 +2,6 @@
 
 use crate::data_component::ScanOrder;
 use crate::error::{Abort, Error};
-use crate::key::hash;
 use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::transaction_component::scan::Row;
@@ -50,6 +49,12 @@ impl<'s> Transaction<'s> {
         self.session().failed()
     }
 
+    /// Claims what it could not write when it was run before.
+    pub(crate) fn claim(&mut self) -> Result<(), Error> {
+        let (component, work) = self.session().parts();
+        component.claim(work)
+    }
+
     /// The session, for an operation that nothing else is under way with.
     fn session(&mut self) -> &mut Session {
         self.session.get_mut().unwrap_or_else(|e| e.into_inner())
@@ -80,8 +85,10 @@ impl<'s> Transaction<'s> {
     /// Announces keys that the transaction is about to read or write, a few of them: their cache
     /// misses overlap then. A hint, which reads nothing.
     pub fn prefetch<K: AsRef<[u8]>>(&mut self, keys: &[K]) {
-        let hashes: SmallVec<[u64; 16]> = keys.iter().map(|key| hash(key.as_ref())).collect();
-        self.session().parts().0.versions.prefetch(&hashes);
+        let versions = &self.session().parts().0.versions;
+        let hash = |key: &K| versions.hasher.hash(key.as_ref());
+        let hashes: SmallVec<[u64; 16]> = keys.iter().map(hash).collect();
+        versions.prefetch(&hashes);
     }
 
     /// As [`get`](Self::get), for a thread that has other things to do while the data component is
@@ -118,7 +125,8 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn get_async(&self, key: &[u8]) -> Result<Option<Value>, Error> {
-        let (hash, mut until) = (hash(key), None);
+        let hash = self.step().hash(key);
+        let mut until = None;
         let (reading, number) = loop {
             let looked = {
                 let mut session = self.step();
@@ -195,7 +203,8 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// [`Error::Aborted`]; [`Error::KeyTooLong`], [`Error::ValueTooLong`],
     /// [`Error::WriteTooLarge`] and [`Error::TransactionTooLarge`], after which the transaction can
-    /// go on without this write; [`Error::DataComponent`]; [`Error::Log`].
+    /// go on without this write, as after [`Error::Stalled`]; [`Error::DataComponent`];
+    /// [`Error::Log`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.session().put(key, Some(value))
     }

@@ -236,8 +236,9 @@ fn a_dropped_operation_and_a_closed_database_leave_nothing_waiting() {
     {
         let mut dropped = pin!(first.get_async(b"k000"));
         assert!(poll(dropped.as_mut()).is_pending());
+        // Before that it would not be read at all.
+        gate.wait_for(1);
     }
-    gate.wait_for(1);
     // The only thread is at the gate: this one is not begun.
     let mut waiting = pin!(second.get_async(b"k001"));
     assert!(poll(waiting.as_mut()).is_pending());
@@ -366,4 +367,29 @@ fn of_two_inserts_of_a_key_one_finds_it_there() {
         }
         drop(tx.abort());
     }
+}
+
+/// What is polled once and dropped, as by a timeout, is not read any more, and is in the way of
+/// none.
+#[test]
+fn reads_that_were_dropped_leave_the_queue() {
+    let gate = Gate::new(4, 0, None);
+    let (_dir, database) = open(&gate, |options| options.reader_threads = 2);
+    let mut sessions = [(); 3].map(|()| database.session().unwrap());
+    let [one, two, three] = &mut sessions;
+    let [one, two, three] = [one, two, three].map(|session| session.begin().unwrap());
+    let (mut first, mut second) = (pin!(one.get_async(b"k000")), pin!(two.get_async(b"k001")));
+    assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+    gate.wait_for(2);
+    for _ in 0..20_000 {
+        assert!(poll(pin!(three.get_async(b"k002"))).is_pending());
+    }
+    let mut last = pin!(three.get_async(b"k003"));
+    assert!(poll(last.as_mut()).is_pending());
+    // As many as are wanted.
+    gate.let_pass(3);
+    for future in [first, second, last] {
+        assert!(block_on(future).unwrap().is_some());
+    }
+    assert_eq!(gate.at_gate.load(Ordering::Relaxed), 3, "what was dropped is read");
 }

@@ -3,8 +3,12 @@
 
 #[path = "common/between.rs"]
 mod between;
+#[path = "common/claims.rs"]
+mod claims;
 #[path = "common/late_fetch.rs"]
 mod late_fetch;
+#[path = "common/mixtures.rs"]
+mod mixtures;
 #[path = "common/older_stream.rs"]
 mod older_stream;
 
@@ -59,6 +63,11 @@ fn has_own_test(rule: Mutation) -> Option<fn() -> bool> {
         }
         Mutation::JoinAnyFetch => Some(|| reads_around_a_late_fetch(BeforeEnd::Read)[1].is_none()),
         Mutation::DrawFirst => Some(misses_an_active_one),
+        // Lives run each transaction once.
+        Mutation::KeepClaims => Some(claims::loses_what_was_claimed),
+        // A log and a data component die together: copies of different times are mixed.
+        Mutation::OpenOlderLog => Some(mixtures::accepts_a_log_that_is_older),
+        Mutation::OpenWithoutPoint => Some(mixtures::accepts_a_log_of_an_earlier_opening),
         Mutation::CountBeforeApplied => Some(misses_what_is_being_applied),
         _ => None,
     }

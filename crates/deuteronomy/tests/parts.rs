@@ -3,7 +3,8 @@
 #![allow(missing_docs)]
 
 use hyades_deuteronomy::{
-    DataComponent, Database, Error, LogOptions, MemoryData, Options, ReaderRecords, UpdateLogging,
+    DataComponent, Database, Error, LogOptions, MemoryData, Options, ReaderRecords, ResumePoint,
+    UpdateLogging,
 };
 use hyades_platform::device::MemoryDevice;
 use std::collections::BTreeMap;
@@ -242,10 +243,11 @@ fn readers_do_not_count_as_redone() {
     assert_eq!((recovered.transactions, recovered.keys), (1, 1), "{recovered:?}");
 }
 
-/// Waits until the data component has a resume point of a checkpoint, with nothing else going on.
-fn gets_a_checkpoint(data: &MemoryData) {
+/// Waits until the data component has a resume point of a checkpoint, behind that of the opening,
+/// with nothing else going on.
+fn gets_a_checkpoint(data: &MemoryData, opened: &ResumePoint) {
     let until = Instant::now() + Duration::from_secs(60);
-    while data.resume_point().unwrap().is_none_or(|point| point.is_initial()) {
+    while data.resume_point().unwrap().unwrap() == *opened {
         assert!(Instant::now() < until, "no checkpoint is taken");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -268,13 +270,14 @@ fn open_with_little_redo(dir: &Path, streams: usize, data: &Arc<MemoryData>) -> 
 fn the_log_of_transactions_that_abort_is_truncated() {
     let (dir, data) = (tempfile::tempdir().unwrap(), Arc::new(MemoryData::outliving()));
     let database = open_with_little_redo(dir.path(), 2, &data);
+    let opened = data.resume_point().unwrap().unwrap();
     let mut session = database.session().unwrap();
     for _ in 0..1000 {
         let mut tx = session.begin().unwrap();
         tx.put(b"a", &[1; 500]).unwrap();
         drop(tx.abort());
     }
-    gets_a_checkpoint(&data);
+    gets_a_checkpoint(&data, &opened);
     let covered = database.log().manifest().checkpoint.expect("the log is truncated").streams;
     assert!(covered.iter().any(|stream| stream.from > 0), "{covered:?}");
 }
@@ -283,6 +286,7 @@ fn the_log_of_transactions_that_abort_is_truncated() {
 fn a_checkpoint_that_a_transaction_has_held_back_is_taken_when_that_aborts() {
     let (dir, data) = (tempfile::tempdir().unwrap(), Arc::new(MemoryData::outliving()));
     let database = open_with_little_redo(dir.path(), 1, &data);
+    let opened = data.resume_point().unwrap().unwrap();
     let mut sessions = [database.session().unwrap(), database.session().unwrap()];
     let [one, two] = &mut sessions;
     let mut long = one.begin().unwrap();
@@ -297,7 +301,7 @@ fn a_checkpoint_that_a_transaction_has_held_back_is_taken_when_that_aborts() {
     }
     // The proxy has nothing to do any more.
     std::thread::sleep(Duration::from_millis(50));
-    assert!(data.resume_point().unwrap().unwrap().is_initial(), "redo would miss a part");
+    assert_eq!(data.resume_point().unwrap().unwrap(), opened, "redo would miss a part");
     drop(long.abort());
-    gets_a_checkpoint(&data);
+    gets_a_checkpoint(&data, &opened);
 }

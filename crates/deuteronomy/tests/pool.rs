@@ -181,6 +181,7 @@ fn a_resume_point_passes_only_what_all_threads_have_applied() {
     };
     let data = Pieces::new(Arc::new(MemoryData::outliving()), holds);
     let database = Database::open(options(dir.path(), 3), data.clone()).unwrap();
+    let opened = data.data.resume_point().unwrap().unwrap();
     write(&database, 0, 2000).unwrap();
     reached.wait();
     std::thread::scope(|scope| {
@@ -192,12 +193,12 @@ fn a_resume_point_passes_only_what_all_threads_have_applied() {
         }
         std::thread::sleep(Duration::from_millis(100));
         let point = data.data.resume_point().unwrap().unwrap();
-        assert!(point.is_initial(), "{point:?}, and a thread has not applied its piece");
+        assert_eq!(point, opened, "a thread has not applied its piece");
         assert!(data.data.items() < 2000);
         over.set();
         checkpoint.join().unwrap();
     });
-    assert!(!data.data.resume_point().unwrap().unwrap().is_initial());
+    assert_ne!(data.data.resume_point().unwrap().unwrap(), opened);
     assert_eq!(data.data.items(), 2000);
     assert!(data.checkpoints.lock().unwrap().iter().all(|is_under_way| !is_under_way));
     drop(database);
@@ -278,6 +279,7 @@ fn a_failure_on_any_thread_stops_the_log_and_loses_nothing() {
         };
         let data = Pieces::new(Arc::new(MemoryData::outliving()), fails);
         let database = Database::open(options(dir.path(), 2), data.clone()).unwrap();
+        let opened = data.data.resume_point().unwrap().unwrap();
         write(&database, 0, 1000).unwrap();
         let until = Instant::now() + LONG;
         while database.log().poisoned().is_none() {
@@ -286,7 +288,7 @@ fn a_failure_on_any_thread_stops_the_log_and_loses_nothing() {
         }
         assert!(database.checkpoint().is_err(), "{failure:?}, {of_helper}");
         assert!(database.close().is_err(), "{failure:?}, {of_helper}");
-        assert!(data.data.resume_point().unwrap().unwrap().is_initial());
+        assert_eq!(data.data.resume_point().unwrap().unwrap(), opened);
         is_recovered(dir.path(), &data.data, 1000, &mut fastrand::Rng::with_seed(2));
     }
 }

@@ -7,7 +7,9 @@
 //! of the journal. A crash leaves a prefix of the batches, which has all up to the last checkpoint.
 //!
 //! One keyspace: after the byte `d` a key, with its timestamp and value as in redb; after `x` the
-//! timestamp, big-endian, and the key of each deleted key; `r`, the resume point.
+//! timestamp, big-endian, and the key of each deleted key; `r`, the resume point; `t`, the highest
+//! timestamp that was applied, little-endian, which each batch writes. A database of an earlier
+//! version has none until then, and is scanned for it.
 
 use super::item::{put_item, read_item};
 use crate::data_component::{
@@ -18,11 +20,12 @@ use fjall::config::PartitioningPolicy;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 const DATA: u8 = b'd';
 const DELETED: u8 = b'x';
 const RESUME: [u8; 1] = [b'r'];
+const HIGHEST: [u8; 1] = [b't'];
 
 /// The most deleted keys that are removed at once.
 const REMOVED_AT_ONCE: usize = 4096;
@@ -39,6 +42,9 @@ pub struct FjallData {
     keyspace: Keyspace,
     /// Shared from the look at what is there until the operations are written.
     writing: RwLock<()>,
+    /// The highest timestamp that was applied. Held while a batch that states it is written, so
+    /// that none that states a lower one is written behind it; fjall writes one at a time anyway.
+    highest: Mutex<u64>,
 }
 
 fn failed(error: impl Into<fjall::Error>) -> Error {
@@ -77,7 +83,8 @@ impl FjallData {
         let builder = builder.worker_threads(1).max_journaling_size(JOURNAL_BYTES);
         let database = builder.open().map_err(failed)?;
         let keyspace = database.keyspace("hyades", keyspace_options).map_err(failed)?;
-        Ok(Self { database, keyspace, writing: RwLock::new(()) })
+        let highest = Mutex::new(highest_in(&keyspace)?);
+        Ok(Self { database, keyspace, writing: RwLock::new(()), highest })
     }
 
     /// Removes some deleted keys below a timestamp, the oldest first, from this entry on. Returns
@@ -99,6 +106,22 @@ impl FjallData {
         batch.commit().map_err(failed)?;
         Ok(last.filter(|_| removed == REMOVED_AT_ONCE).map(|last| last.to_vec()))
     }
+}
+
+/// The highest timestamp that batches have noted, or that of an item.
+fn highest_in(keyspace: &Keyspace) -> Result<u64, Error> {
+    if let Some(noted) = keyspace.get(HIGHEST).map_err(failed)? {
+        let noted = noted.first_chunk::<8>().filter(|_| noted.len() == 8);
+        return noted.map(|noted| u64::from_le_bytes(*noted)).ok_or_else(|| damaged("a timestamp"));
+    }
+    let mut highest = 0;
+    for entry in keyspace.range(vec![DATA]..vec![DATA + 1]) {
+        let _ = hand_on(entry, &mut |operation| {
+            highest = highest.max(operation.ts);
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(highest)
 }
 
 /// Hands an entry to `each`.
@@ -178,7 +201,12 @@ impl DataComponent for FjallData {
                 batch.insert(&self.keyspace, deleted_key(operation.ts, operation.key), b"");
             }
         }
-        batch.commit().map_err(failed)
+        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = operations.iter().map(|operation| operation.ts).fold(*highest, u64::max);
+        batch.insert(&self.keyspace, HIGHEST, now.to_le_bytes());
+        batch.commit().map_err(failed)?;
+        *highest = now;
+        Ok(())
     }
 
     /// fjall writes one batch at a time; what is there is looked up on several threads.
@@ -195,6 +223,10 @@ impl DataComponent for FjallData {
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
         let Some(bytes) = self.keyspace.get(RESUME).map_err(failed)? else { return Ok(None) };
         ResumePoint::decode(&bytes).map(Some).ok_or_else(|| damaged("the resume point"))
+    }
+
+    fn highest_ts(&self) -> Result<u64, Error> {
+        Ok(*self.highest.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {

@@ -5,7 +5,7 @@
 //! looks at the place of its key and at no other. A batch of keys is looked for at once: then the
 //! cache misses, which are most of what that takes, overlap.
 
-use crate::key::{Key, hash};
+use crate::key::{Key, KeyHasher};
 use hyades_platform::prefetch::prefetch;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -31,12 +31,15 @@ pub(super) struct KeyTable<T> {
     /// as a power of two, of which at most half are in use.
     entries: Vec<u64>,
     ordered: BTreeMap<Key, u32>,
+    hasher: KeyHasher,
 }
 
 impl<T> Default for KeyTable<T> {
     fn default() -> Self {
         let entries = vec![EMPTY; FIRST];
-        Self { places: Vec::new(), free: Vec::new(), entries, ordered: BTreeMap::new() }
+        let (places, free, ordered) = (Vec::new(), Vec::new(), BTreeMap::new());
+        // The order of the keys does not depend on it.
+        Self { places, free, entries, ordered, hasher: KeyHasher::random() }
     }
 }
 
@@ -73,7 +76,7 @@ impl<T> KeyTable<T> {
     }
 
     pub fn get(&self, key: &[u8]) -> Option<&T> {
-        let (_, place) = self.find(key, hash(key))?;
+        let (_, place) = self.find(key, self.hasher.hash(key))?;
         self.places[place].0.as_ref().map(|(_, item)| item)
     }
 
@@ -83,7 +86,8 @@ impl<T> KeyTable<T> {
         keys: impl Iterator<Item = &'k [u8]>,
         into: &mut Vec<Option<usize>>,
     ) {
-        let hashed: SmallVec<[(&[u8], u64); 16]> = keys.map(|key| (key, hash(key))).collect();
+        let hashed: SmallVec<[(&[u8], u64); 16]> =
+            keys.map(|key| (key, self.hasher.hash(key))).collect();
         for (_, hash) in &hashed {
             prefetch(&raw const self.entries[self.home(*hash)]);
         }
@@ -107,7 +111,7 @@ impl<T> KeyTable<T> {
         if 2 * (self.len() + 1) > self.entries.len() {
             self.grow();
         }
-        let (hash, key) = (hash(key), Key::from(key));
+        let (hash, key) = (self.hasher.hash(key), Key::from(key));
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(KeyPlace(None));
             u32::try_from(self.places.len() - 1).expect("2^32 keys fit into no memory")
@@ -132,7 +136,7 @@ impl<T> KeyTable<T> {
     }
 
     pub fn remove(&mut self, key: &[u8]) {
-        let Some((mut hole, place)) = self.find(key, hash(key)) else { return };
+        let Some((mut hole, place)) = self.find(key, self.hasher.hash(key)) else { return };
         self.places[place] = KeyPlace(None);
         self.free.extend(self.ordered.remove(key));
         // No search may end at the hole that would go on behind it.

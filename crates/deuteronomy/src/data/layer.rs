@@ -62,6 +62,14 @@ pub trait DataLayer: Send + Sync {
         self.below().resume_point()
     }
 
+    /// [`DataComponent::highest_ts`].
+    ///
+    /// # Errors
+    /// Those of the data component below.
+    fn highest_ts(&self) -> Result<u64, Error> {
+        self.below().highest_ts()
+    }
+
     /// [`DataComponent::forget_below`].
     ///
     /// # Errors
@@ -104,6 +112,10 @@ impl<L: DataLayer> DataComponent for L {
 
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
         DataLayer::resume_point(self)
+    }
+
+    fn highest_ts(&self) -> Result<u64, Error> {
+        DataLayer::highest_ts(self)
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {

@@ -47,6 +47,8 @@ struct Memory {
     stable: Items,
     point: Option<ResumePoint>,
     forgotten_below: u64,
+    /// The highest timestamp of an operation that was applied.
+    highest_ts: u64,
     /// Timestamp and key of each tombstone in `items` or `stable`, and of some that newer
     /// operations have replaced.
     tombstones: BTreeSet<(u64, Key)>,
@@ -75,6 +77,7 @@ impl Memory {
                 operation.ts,
                 self.forgotten_below
             );
+            self.highest_ts = self.highest_ts.max(operation.ts);
             match place.and_then(|place| self.items.at(place)) {
                 Some(item) if item.ts >= operation.ts => continue,
                 Some(item) => item.set(operation),
@@ -133,12 +136,14 @@ impl MemoryData {
         }
         let is_tombstone = |(_, item): &(&Key, &Item)| item.value.is_none();
         let tombstones = items.iter().filter(is_tombstone).map(|(key, i)| (i.ts, key.clone()));
+        let highest_ts = items.iter().map(|(_, item)| item.ts).max().unwrap_or(0);
         let left = Memory {
             tombstones: tombstones.collect(),
             stable: items.clone(),
             items,
             point: memory.point.clone(),
             forgotten_below: memory.forgotten_below,
+            highest_ts,
         };
         Self { memory: Mutex::new(left), is_durable: self.is_durable }
     }
@@ -209,6 +214,10 @@ impl DataComponent for MemoryData {
 
     fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
         Ok(self.lock().point.clone())
+    }
+
+    fn highest_ts(&self) -> Result<u64, Error> {
+        Ok(self.lock().highest_ts)
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {

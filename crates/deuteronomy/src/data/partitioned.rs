@@ -244,6 +244,10 @@ impl DataComponent for PartitionedData {
         Ok(lowest)
     }
 
+    fn highest_ts(&self) -> Result<u64, Error> {
+        self.parts.iter().try_fold(0, |highest: u64, part| Ok(highest.max(part.highest_ts()?)))
+    }
+
     fn forget_below(&self, ts: u64) -> Result<(), Error> {
         // If one does not outlive the process, all are given the whole log again. Those that do
         // outlive it have not forgotten then.

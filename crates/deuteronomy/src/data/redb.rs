@@ -5,7 +5,9 @@
 //! holds exactly what it held at the last checkpoint.
 //!
 //! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
-//! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
+//! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point;
+//! `highest`, the highest timestamp that was applied, which each batch writes. A database of an
+//! earlier version has none until then, and is scanned for it.
 
 use super::item;
 use crate::data_component::{
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const DELETED: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("deleted");
 const RESUME: TableDefinition<'_, (), &[u8]> = TableDefinition::new("resume");
+const HIGHEST: TableDefinition<'_, (), u64> = TableDefinition::new("highest");
 
 /// The most deleted keys that a transaction of redb removes.
 const REMOVED_AT_ONCE: usize = 4096;
@@ -94,6 +97,7 @@ impl RedbData {
         transaction.open_table(DATA).map_err(failed)?;
         transaction.open_table(DELETED).map_err(failed)?;
         transaction.open_table(RESUME).map_err(failed)?;
+        transaction.open_table(HIGHEST).map_err(failed)?;
         transaction.commit().map_err(failed)?;
         Ok(Self { database })
     }
@@ -156,6 +160,19 @@ fn apply_one(
     Ok(())
 }
 
+/// The highest timestamp that batches have noted, if one has.
+fn noted_highest(table: &impl ReadableTable<(), u64>) -> Result<Option<u64>, Error> {
+    Ok(table.get(()).map_err(failed)?.map(|noted| noted.value()))
+}
+
+/// The highest timestamp of an item.
+fn highest_in(data: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<u64, Error> {
+    data.iter().map_err(failed)?.try_fold(0, |highest: u64, item| {
+        let (_, item) = item.map_err(failed)?;
+        Ok(highest.max(read_item(item.value())?.0))
+    })
+}
+
 impl DataComponent for RedbData {
     fn get(&self, key: &[u8]) -> Result<Found, Error> {
         let transaction = self.database.begin_read().map_err(failed)?;
@@ -197,6 +214,11 @@ impl DataComponent for RedbData {
             for operation in batch {
                 apply_one(&mut data, &mut deleted, operation, &mut item)?;
             }
+            let before = noted_highest(&transaction.open_table(HIGHEST).map_err(failed)?)?;
+            let before = before.map_or_else(|| highest_in(&data), Ok)?;
+            let highest = batch.iter().map(|operation| operation.ts).fold(before, u64::max);
+            let mut noted = transaction.open_table(HIGHEST).map_err(failed)?;
+            noted.insert((), highest).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -216,6 +238,15 @@ impl DataComponent for RedbData {
         let Some(bytes) = table.get(()).map_err(failed)? else { return Ok(None) };
         let point = ResumePoint::decode(bytes.value());
         point.map(Some).ok_or_else(|| damaged("the resume point"))
+    }
+
+    fn highest_ts(&self) -> Result<u64, Error> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let noted = noted_highest(&transaction.open_table(HIGHEST).map_err(failed)?)?;
+        match noted {
+            Some(noted) => Ok(noted),
+            None => highest_in(&transaction.open_table(DATA).map_err(failed)?),
+        }
     }
 
     fn forget_below(&self, ts: u64) -> Result<(), Error> {

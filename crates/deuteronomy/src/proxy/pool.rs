@@ -13,8 +13,10 @@
 use super::BATCH;
 use super::batch::{KeyVersion, Ranked, sorted};
 use super::growth::{Growth, ProxyLoad};
+use super::lag::HeldBytes;
 use crate::config::Options;
 use crate::data_component::{DataComponent, Operation};
+use crate::database::ends_until;
 use crate::error::Error;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
@@ -22,7 +24,7 @@ use hyades_platform::sync::locked;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The fewest operations that are worth a thread.
 const LEAST_PIECE: usize = 256;
@@ -73,6 +75,8 @@ pub(crate) struct ProxyPool {
     least_piece: usize,
     /// Without helpers: one thread does all work.
     is_stepped: bool,
+    /// What waits and has left the version table.
+    held: HeldBytes,
 }
 
 impl KeyedBatch {
@@ -122,14 +126,19 @@ fn cut(data: &dyn DataComponent, operations: &[Ranked], most: usize, least: usiz
 
 /// X5, X6: applies the newest operation on each key, and then notes that the data component holds
 /// them, which lets versions leave the table. In this order, or a version is nowhere (D6).
-fn apply_piece(data: &dyn DataComponent, operations: &[Ranked]) -> Result<(), Error> {
+fn apply_piece(
+    data: &dyn DataComponent,
+    operations: &[Ranked],
+    held: &HeldBytes,
+) -> Result<(), Error> {
     let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
     for (_, (key, version)) in operations {
         if batch.last().is_none_or(|last| *last.key != **key) {
             batch.push(Operation { key, ts: version.ts(), value: version.bytes() });
         }
     }
-    let set_applied = || operations.iter().for_each(|(_, (_, version))| version.set_applied());
+    let set_applied =
+        || held.subtract(operations.iter().map(|(_, (_, version))| version.set_applied()).sum());
     if mutation::is(Mutation::CountBeforeApplied) {
         set_applied();
     }
@@ -139,7 +148,7 @@ fn apply_piece(data: &dyn DataComponent, operations: &[Ranked]) -> Result<(), Er
 }
 
 impl ProxyPool {
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &Options, held: HeldBytes) -> Self {
         let (fewest, most) = options.proxy_threads.clone().into_inner();
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
         let is_stepped = options.log.stepped;
@@ -162,6 +171,7 @@ impl ProxyPool {
             most: most - 1,
             least_piece: if is_stepped { 1 } else { LEAST_PIECE },
             is_stepped,
+            held,
         }
     }
 
@@ -211,7 +221,7 @@ impl ProxyPool {
         }
         let ends = cut(&**data, &operations, threads, self.least_piece);
         match ends.len() {
-            1 => apply_piece(&**data, &operations),
+            1 => apply_piece(&**data, &operations, &self.held),
             _ => self.apply_together(data, KeyedBatch { operations, ends }),
         }
     }
@@ -260,7 +270,8 @@ impl ProxyPool {
 
     fn apply_taken(&self, data: &dyn DataComponent, (batch, nth): TakenPiece) {
         // A panic is for the thread that holds the scans. What it leaves undone counts for nothing.
-        let outcome = catch_unwind(AssertUnwindSafe(|| apply_piece(data, batch.piece(nth))));
+        let apply = || apply_piece(data, batch.piece(nth), &self.held);
+        let outcome = catch_unwind(AssertUnwindSafe(apply));
         let state = &mut *locked(&self.state);
         state.under_way -= 1;
         if !matches!(outcome, Ok(Ok(()))) {
@@ -319,8 +330,9 @@ impl ProxyPool {
         state.wanted = state.running.max(self.fewest);
     }
 
-    /// Ends the helpers. Pieces that none has taken are left to the thread that has offered them.
-    pub fn close(&self) {
+    /// Ends the helpers, but waits for them only until then: one may be at the data component,
+    /// which hangs. Pieces that none has taken are left to the thread that has offered them.
+    pub fn close(&self, until: Instant) {
         let helpers = {
             let mut state = locked(&self.state);
             state.closed = true;
@@ -329,7 +341,7 @@ impl ProxyPool {
         self.offered.notify_all();
         for helper in helpers {
             // It catches the panics of the data component, and has none of its own.
-            let _ = helper.join();
+            ends_until(helper, until);
         }
     }
 }

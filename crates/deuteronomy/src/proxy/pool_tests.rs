@@ -92,7 +92,7 @@ fn pool(fewest: usize, most: usize, stepped: bool) -> Arc<ProxyPool> {
     log.stepped = stepped;
     let mut options = Options::new(log);
     options.proxy_threads = fewest..=most;
-    Arc::new(ProxyPool::new(&options))
+    Arc::new(ProxyPool::new(&options, HeldBytes::default()))
 }
 
 /// Applies to a data component: the newest operation on each key is there, and all versions say so.
@@ -125,7 +125,7 @@ fn helpers_are_started_when_there_are_pieces_and_end_with_the_pool() {
     assert_eq!((locked(&data.applied).len(), locked(&pool.state).running), (1, 0));
     apply_all(&pool, &data, 1000);
     assert_eq!((locked(&data.applied).len(), locked(&pool.state).running), (4, 2));
-    pool.close();
+    pool.close(Instant::now() + Duration::from_secs(60));
     assert_eq!(locked(&pool.state).running, 0);
     locked(&data.applied).clear();
     apply_all(&pool, &data, 1000);
@@ -148,6 +148,6 @@ fn a_helper_that_has_nothing_to_do_ends_unless_it_is_one_of_the_fewest() {
         std::thread::sleep(IDLE + Duration::from_millis(200));
         assert_eq!((pool.running(), pool.threads()), (fewest, fewest));
         apply_all(&pool, &data, 1000);
-        pool.close();
+        pool.close(Instant::now() + Duration::from_secs(60));
     }
 }

@@ -49,7 +49,16 @@ mod tests {
     fn ending_at(end: Lsn) -> Handed {
         let (needs, operations) = (Needs::default(), Default::default());
         let place = (end - 1, end);
-        Handed { ts: end, stream: 0, place, first: end - 1, needs, operations, bytes: 1 }
+        Handed {
+            ts: end,
+            stream: 0,
+            place,
+            first: end - 1,
+            needs,
+            operations,
+            bytes: 1,
+            handed_ns: 0,
+        }
     }
 
     #[test]

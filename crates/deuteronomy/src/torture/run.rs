@@ -5,6 +5,7 @@ use super::lives::{LifeCounts, live, live_beside_lies};
 use super::redb::RedbStore;
 use super::stores::{LivingStore, MemoryStore};
 use super::wrong::{WrongCounts, WrongLife};
+use hyades_platform::resident::MemoryWatch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -130,6 +131,7 @@ fn guarded(seed: u64, options: &LifeOptions) -> io::Result<Ended> {
 pub fn torture(options: &LifeOptions, mut say: impl FnMut(&str)) -> io::Result<LifeReport> {
     let began = Instant::now();
     let (mut report, mut said) = (LifeReport::default(), 0);
+    let mut memory = MemoryWatch::default();
     for n in 0.. {
         let seconds = began.elapsed().as_secs_f64();
         if seconds >= options.seconds && n > 0 {
@@ -149,14 +151,14 @@ pub fn torture(options: &LifeOptions, mut say: impl FnMut(&str)) -> io::Result<L
                 report.crashes += (met.lives + met.failed_openings) as u64;
                 report.acknowledged += met.acknowledged as u64;
                 report.met.add(met);
-                continue;
+                let Some(grown) = memory.after_history() else { continue };
+                (WrongLife::grown(grown), false)
             }
-            Ended::Wrong(wrong) => {
-                report.wrong.add(wrong.counts);
-                (wrong.to_string(), false)
-            }
-            Ended::Hung => ("it has not ended".to_string(), true),
+            Ended::Wrong(wrong) => (wrong, false),
+            Ended::Hung => (WrongLife::default(), true),
         };
+        report.wrong.add(wrong.counts);
+        let wrong = if hung { "it has not ended".to_string() } else { wrong.to_string() };
         say(&format!("seed {seed} fails: {wrong}"));
         let file = options.keep.join(format!("hyades-torture-deuteronomy-{seed}.txt"));
         fs::create_dir_all(&options.keep)?;

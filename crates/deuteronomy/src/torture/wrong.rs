@@ -18,23 +18,27 @@ pub struct WrongCounts {
     pub refused_wrongly: usize,
     /// Transactions that are durable, and were not acknowledged.
     pub late: usize,
+    /// Histories after which the process kept more memory than after the first ones.
+    pub grown: usize,
 }
 
 impl WrongCounts {
     /// Adds those of another history.
     pub fn add(&mut self, other: WrongCounts) {
-        let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late } = other;
+        let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late, grown } =
+            other;
         self.lost += lost;
         self.partial += partial;
         self.resurrected += resurrected;
         self.diverged += diverged;
         self.refused_wrongly += refused_wrongly;
         self.late += late;
+        self.grown += grown;
     }
 }
 
 /// What is wrong in a history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrongLife {
     /// How much of each kind.
     pub counts: WrongCounts,
@@ -53,6 +57,11 @@ impl WrongLife {
         Self { counts: WrongCounts { refused_wrongly: 1, ..Default::default() }, what }
     }
 
+    /// Memory that has grown.
+    pub fn grown(what: String) -> Self {
+        Self { counts: WrongCounts { grown: 1, ..Default::default() }, what }
+    }
+
     /// The same, and what was done before.
     pub(super) fn when(self, when: &str) -> Self {
         Self { what: format!("{when}: {}", self.what), ..self }
@@ -61,7 +70,7 @@ impl WrongLife {
 
 impl fmt::Display for WrongLife {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late } =
+        let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late, grown } =
             self.counts;
         let kinds = [
             (lost, "lost"),
@@ -70,6 +79,7 @@ impl fmt::Display for WrongLife {
             (diverged, "diverged"),
             (refused_wrongly, "refused wrongly"),
             (late, "late"),
+            (grown, "grown"),
         ];
         let met = kinds.iter().filter(|(count, _)| *count > 0);
         let met: Vec<String> = met.map(|(count, kind)| format!("{kind} {count}")).collect();

@@ -9,6 +9,7 @@
 //! it, has the bucket of that hash for as long as it holds the latch.
 
 use super::version::Version;
+use crate::key::KeyHasher;
 use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use std::fmt::Debug;
@@ -59,7 +60,7 @@ struct Slot<B> {
 /// What is in a bucket.
 pub(super) trait Split: Default + Debug {
     /// Moves what belongs to another bucket there. `moves` says of a hash whether it does.
-    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self;
+    fn split(&mut self, hasher: &KeyHasher, moves: impl Fn(u64) -> bool) -> Self;
 }
 
 /// Buckets by hash.
@@ -168,7 +169,7 @@ impl<B: Split> Buckets<B> {
 
     /// Splits the next buckets until there are `wanted`, but at most this many, unless another
     /// thread does. The caller holds no latch.
-    pub fn grow(&self, wanted: usize, most: usize) {
+    pub fn grow(&self, wanted: usize, most: usize, hasher: &KeyHasher) {
         let wanted = wanted.min(FIRST << (SEGMENTS - 1));
         if self.count() >= wanted {
             return;
@@ -188,7 +189,7 @@ impl<B: Split> Buckets<B> {
             // The bucket that has held what belongs to the new one until now.
             let old = count - (count + 1).next_power_of_two() / 2;
             let mut old = self.lock_at(old);
-            let new = old.split(|hash| assigned(hash, count + 1) == count);
+            let new = old.split(hasher, |hash| assigned(hash, count + 1) == count);
             *self.lock_at(count) = new;
             self.count.store(count + 1, Ordering::Release);
         }
@@ -201,7 +202,7 @@ struct Hashes(Vec<u64>);
 
 #[cfg(test)]
 impl Split for Hashes {
-    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
+    fn split(&mut self, _: &KeyHasher, moves: impl Fn(u64) -> bool) -> Self {
         let moved = self.0.iter().copied().filter(|hash| moves(*hash)).collect();
         self.0.retain(|hash| !moves(*hash));
         Hashes(moved)
@@ -230,7 +231,7 @@ mod tests {
         let hashes: Vec<u64> = (0..500u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         hashes.iter().for_each(|hash| buckets.lock(*hash).0.0.push(*hash));
         for wanted in FIRST..300 {
-            buckets.grow(wanted, 1);
+            buckets.grow(wanted, 1, &KeyHasher::FIXED);
             assert_eq!(buckets.count(), wanted);
             for hash in &hashes {
                 assert!(buckets.lock(*hash).0.0.contains(hash), "{hash} with {wanted}");
@@ -240,9 +241,9 @@ mod tests {
             let all: usize = (0..wanted).map(|nth| buckets.lock_nth(nth).0.len()).sum();
             assert_eq!(all, hashes.len(), "one is there twice");
         }
-        buckets.grow(usize::MAX, 10);
+        buckets.grow(usize::MAX, 10, &KeyHasher::FIXED);
         assert_eq!(buckets.count(), 309);
-        buckets.grow(0, 10);
+        buckets.grow(0, 10, &KeyHasher::FIXED);
         assert_eq!(buckets.count(), 309);
     }
 
@@ -257,7 +258,7 @@ mod tests {
                     for n in 0..5000 {
                         let hash = rng.u64(..);
                         buckets.lock(hash).0.0.push(hash);
-                        buckets.grow(FIRST + n, 2);
+                        buckets.grow(FIRST + n, 2, &KeyHasher::FIXED);
                         assert!(buckets.lock(hash).0.0.contains(&hash));
                     }
                 });
@@ -266,7 +267,7 @@ mod tests {
         // A thread that finds another one splitting leaves the growth to that one, which may be at
         // the end of what it was asked for.
         assert!(buckets.count() <= FIRST + 4999, "{} buckets", buckets.count());
-        buckets.grow(FIRST + 4999, usize::MAX);
+        buckets.grow(FIRST + 4999, usize::MAX, &KeyHasher::FIXED);
         let count = buckets.count();
         let all: usize = (0..count).map(|nth| buckets.lock_nth(nth).0.len()).sum();
         assert_eq!((all, count), (15_000, FIRST + 4999));
@@ -291,7 +292,7 @@ mod loom_tests {
             buckets.lock(STAYS).0.0.push(STAYS);
             let grower = {
                 let buckets = buckets.clone();
-                thread::spawn(move || buckets.grow(FIRST + 1, 1))
+                thread::spawn(move || buckets.grow(FIRST + 1, 1, &KeyHasher::FIXED))
             };
             buckets.lock(MOVES).0.0.push(MOVES);
             assert_eq!(buckets.lock(MOVES).0.0.iter().filter(|hash| **hash == MOVES).count(), 1);

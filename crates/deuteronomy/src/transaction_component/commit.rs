@@ -104,6 +104,8 @@ impl TransactionComponent {
             self.abort(work);
             return Err(error);
         }
+        // Before others see that it has committed.
+        self.release_claims(work);
         if !self.has_record(work) {
             return Ok(self.end_without_record(work));
         }
@@ -134,6 +136,7 @@ impl TransactionComponent {
             needs: needs.clone(),
             operations: work.writes.drain().map(|(key, write)| (key, write.version)).collect(),
             bytes: len.max(work.write_bytes),
+            handed_ns: 0,
         });
         self.timestamps.end_reserving(work.at);
         work.last_written = work.ts;
@@ -199,6 +202,7 @@ impl TransactionComponent {
     /// A1 to A4. Returns what has to be durable before a caller may be told what the transaction
     /// has read.
     pub fn abort(&self, work: &mut Work) -> Needs {
+        self.release_claims(work);
         for (key, write) in work.writes.drain() {
             self.versions.remove(&key, write.hash, work.ts);
         }
@@ -213,9 +217,9 @@ impl TransactionComponent {
         }
         self.end(work);
         // Of all that makes the log longer, or has held the resume point back, only this leaves no
-        // record that wakes the proxy.
+        // record after which the proxy looks whether a checkpoint is due.
         if has_parts && self.is_checkpoint_due() {
-            self.proxy.checkpoint_is_due();
+            self.checkpoints.tell_due();
         }
         needs
     }

@@ -4,20 +4,25 @@
 //! are started when they are needed, and is woken when it has ended. An operation that finds its
 //! version in memory never gets here: it ends where it began, and allocates nothing.
 //!
+//! A reading that is dropped before a reader has begun with it leaves the queue. So that has at
+//! most as many as there are futures.
+//!
 //! Invariants: each reading that was left with the readers ends, with a result or an error, in a
-//! panic of the data component and when the database is closed, too; and its waker is called then.
-//! A waker that panics, or that drops the database, ends no other reading.
+//! panic of the data component and when the database is closed, too, or is dropped; and its waker
+//! is called then. A waker that panics, or that drops the database, ends no other reading.
 
 use super::TransactionComponent;
 use super::version::Version;
+use crate::database::ends_until;
 use crate::error::Error;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::thread::{JoinHandle, current};
+use std::time::Instant;
 
 /// What a read has found.
 type ReadResult = Result<Version, Error>;
@@ -30,9 +35,21 @@ enum ReadingState {
     Taken,
 }
 
-/// A read of the data component. A future, which may be dropped: then the result is of no use.
-#[derive(Debug)]
-pub(crate) struct Reading(Arc<SharedReading>);
+/// A read of the data component. A future, which may be dropped: then it is not read any more, or
+/// the result is of no use.
+pub(crate) struct Reading {
+    shared: Arc<SharedReading>,
+    /// Where it waits for a reader: the component, and its number in the queue.
+    queued: Option<(Arc<TransactionComponent>, u64)>,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some((component, number)) = &self.queued {
+            locked(&component.readers.queue).readings.remove(number);
+        }
+    }
+}
 
 #[derive(Debug)]
 struct SharedReading {
@@ -44,7 +61,10 @@ struct SharedReading {
 
 #[derive(Debug, Default)]
 struct ReaderQueue {
-    readings: VecDeque<Arc<SharedReading>>,
+    /// In the order in which they have come.
+    readings: BTreeMap<u64, Arc<SharedReading>>,
+    /// How many there were.
+    added: u64,
     threads: Vec<JoinHandle<()>>,
     /// Threads that wait for a reading.
     idle: usize,
@@ -81,7 +101,7 @@ impl Future for Reading {
     type Output = ReadResult;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReadResult> {
-        let mut state = locked(&self.0.state);
+        let mut state = locked(&self.shared.state);
         if let ReadingState::UnderWay(waker) = &mut *state {
             *waker = Some(context.waker().clone());
             return Poll::Pending;
@@ -100,7 +120,7 @@ impl Readers {
     fn next(&self) -> Option<Arc<SharedReading>> {
         let mut queue = locked(&self.queue);
         loop {
-            if let Some(reading) = queue.readings.pop_front() {
+            if let Some((_, reading)) = queue.readings.pop_first() {
                 return Some(reading);
             }
             if queue.closed {
@@ -113,20 +133,22 @@ impl Readers {
     }
 
     /// Ends the threads, and what they have not begun to read. One of them that calls this, in a
-    /// waker, ends after it has returned.
-    pub fn close(&self) {
+    /// waker, ends after it has returned. Whether the others have ended until then: one may be at
+    /// the data component, which hangs.
+    pub fn close(&self, until: Instant) -> bool {
         let (readings, threads) = {
             let mut queue = locked(&self.queue);
             queue.closed = true;
             (std::mem::take(&mut queue.readings), std::mem::take(&mut queue.threads))
         };
         self.arrived.notify_all();
-        readings.iter().for_each(|reading| reading.end(Err(closed())));
+        readings.values().for_each(|reading| reading.end(Err(closed())));
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != current().id();
+        let mut all = true;
         for thread in threads.into_iter().filter(is_other) {
-            // It catches the panics of the data component, and has none of its own.
-            let _ = thread.join();
+            all &= ends_until(thread, until);
         }
+        all
     }
 }
 
@@ -135,28 +157,32 @@ impl TransactionComponent {
     /// done at once.
     pub fn begin_to_read(self: &Arc<Self>, key: &[u8], hash: u64, number: u64) -> Reading {
         let state = Mutex::new(ReadingState::UnderWay(None));
-        let reading = Arc::new(SharedReading { key: key.into(), hash, number, state });
+        let shared = Arc::new(SharedReading { key: key.into(), hash, number, state });
+        let mut reading = Reading { shared, queued: None };
+        let shared = &reading.shared;
         if self.options.log.stepped {
-            self.end_reading(&reading);
-            return Reading(reading);
+            self.end_reading(shared);
+            return reading;
         }
         let mut queue = locked(&self.readers.queue);
         if queue.closed {
             drop(queue);
-            reading.end(Err(closed()));
-            return Reading(reading);
+            shared.end(Err(closed()));
+            return reading;
         }
-        queue.readings.push_back(Arc::clone(&reading));
+        queue.added += 1;
+        let number = queue.added;
+        queue.readings.insert(number, Arc::clone(shared));
         // Those that are idle may be fewer than what waits for them.
         if queue.readings.len() > queue.idle && queue.threads.len() < self.options.reader_threads {
             match self.start_reader() {
                 Ok(thread) => queue.threads.push(thread),
                 Err(error) if queue.threads.is_empty() => {
-                    queue.readings.pop_back();
+                    queue.readings.remove(&number);
                     drop(queue);
                     let why = format!("no thread could start to read it: {error}");
-                    reading.end(Err(Error::DataComponent(why)));
-                    return Reading(reading);
+                    shared.end(Err(Error::DataComponent(why)));
+                    return reading;
                 }
                 // Others will read it.
                 Err(_) => {}
@@ -164,7 +190,8 @@ impl TransactionComponent {
         }
         drop(queue);
         self.readers.arrived.notify_one();
-        Reading(reading)
+        reading.queued = Some((Arc::clone(self), number));
+        reading
     }
 
     fn start_reader(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {

@@ -101,11 +101,15 @@ pub(crate) fn read<'r>(
     Ok(ReadRecord { ts, parts, operations })
 }
 
-/// The timestamp of a record that has parts; None of one that has none.
-pub(crate) fn read_parted_ts(record: &[u8]) -> Option<u64> {
+/// The timestamp of a record, and whether it has parts; None if it cannot be read.
+pub(crate) fn read_ts(record: &[u8]) -> Option<(u64, bool)> {
     let mut rest = record;
-    let [mark, _first, _count, ts] = [(); 4].map(|()| number(&mut rest));
-    (mark == Some(PARTED)).then_some(ts)?
+    let mark = number(&mut rest)?;
+    if mark != PARTED {
+        return Some((mark, false));
+    }
+    let [_first, _count, ts] = [(); 3].map(|()| number(&mut rest));
+    Some((ts?, true))
 }
 
 /// Reads the head of a part: the timestamp of its transaction, and the bytes of its operations.
@@ -176,7 +180,7 @@ mod tests {
         let mut vector = [0; 2];
         let ReadRecord { ts, parts, operations } = read(&bytes, &[10, 20], &mut vector).unwrap();
         assert_eq!((ts, parts, vector), (300, None, [10, 90]));
-        assert_eq!(read_parted_ts(&bytes), None);
+        assert_eq!(read_ts(&bytes), Some((300, false)));
         let of = |key, value| Operation { key, ts: 300, value };
         let long = [1; 200];
         let expected = [of(b"", Some(&b""[..])), of(b"a", None), of(b"b", Some(&long[..]))];
@@ -190,7 +194,7 @@ mod tests {
             put_head(&mut bytes, parts, 7, &[5], &[0], |lsn| *lsn);
             let read = read(&bytes, &[0], &mut [0]).unwrap();
             assert_eq!((read.ts, read.parts, read.operations.len()), (7, parts, 0));
-            assert_eq!(read_parted_ts(&bytes), Some(7));
+            assert_eq!(read_ts(&bytes), Some((7, true)));
         }
         let mut part = Vec::new();
         put_part_head(&mut part, MAX_TS);

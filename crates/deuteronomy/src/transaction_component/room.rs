@@ -128,7 +128,7 @@ impl TransactionComponent {
             // Before: one that ends meanwhile may leave room only when it was looked for.
             let is_youngest = !self.timestamps.is_younger_writing(work.ts);
             if waits.is_oldest() {
-                match self.collect(0) {
+                match self.collect() {
                     Err(Error::Aborted(Abort::Shed)) => {}
                     collected => return collected,
                 }

@@ -15,6 +15,7 @@ use hyades_platform::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A key that has a value, and the value.
 pub type Row = (Arc<[u8]>, Value);
@@ -83,10 +84,11 @@ impl TransactionComponent {
             return Ok(());
         }
         self.make_room_for(work)?;
-        // The own announcement keeps the note: its timestamp is not below the oldest active one.
-        let note = || ranges.note(range, work.ts(), self.timestamps.oldest_active());
         // No writer is old enough to put something into what a snapshot has scanned.
         let is_noted = !work.is_snapshot;
+        let oldest_active = if is_noted { self.timestamps.oldest_active() } else { 0 };
+        // The own announcement keeps the note: its timestamp is not below the oldest active one.
+        let note = || ranges.note(range, work.ts(), oldest_active);
         let mut noted = (is_noted && !mutation::is(Mutation::NoteAfterScan)).then(note);
         let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
         loop {
@@ -96,11 +98,12 @@ impl TransactionComponent {
                 true => (None, None),
                 false => {
                     let piece = self.piece(work, ranges, rest, order, most)?;
-                    (self.read_piece(work, piece.candidates, order, each)?, piece.rest_behind)
+                    let read = (piece.candidates, oldest_active);
+                    (self.read_piece(work, read, order, each)?, piece.rest_behind)
                 }
             };
             if is_noted && mutation::is(Mutation::NoteAfterScan) {
-                noted = Some(ranges.note(range, work.ts(), self.timestamps.oldest_active()));
+                noted = Some(ranges.note(range, work.ts(), oldest_active));
             }
             if let (Some(end), Some(number)) = (&ended, noted) {
                 ranges.end_note(number, end, order);
@@ -155,7 +158,7 @@ impl TransactionComponent {
             keys.clear();
         }
         candidates.extend(keys.into_iter().map(|key| (key.into(), Candidate::InTable)));
-        let (mut taken, mut bytes, mut ended_at) = (0, 0, None);
+        let (mut taken, mut bytes, mut passed, mut ended_at) = (0, 0, 0, None);
         self.data.scan(within, order, &mut |item| {
             if candidates.contains_key(item.key) {
                 return ControlFlow::Continue(());
@@ -165,7 +168,10 @@ impl TransactionComponent {
                 _ if is_too_new => Some(Candidate::TooNew),
                 value => Version::fetched(item.ts, value).value().map(Candidate::InData),
             };
-            let Some(candidate) = candidate else { return ControlFlow::Continue(()) };
+            let Some(candidate) = candidate else {
+                passed += 1;
+                return ControlFlow::Continue(());
+            };
             candidates.insert(item.key.into(), candidate);
             taken += 1;
             bytes += item.key.len() + item.value.map_or(0, <[u8]>::len);
@@ -175,6 +181,9 @@ impl TransactionComponent {
             }
             ControlFlow::Continue(())
         })?;
+        if passed > 0 {
+            self.passed.fetch_add(passed, Ordering::Relaxed);
+        }
         // Of a key that is absent as well: what has deleted it may be forgotten.
         if !mutation::is(Mutation::ForgetScanned) {
             work.depends_on_durable = true;
@@ -192,11 +201,12 @@ impl TransactionComponent {
     }
 
     /// N4: reads the candidates and hands them on. Returns the key with which the scan has ended,
-    /// if it has.
+    /// if it has. Keys that were found deleted, below the timestamp, leave the table: a queue has
+    /// them in front of all others.
     fn read_piece(
         &self,
         work: &mut Work,
-        candidates: BTreeMap<Arc<[u8]>, Candidate>,
+        (candidates, oldest_active): (BTreeMap<Arc<[u8]>, Candidate>, u64),
         order: ScanOrder,
         each: &mut dyn FnMut(Row) -> ControlFlow<()>,
     ) -> Result<Option<Arc<[u8]>>, Error> {
@@ -213,7 +223,13 @@ impl TransactionComponent {
             );
             let value = match candidate {
                 Candidate::InTable if self.is_skipped(&key) => None,
-                Candidate::InTable => self.get(work, &key)?,
+                Candidate::InTable => {
+                    let value = self.get(work, &key)?;
+                    if value.is_none() {
+                        self.versions.drop_deleted(&key, oldest_active);
+                    }
+                    value
+                }
                 Candidate::InData(value) => Some(value),
                 Candidate::TooNew => return Err(work.fail(Abort::SnapshotTooOld)),
             };

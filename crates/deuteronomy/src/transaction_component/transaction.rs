@@ -8,7 +8,6 @@ use super::version_table::Seen;
 use super::work::Work;
 use super::writes::PendingWrite;
 use crate::error::{Abort, Error};
-use crate::key::hash;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 
@@ -101,7 +100,7 @@ impl TransactionComponent {
 
     /// R1 to R6: the value of a key.
     pub fn get(&self, work: &mut Work, key: &[u8]) -> Result<Option<Value>, Error> {
-        let (hash, mut until) = (hash(key), None);
+        let (hash, mut until) = (self.versions.hasher.hash(key), None);
         loop {
             match self.look(work, key, hash)? {
                 Looked::Found(value) => return Ok(value),
@@ -249,6 +248,7 @@ impl TransactionComponent {
         if bytes > limit {
             return Err(Error::TransactionTooLarge(bytes, limit));
         }
+        self.hold_back()?;
         self.make_room_for(work)?;
         let version = Version::pending(work.ts, value);
         if let Some(write) = work.writes.get_mut(key) {
@@ -257,11 +257,19 @@ impl TransactionComponent {
             work.write_bytes = write_bytes;
             return Ok(());
         }
-        if work.writes.is_empty() {
+        if let Some(hash) = work.claims.take(key) {
+            self.versions.rewrite(key, hash, &version);
+            work.write_bytes = write_bytes;
+            work.writes.insert(key, PendingWrite { hash, version });
+            return Ok(());
+        }
+        if work.writes.is_empty() && work.claims.is_empty() {
             self.timestamps.announce_writing(work.at, work.ts);
         }
-        let (hash, oldest_active) = (hash(key), self.oldest_active_lately(work));
+        let (hash, oldest_active) =
+            (self.versions.hasher.hash(key), self.oldest_active_lately(work));
         if let Err(abort) = self.versions.write(key, hash, &version, oldest_active) {
+            work.claims.want(key);
             return Err(work.fail(abort));
         }
         work.write_bytes = write_bytes;
@@ -270,7 +278,7 @@ impl TransactionComponent {
     }
 
     /// A timestamp that was the oldest active one when the session last looked.
-    fn oldest_active_lately(&self, work: &mut Work) -> u64 {
+    pub(super) fn oldest_active_lately(&self, work: &mut Work) -> u64 {
         match work.writes_until_look.checked_sub(1) {
             Some(left) => work.writes_until_look = left,
             None => {

@@ -1,7 +1,8 @@
 //! Versions of keys.
 
 use super::transaction_table::{Standing, TransactionTable};
-use hyades_platform::sync::{AtomicBool, Ordering};
+use crate::proxy::lag::HeldBytes;
+use hyades_platform::sync::{AtomicU32, Ordering};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -10,12 +11,19 @@ use triomphe::ThinArc;
 /// The bytes that a version takes without its value, about.
 pub(super) const VERSION_BYTES: usize = 40;
 
+/// The data component holds the version, or a newer one.
+const APPLIED: u32 = 1;
+/// The version has left the version table, and waits for the data component.
+const LEFT: u32 = 2;
+
 struct VersionHead {
     ts: u64,
-    /// Whether the data component holds it, or a newer one. Then its transaction is committed, and
-    /// durable with all that it depends on, or the proxy would have held it back. Set by the proxy
-    /// (Release), read by those that read the version or evict it (Acquire).
-    applied: AtomicBool,
+    /// [`APPLIED`]: the data component holds it, or a newer one. Then its transaction is committed,
+    /// and durable with all that it depends on, or the proxy would have held it back. Set by the
+    /// proxy (Release), read by those that read the version or evict it (Acquire).
+    /// [`LEFT`]: it has left the version table before that. Set under the latch of its bucket, read
+    /// by the proxy when it sets the other; both are exchanges, so one of the two sees the other's.
+    state: AtomicU32,
     /// Whether it came from the data component. Then its transaction is perhaps of an earlier
     /// incarnation, which the transaction table does not know.
     is_fetched: bool,
@@ -32,8 +40,8 @@ pub(crate) struct Version(ThinArc<VersionHead, u8>);
 
 impl Version {
     fn with(ts: u64, value: Option<&[u8]>, is_fetched: bool) -> Self {
-        let (applied, is_tombstone) = (AtomicBool::new(is_fetched), value.is_none());
-        let head = VersionHead { ts, applied, is_fetched, is_tombstone, is_gone: false };
+        let (state, is_tombstone) = (AtomicU32::new(u32::from(is_fetched)), value.is_none());
+        let head = VersionHead { ts, state, is_fetched, is_tombstone, is_gone: false };
         Self(ThinArc::from_header_and_slice(head, value.unwrap_or_default()))
     }
 
@@ -50,8 +58,8 @@ impl Version {
     /// Stands in a record for versions that are only in the data component: the one with this
     /// timestamp, and those behind it up to the next in the record.
     pub(super) fn gone(ts: u64) -> Self {
-        let (applied, is_fetched, is_tombstone) = (AtomicBool::new(true), false, true);
-        let head = VersionHead { ts, applied, is_fetched, is_tombstone, is_gone: true };
+        let (state, is_fetched, is_tombstone) = (AtomicU32::new(APPLIED), false, true);
+        let head = VersionHead { ts, state, is_fetched, is_tombstone, is_gone: true };
         Self(ThinArc::from_header_and_slice(head, &[]))
     }
 
@@ -88,14 +96,30 @@ impl Version {
         (!self.head().is_tombstone).then(|| Value(self.clone()))
     }
 
-    /// The data component holds it, or a newer one.
-    pub fn set_applied(&self) {
-        self.head().applied.store(true, Ordering::Release);
+    /// The data component holds it, or a newer one. Returns the bytes that do not wait any more of
+    /// what has left the version table.
+    pub fn set_applied(&self) -> usize {
+        match self.head().state.fetch_or(APPLIED, Ordering::AcqRel) {
+            LEFT => self.size(),
+            _ => 0,
+        }
+    }
+
+    /// It leaves the version table. What waits for the data component is counted in `held` from now
+    /// on. Added before, so that what the proxy subtracts is there.
+    pub(super) fn leave_table(&self, held: &HeldBytes) {
+        if self.is_applied() {
+            return;
+        }
+        held.add(self.size());
+        if self.head().state.fetch_or(LEFT, Ordering::AcqRel) & APPLIED != 0 {
+            held.subtract(self.size());
+        }
     }
 
     /// Whether it is known to be committed, durable, and held by the data component.
     pub(crate) fn is_applied(&self) -> bool {
-        self.head().applied.load(Ordering::Acquire)
+        self.head().state.load(Ordering::Acquire) & APPLIED != 0
     }
 
     /// S1, S2: how its transaction stands. Of most it is known without the transaction table, whose
@@ -175,6 +199,20 @@ mod tests {
         let deleted = Version::pending(8, None);
         assert_eq!((deleted.bytes(), deleted.value(), deleted.size()), (None, None, VERSION_BYTES));
         assert_ne!(Version::pending(1, Some(b"")).value(), None, "an empty value is one");
+    }
+
+    /// Whichever comes first, a version that leaves while it waits is counted as long as it does.
+    #[test]
+    fn what_leaves_before_it_is_applied_is_held_until_then() {
+        let (held, version) = (HeldBytes::default(), Version::pending(1, Some(&[0; 60])));
+        version.leave_table(&held);
+        assert_eq!(held.get(), VERSION_BYTES + 60);
+        held.subtract(version.set_applied());
+        assert_eq!((held.get(), version.set_applied(), version.is_applied()), (0, 0, true));
+        let version = Version::pending(2, None);
+        assert_eq!(version.set_applied(), 0);
+        version.leave_table(&held);
+        assert_eq!(held.get(), 0);
     }
 
     #[test]

@@ -18,12 +18,16 @@
 //! The table is a cache as well: what was fetched stays until a sweep finds it unread since the
 //! last one (a clock with a second chance; a key that was read only once has none).
 
+mod evicting;
+
 use super::buckets::{Buckets, Hints, Split};
 use super::ranges::{self, Ranges};
 use super::transaction_table::{Standing, TransactionTable};
 use super::version::{VERSION_BYTES, Value, Version};
 use crate::error::Abort;
-use crate::key::{Key, hash};
+use crate::key::{Key, KeyHasher};
+use crate::proxy::lag::HeldBytes;
+use evicting::trim_record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicUsize, MutexGuard, Ordering, Padded};
 use smallvec::SmallVec;
@@ -92,70 +96,17 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct VersionTable {
     buckets: Buckets<Bucket>,
+    /// Hashes the keys for all methods.
+    pub hasher: KeyHasher,
     /// If there are scans.
     pub ranges: Option<Ranges>,
     /// About how many bytes records, keys and versions take; without those of `ranges`. Apart from
     /// the number of buckets, which each operation reads.
     bytes: Padded<AtomicUsize>,
+    /// What has left the table, and waits for the data component.
+    held: HeldBytes,
     /// The bucket at which the next sweep begins.
     hand: Padded<AtomicUsize>,
-}
-
-/// What was taken out of a record.
-#[derive(Default)]
-struct Trimmed {
-    versions: u64,
-    bytes: usize,
-}
-
-/// Drops all versions below the newest of those below `oldest_active`. All of these have ended, so
-/// that newest one is committed, and hides the others from every reader. The caller counts them.
-///
-/// As right is a timestamp that was the oldest active one at any time before: none below it comes
-/// back, and no snapshot that is announced later reads below it.
-fn trim_record(record: &mut KeyRecord, oldest_active: u64) -> Trimmed {
-    let old = record.versions.iter().take_while(|v| v.ts() < oldest_active).count();
-    let mut left = old.saturating_sub(1);
-    // In front, one that is gone says no more than a record without it.
-    while record.versions.get(left).is_some_and(Version::is_gone) {
-        left += 1;
-    }
-    let mut trimmed = Trimmed::default();
-    if left == 0 {
-        return trimmed;
-    }
-    for version in record.versions.drain(..left) {
-        trimmed.bytes += version.size();
-        trimmed.versions += 1;
-    }
-    trimmed
-}
-
-/// Drops the versions that the data component holds, or something newer, of a record that has to
-/// stay for others: those of transactions that are active, or not durable. A reader that finds none
-/// behind these others goes to the data component, which has what is right for it, or something
-/// newer. Where one that stays is older, another that is gone keeps the reader from it. Older
-/// writers that are active may not write below what is dropped, as where a record leaves. The
-/// caller counts what was dropped.
-fn drop_applied(record: &mut KeyRecord) -> Trimmed {
-    let mut dropped = Trimmed::default();
-    for version in std::mem::take(&mut record.versions) {
-        // In front, and behind one that is gone, none has to stand for it.
-        let needs_none = record.versions.last().is_none_or(Version::is_gone);
-        if !version.is_applied() || version.is_gone() && !needs_none {
-            record.versions.push(version);
-            continue;
-        }
-        record.last_read = record.last_read.max(version.ts());
-        dropped.versions += 1;
-        dropped.bytes += version.size();
-        if !needs_none {
-            let gone = Version::gone(version.ts());
-            dropped.bytes -= gone.size();
-            record.versions.push(gone);
-        }
-    }
-    dropped
 }
 
 impl Bucket {
@@ -172,11 +123,12 @@ impl Bucket {
 }
 
 impl Split for Bucket {
-    fn split(&mut self, moves: impl Fn(u64) -> bool) -> Self {
+    fn split(&mut self, hasher: &KeyHasher, moves: impl Fn(u64) -> bool) -> Self {
         // What an absent record stands for was said for the keys of both; and what was dropped
         // before the number of a fetch was noted is counted in both.
         let records = std::mem::take(&mut self.records).into_vec().into_iter();
-        let (moved, kept): (Vec<_>, Vec<_>) = records.partition(|record| moves(hash(&record.key)));
+        let is_moved = |record: &KeyRecord| moves(hasher.hash(&record.key));
+        let (moved, kept): (Vec<_>, Vec<_>) = records.partition(is_moved);
         self.records = kept.into_boxed_slice();
         Self { records: moved.into_boxed_slice(), floor: self.floor, drops: self.drops }
     }
@@ -184,8 +136,10 @@ impl Split for Bucket {
 
 impl VersionTable {
     /// An empty table.
-    pub fn new(ranges: Option<Ranges>) -> Self {
+    pub fn new(ranges: Option<Ranges>, held: HeldBytes, hasher: KeyHasher) -> Self {
         Self {
+            hasher,
+            held,
             buckets: Buckets::new(),
             ranges,
             bytes: Padded(AtomicUsize::new(0)),
@@ -204,7 +158,8 @@ impl VersionTable {
 
     /// Splits buckets, if what is in the table needs more. No latch is held.
     fn grow(&self) {
-        self.buckets.grow(self.bytes.load(Ordering::Relaxed) / BYTES_PER_BUCKET, MOST_SPLIT);
+        let wanted = self.bytes.load(Ordering::Relaxed) / BYTES_PER_BUCKET;
+        self.buckets.grow(wanted, MOST_SPLIT, &self.hasher);
     }
 
     /// The number of buckets.
@@ -212,9 +167,11 @@ impl VersionTable {
         self.buckets.count()
     }
 
-    /// About how many bytes records, keys and versions take, and what scans need.
+    /// About how many bytes records, keys and versions take, what scans need, and what waits for
+    /// the data component beside these.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed) + self.ranges.as_ref().map_or(0, Ranges::bytes)
+        let ranges = self.ranges.as_ref().map_or(0, Ranges::bytes);
+        self.bytes.load(Ordering::Relaxed) + ranges + self.held.get()
     }
 
     /// About how many bytes a write takes beside its key and value, where it is the only version.
@@ -256,7 +213,7 @@ impl VersionTable {
 
     /// Whether the table has versions of the key.
     pub fn has_versions(&self, key: &[u8]) -> bool {
-        let (bucket, _) = self.bucket(hash(key));
+        let (bucket, _) = self.bucket(self.hasher.hash(key));
         bucket.position(key).is_some_and(|at| !bucket.records[at].versions.is_empty())
     }
 
@@ -298,10 +255,10 @@ impl VersionTable {
             record.last_read = record.last_read.max(reader);
         }
         for version in record.versions.iter().rev().filter(|version| version.ts() <= ts) {
-            debug_assert!(
-                Some(version.ts()) != reader || version.is_fetched(),
-                "a transaction reads its own"
-            );
+            // Its claim: what it has written it finds itself.
+            if Some(version.ts()) == reader && !version.is_fetched() {
+                continue;
+            }
             if version.is_gone() {
                 break;
             }
@@ -349,7 +306,7 @@ impl VersionTable {
             record.entered = true;
         }
         // Before the new one is there: two have room in the record.
-        let trimmed = trim_record(record, oldest_active);
+        let trimmed = trim_record(record, oldest_active, &self.held);
         record.versions.push(version.clone());
         hints.note(record, version);
         bucket.drops += trimmed.versions;
@@ -408,73 +365,5 @@ impl VersionTable {
             self.add(version.size());
             record.versions.insert(0, version);
         }
-    }
-
-    /// Trims and evicts in the next buckets, at most this many, until no more than `enough` bytes
-    /// are left, where no transaction below `oldest_active` is active or will be; and drops what
-    /// is noted of older scans.
-    pub fn sweep(&self, most: usize, enough: usize, oldest_active: u64, what: Sweep) {
-        if let Some(ranges) = &self.ranges {
-            ranges.forget_below(oldest_active);
-        }
-        for _ in 0..most {
-            let nth = self.hand.fetch_add(1, Ordering::Relaxed);
-            self.buckets.prefetch_ahead(nth, SWEPT_AHEAD);
-            let bucket = &mut *self.buckets.lock_nth(nth);
-            self.trim(bucket, oldest_active);
-            self.evict(bucket, oldest_active, what);
-            // To sweep more would drop what is read soon.
-            if self.bytes() <= enough {
-                return;
-            }
-        }
-    }
-
-    fn trim(&self, bucket: &mut Bucket, oldest_active: u64) {
-        for record in &mut bucket.records {
-            let trimmed = trim_record(record, oldest_active);
-            bucket.drops += trimmed.versions;
-            self.replace(trimmed.bytes, 0);
-        }
-    }
-
-    /// E1 to E4: drops records whose versions the data component holds, or something newer. The
-    /// floor keeps what the record says of reads and writes (D5).
-    fn evict(&self, bucket: &mut Bucket, oldest_active: u64, what: Sweep) {
-        let Bucket { records: all, floor, drops } = bucket;
-        let mut records = std::mem::take(all).into_vec();
-        records.retain_mut(|record| {
-            let is_old = |v: &Version| {
-                let is_applied = v.is_applied() || mutation::is(Mutation::EvictUnapplied);
-                is_applied && (v.ts() < oldest_active || what == Sweep::PastActive)
-            };
-            let is_spared = std::mem::take(&mut record.hit) && what == Sweep::Unread;
-            if is_spared || !record.versions.iter().all(is_old) {
-                if what == Sweep::PastActive {
-                    let dropped = drop_applied(record);
-                    *drops += dropped.versions;
-                    self.replace(dropped.bytes, 0);
-                }
-                return true;
-            }
-            // E3. An older transaction that is active may neither write below what is evicted.
-            let newest = record.versions.last().map_or(0, |newest| newest.ts());
-            let newest = if mutation::is(Mutation::FloorOfReadsOnly) { 0 } else { newest };
-            let needed = record.last_read.max(newest);
-            // No transaction to come is below `oldest_active`: such a floor says nothing.
-            if needed >= oldest_active && !mutation::is(Mutation::EvictWithoutFloor) {
-                *floor = (*floor).max(needed);
-            }
-            if record.entered
-                && let Some(ranges) = &self.ranges
-            {
-                ranges.leave(&record.key);
-            }
-            let versions: usize = record.versions.iter().map(Version::size).sum();
-            self.subtract(RECORD_BYTES + record.key.len() + versions);
-            *drops += 1;
-            false
-        });
-        *all = records.into_boxed_slice();
     }
 }

@@ -1,9 +1,13 @@
 //! The state of a session's transaction.
 
+use super::claims::Claims;
 use super::record::Parts;
 use super::version::Version;
 use super::writes::Writes;
 use crate::error::{Abort, Error};
+
+/// A session whose sweeps are in vain sweeps twice as rarely each time, up to so often.
+const MOST_IN_VAIN: u32 = 6;
 
 /// The state of a session's transaction.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(crate) struct Work {
     pub(super) writes_until_look: u32,
     /// By key.
     pub(super) writes: Writes,
+    pub claims: Claims,
     /// The bytes of the keys and values in `writes`.
     pub(super) write_bytes: usize,
     /// Why it has to abort, if it has.
@@ -37,6 +42,8 @@ pub(crate) struct Work {
     pub(super) last_written: u64,
     /// How often the session has asked for room in a nearly full table since it has swept that.
     asked_for_room: u32,
+    /// How many of these sweeps were in vain, one after the other.
+    swept_in_vain: u32,
 }
 
 impl Work {
@@ -54,6 +61,7 @@ impl Work {
             oldest_active,
             writes_until_look,
             writes,
+            claims: Claims::default(),
             write_bytes,
             failed,
             parts,
@@ -61,6 +69,7 @@ impl Work {
             is_snapshot,
             last_written,
             asked_for_room,
+            swept_in_vain: 0,
         }
     }
 
@@ -98,9 +107,15 @@ impl Work {
         self.asked_for_room
     }
 
-    /// The session has swept the table.
-    pub(super) fn has_room(&mut self) {
+    /// The session has swept a part of the table, perhaps in vain.
+    pub(super) fn has_swept(&mut self, in_vain: bool) {
         self.asked_for_room = 0;
+        self.swept_in_vain = if in_vain { MOST_IN_VAIN.min(self.swept_in_vain + 1) } else { 0 };
+    }
+
+    /// How many of its last sweeps were in vain, one after the other; at most [`MOST_IN_VAIN`].
+    pub(super) fn sweeps_in_vain(&self) -> u32 {
+        self.swept_in_vain
     }
 
     pub fn failed(&self) -> Option<Abort> {

@@ -26,8 +26,9 @@ pub struct Faulty {
     /// What the next `apply` does, after this many that work.
     pub apply: Mutex<Option<Fault>>,
     pub apply_after: AtomicUsize,
-    /// What the next `checkpoint` does.
+    /// What the next `checkpoint` does, after this many that work.
     pub checkpoint: Mutex<Option<Fault>>,
+    pub checkpoint_after: AtomicUsize,
     /// How often `checkpoint` was called.
     pub checkpoints: AtomicUsize,
 }
@@ -35,8 +36,8 @@ pub struct Faulty {
 impl Faulty {
     pub fn new(data: Arc<MemoryData>) -> Arc<Self> {
         let (apply, checkpoint) = Default::default();
-        let (apply_after, checkpoints) = Default::default();
-        Arc::new(Self { data, apply, apply_after, checkpoint, checkpoints })
+        let (apply_after, checkpoint_after, checkpoints) = Default::default();
+        Arc::new(Self { data, apply, apply_after, checkpoint, checkpoint_after, checkpoints })
     }
 }
 
@@ -50,17 +51,21 @@ fn meet(fault: &Mutex<Option<Fault>>) -> Result<(), Error> {
     }
 }
 
+fn meet_after(after: &AtomicUsize, fault: &Mutex<Option<Fault>>) -> Result<(), Error> {
+    match after.load(Ordering::Relaxed).checked_sub(1) {
+        Some(left) => after.store(left, Ordering::Relaxed),
+        None => meet(fault)?,
+    }
+    Ok(())
+}
+
 impl DataLayer for Faulty {
     fn below(&self) -> &dyn DataComponent {
         self.data.as_ref()
     }
 
     fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
-        let left = self.apply_after.load(Ordering::Relaxed);
-        match left.checked_sub(1) {
-            Some(left) => self.apply_after.store(left, Ordering::Relaxed),
-            None => meet(&self.apply)?,
-        }
+        meet_after(&self.apply_after, &self.apply)?;
         self.data.apply(batch)
     }
 
@@ -70,7 +75,7 @@ impl DataLayer for Faulty {
 
     fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        meet(&self.checkpoint)?;
+        meet_after(&self.checkpoint_after, &self.checkpoint)?;
         self.data.checkpoint(point)
     }
 }

@@ -1,0 +1,107 @@
+//! The scans: per stream, what waits to be applied, and up to where all is applied.
+
+use super::Handed;
+use super::applied::AppliedBehind;
+use super::waiting::Waiting;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Log, Lsn, admits};
+
+/// The most bytes that are applied at once, and one record: a batch is a step of the data component
+/// that nothing interrupts.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// The scans.
+pub(super) struct Scans {
+    /// By stream, the records handed over and not yet applied, by position.
+    pub waiting: Vec<Waiting>,
+    /// Empty: room for what the inbox gets until the next look.
+    pub received: Vec<Handed>,
+    /// By stream, the end of the longest prefix known to have been handed over.
+    pub handed_over: Vec<Lsn>,
+    /// By stream, a position. Each transaction that has its first part below has handed its record
+    /// over.
+    pub held: Vec<Lsn>,
+    /// By stream, the records that are applied where the resume point may be below them: redo
+    /// applies these again.
+    pub applied: Vec<AppliedBehind>,
+    /// By stream, how many of the records that wait have parts.
+    pub parted: Vec<usize>,
+    /// The bytes of the records that wait.
+    pub bytes: usize,
+    /// An act under the lock has failed. Set after the log was stopped.
+    pub failed: bool,
+}
+
+impl Scans {
+    /// Notes the records that the resume point may be below although they are applied: those with a
+    /// part before them of a transaction that is not applied. Of other streams, what is applied is
+    /// a prefix.
+    pub fn note_applied(&mut self, ready: &[Handed]) {
+        for Handed { stream, place, ts, .. } in ready {
+            if self.held[*stream] < place.1 || self.parted[*stream] > 0 {
+                self.applied[*stream].note(place.1, *ts);
+            }
+        }
+        for record in ready.iter().filter(|record| record.has_parts()) {
+            self.parted[record.stream] -= 1;
+        }
+        for stream in 0..self.applied.len() {
+            if self.parted[stream] == 0 {
+                self.applied[stream].forget_up_to(self.held[stream]);
+            }
+        }
+    }
+
+    /// By stream, the end of the last frame up to which all records are applied, and all parts are
+    /// of those that are.
+    pub fn resume_at(&self) -> Vec<Lsn> {
+        let first = |waiting: &Waiting| {
+            let begin = |record: &Handed| match mutation::is(Mutation::ResumeBetweenParts) {
+                true => record.place.0,
+                false => record.first,
+            };
+            let first = waiting.iter().map(begin).min();
+            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
+        };
+        // `held` is at or below `handed_over`.
+        let ends = match mutation::is(Mutation::ResumeBetweenParts) {
+            true => self.handed_over.iter(),
+            false => self.held.iter(),
+        };
+        let ends = ends.zip(&self.waiting);
+        ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end))).collect()
+    }
+
+    /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
+    /// and below the horizon; until there are as many operations, or [`BATCH_BYTES`].
+    pub fn take_ready(&mut self, log: &Log, horizon: u64, most: usize) -> Vec<Handed> {
+        let (frontier, mut ready) = (log.frontier(), Vec::new());
+        let (mut operations, mut bytes) = (0, 0);
+        for (waiting, complete) in self.waiting.iter_mut().zip(&self.handed_over) {
+            while operations < most
+                && bytes < BATCH_BYTES
+                && let Some(record) = waiting.first()
+            {
+                let is_durable = record.place.1 <= *complete
+                    && admits(|lane| frontier.at(lane), record.needs.iter());
+                let is_durable = is_durable || mutation::is(Mutation::ApplyUndurable);
+                let may_pass = is_durable && record.ts < horizon;
+                if !may_pass {
+                    break;
+                }
+                let Some(record) = waiting.take_first() else { break };
+                operations += record.operations.len();
+                bytes += record.bytes;
+                self.bytes -= record.bytes;
+                ready.push(record);
+            }
+        }
+        ready
+    }
+
+    /// When the oldest of the records that wait was handed over.
+    pub fn oldest_ns(&self) -> Option<u64> {
+        let first = |waiting: &Waiting| waiting.first().map(|record| record.handed_ns);
+        self.waiting.iter().filter_map(first).min()
+    }
+}
