@@ -94,6 +94,10 @@ pub struct ClientEntry {
     pub input: AtomicU64,
     /// Bytes of replies that are not sent yet.
     pub output: AtomicU64,
+    /// Bytes of memory that its connection takes, with what MULTI has queued.
+    pub buffers: AtomicU64,
+    /// Keys that it watches.
+    pub watched: AtomicU32,
     /// Commands queued by MULTI; -1 outside of it.
     pub queued: AtomicI64,
     /// What it says of itself, and its last command.
@@ -105,6 +109,8 @@ pub struct ClientEntry {
     pub is_over_limit: AtomicBool,
     /// A command of it waits for an element.
     pub is_blocked: AtomicBool,
+    /// It waits so for a time at most.
+    pub has_timeout: AtomicBool,
     /// Whether a command waits for the end of CLIENT PAUSE.
     pub is_paused: AtomicBool,
     /// It is told the commands of all.
@@ -152,11 +158,14 @@ impl ClientEntry {
             protocol: AtomicU32::new(2),
             input: AtomicU64::new(0),
             output: AtomicU64::new(0),
+            buffers: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
             queued: AtomicI64::new(-1),
             names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
             is_killed: AtomicBool::new(false),
             is_over_limit: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
+            has_timeout: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             unblock: UnblockFlag::default(),
@@ -229,6 +238,25 @@ impl ClientEntry {
     }
 }
 
+/// What INFO tells of all clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientTotals {
+    /// The most bytes that have arrived from one and wait to be run.
+    pub largest_input: u64,
+    /// The most bytes that wait to be sent to one.
+    pub largest_output: u64,
+    /// Bytes of memory that their connections take.
+    pub buffers: u64,
+    /// Those that watch keys.
+    pub watching: u64,
+    /// Keys that they watch, one of two clients twice.
+    pub watched_keys: u64,
+    /// Those that have subscribed to something.
+    pub listening: u64,
+    /// Those that wait for an element, for a time at most.
+    pub with_timeout: u64,
+}
+
 /// All clients by number.
 #[derive(Default)]
 pub struct Clients {
@@ -263,13 +291,20 @@ impl Clients {
         entries.values().filter(|client| !client.is_killed.load(Relaxed)).cloned().collect()
     }
 
-    /// The most bytes that have arrived from one and wait to be run, and the most that wait to be
-    /// sent to one.
-    pub fn largest_buffers(&self) -> (u64, u64) {
-        let entries = self.entries.lock().expect("no holder panics");
-        entries.values().fold((0, 0), |(input, output), of| {
-            (input.max(of.input.load(Relaxed)), output.max(of.output.load(Relaxed)))
-        })
+    /// What INFO tells of all.
+    pub fn totals(&self) -> ClientTotals {
+        let mut all = ClientTotals::default();
+        for of in self.entries.lock().expect("no holder panics").values() {
+            all.largest_input = all.largest_input.max(of.input.load(Relaxed));
+            all.largest_output = all.largest_output.max(of.output.load(Relaxed));
+            all.buffers += of.buffers.load(Relaxed) + of.inbox.bytes() as u64;
+            let watched = u64::from(of.watched.load(Relaxed));
+            all.watched_keys += watched;
+            all.watching += u64::from(watched > 0);
+            all.listening += u64::from(of.listens());
+            all.with_timeout += u64::from(of.has_timeout.load(Relaxed));
+        }
+        all
     }
 
     /// Their number.

@@ -226,7 +226,9 @@ impl Connection {
         self.end_waiting();
         // A reply waits before its first byte is sent: one that is too long is not sent at all.
         let is_over_limit = self.entry.is_over_limit.load(Relaxed);
-        self.is_over |= is_over_limit || self.limit(shared).is_over(self.unread());
+        if is_over_limit || self.limit(shared).is_over(self.unread()) {
+            self.end_over_limit(shared);
+        }
         loop {
             if self.tls.is_some() {
                 self.encrypt();
@@ -261,6 +263,9 @@ impl Connection {
         }
         self.entry.input.store(self.conversation.input_bytes() as u64, Relaxed);
         self.entry.output.store(self.output_bytes() as u64, Relaxed);
+        let own = size_of::<Connection>() + size_of::<ClientEntry>();
+        self.entry.buffers.store((own + self.conversation.buffer_bytes()) as u64, Relaxed);
+        self.entry.watched.store(self.conversation.watched_keys() as u32, Relaxed);
         self.limit_output(shared);
     }
 
@@ -287,7 +292,14 @@ impl Connection {
         };
         let lasts = |since: Instant| since.elapsed() >= Duration::from_secs(limit.seconds);
         if limit.is_over(unread) || self.high_since.is_some_and(lasts) {
-            self.is_over = true;
+            self.end_over_limit(shared);
+        }
+    }
+
+    /// Disconnects it since it leaves too much unread.
+    fn end_over_limit(&mut self, shared: &Shared) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            shared.counters.over_output.fetch_add(1, Relaxed);
         }
     }
 

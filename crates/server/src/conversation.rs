@@ -15,6 +15,7 @@ mod pausing;
 mod publishing;
 mod transactions;
 
+pub use admission::refuse_queued;
 pub use client::{Client, Multi, Silence};
 pub use durability::Durability;
 
@@ -29,7 +30,7 @@ use crate::resp::request::Parser;
 use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
 use blocking::Blocked;
-use hyades::{Session, Ticket};
+use hyades::{Session, SessionOrder, Ticket};
 use hyades_platform::mutation::{self, Mutation};
 use observing::Unfinished;
 use publishing::Outbox;
@@ -63,6 +64,8 @@ pub enum Next {
 /// A conversation.
 pub struct Conversation {
     client: Client,
+    /// The order of its transactions, which RESET leaves: what a crash leaves of them is a prefix.
+    order: SessionOrder,
     input: Vec<u8>,
     /// Bytes of `input` that were taken.
     taken: usize,
@@ -112,6 +115,7 @@ impl Conversation {
     pub fn new(access: &Access, entry: Arc<ClientEntry>) -> Conversation {
         Conversation {
             client: Client::new(access, entry),
+            order: SessionOrder::default(),
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
@@ -204,6 +208,17 @@ impl Conversation {
         self.replies.unsent()
     }
 
+    /// Bytes of memory that its buffers take, and what MULTI has queued.
+    pub fn buffer_bytes(&self) -> usize {
+        let queued = self.client.multi.as_ref().map_or(0, |multi| multi.bytes);
+        self.input.capacity() + self.replies.capacity() + queued
+    }
+
+    /// The number of keys that its client watches.
+    pub fn watched_keys(&self) -> usize {
+        self.client.watched.len()
+    }
+
     /// A transaction is acknowledged: its replies may leave.
     pub fn acknowledged(&mut self, mark: u64) {
         self.replies.acknowledge(mark);
@@ -246,20 +261,17 @@ impl Conversation {
     pub fn job_done(&mut self, shared: &Arc<Shared>, reply: JobReply) -> Option<(Ticket, u64)> {
         self.is_waiting_for_job = false;
         self.client.entry.is_over_limit.fetch_or(reply.is_over_limit, Relaxed);
-        let from = self.replies.buffer().len();
         let replies = usize::from(!reply.bytes.is_empty());
         let is_error = reply.bytes.first() == Some(&b'-');
-        match from {
-            // A long one is not copied.
-            0 => *self.replies.buffer() = reply.bytes,
-            _ => self.replies.buffer().extend_from_slice(&reply.bytes),
-        }
+        let from = self.replies.append(reply.bytes);
         self.tell_monitors(shared, reply.end.lines);
         self.run_locals(shared, from, &reply.end.exec_ends);
         self.end_unfinished(shared, reply.time, is_error);
         self.settle_waiting(shared, reply.end.wait);
         self.publish_events(shared, reply.end.events);
         reply.end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
+        // A job whose transactions are on disk has none.
+        self.order = reply.end.order.unwrap_or_else(|| std::mem::take(&mut self.order));
         let parked = match reply.end.ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
                 Some((ticket, self.seal_transaction(shared, replies)))
@@ -284,7 +296,10 @@ impl Conversation {
         self.receive();
         let next = self.run_input(turn);
         self.deliver();
-        next
+        match next {
+            Next::Wait if self.has_deliverable() => Next::Again,
+            next => next,
+        }
     }
 
     fn run_input(&mut self, turn: &mut Turn<'_>) -> Next {
@@ -321,8 +336,7 @@ impl Conversation {
                 Execution::Done => {}
                 // It may take a while: the loop goes on without it.
                 Execution::Patience => {
-                    let long = self.take_long_input();
-                    self.job = Some(self.run.take_job(&self.client, &self.input, long));
+                    self.job = Some(self.take_run_job());
                 }
                 // What an executor runs may take long: this would only fail again until it ends.
                 Execution::Conflict if turn.shared.patient.load(Relaxed) > 0 => {
@@ -335,6 +349,13 @@ impl Conversation {
         Next::Wait
     }
 
+    /// The next transaction of the run as a job. Nothing runs before its reply is here, and with
+    /// that the order.
+    fn take_run_job(&mut self) -> Job {
+        let long = self.take_long_input();
+        self.run.take_job(&self.client, &self.order, &self.input, long)
+    }
+
     fn execute(&mut self, turn: &mut Turn<'_>) -> Execution {
         let Some(session) = &mut turn.session else {
             unreachable!("a run is collected only if there is a session")
@@ -342,12 +363,15 @@ impl Conversation {
         let from = self.replies.buffer().len();
         let (wrote, is_exec) = (self.run.writes(), self.run.is_exec());
         let (run, replies) = (&mut self.run, &mut self.replies);
-        let mut execute = || run.execute(turn.shared, session, &self.client, &self.input, replies);
+        let mut session = session.in_order(&mut self.order);
+        let mut execute =
+            || run.execute(turn.shared, &mut session, &self.client, &self.input, replies);
         let (mut done, mut tries) = (execute(), 1);
         // Other clients of the loop that may change what is marked, come after it.
         while done == Execution::Marked && tries < MOST_MARKED_AT_ONCE {
             (done, tries) = (execute(), tries + 1);
         }
+        drop(session);
         if done == Execution::Done {
             let (lines, ends) = (self.run.take_lines(), self.run.take_exec_ends());
             self.tell_monitors(turn.shared, lines);

@@ -138,6 +138,7 @@ impl EventLoop {
                     return self.shared.stop(Stopping::Failed(format!("cannot poll: {error}")));
                 }
             }
+            self.shared.counters.cycles.fetch_add(1, Relaxed);
             if sleeps {
                 self.shared.counters.turns.fetch_add(1, Relaxed);
             }
@@ -289,12 +290,18 @@ impl EventLoop {
                 return self.list(id);
             }
         }
+        // A loop that ends runs nothing, and hands on what was published.
+        connection.conversation.deliver();
+        let has_deliverable = connection.conversation.has_deliverable();
         // Whatever it still has to run.
         if connection.is_cut_off() {
             // What it has published waits for the disk: it is delivered even so.
-            return if connection.is_done() {
-                self.close(id)
-            };
+            match connection.is_done() {
+                true => self.close(id),
+                false if has_deliverable => self.list(id),
+                false => {}
+            }
+            return;
         }
         let is_running = self.ends.is_none() || self.tells_until.is_some();
         let mut next = Next::Wait;
@@ -336,6 +343,7 @@ impl EventLoop {
             // A loop that ends reads no more, and sends all that is left.
             Next::Wait if connection.has_more() => self.list(id),
             Next::Wait if connection.goes_on() && is_running => self.list(id),
+            Next::Wait if has_deliverable => self.list(id),
             Next::Wait => {}
         }
     }
@@ -378,7 +386,7 @@ impl EventLoop {
             // It may have been too far behind to be read, and may be done.
             if connection.is_done() {
                 self.close(id);
-            } else if connection.goes_on() {
+            } else if connection.goes_on() || connection.conversation.has_deliverable() {
                 self.list(id);
             }
         }

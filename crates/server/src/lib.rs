@@ -29,6 +29,7 @@ mod conversation;
 mod data;
 mod event_loop;
 mod executors;
+mod expiry;
 #[cfg(feature = "torture")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -52,6 +53,7 @@ mod rdb;
 mod reaper;
 mod redaction;
 mod redis_files;
+mod removal;
 mod replies;
 mod resp;
 mod runs;

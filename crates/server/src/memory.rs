@@ -8,9 +8,9 @@
 //! A deleted row is freed by later transactions of the session that has deleted it. While writes
 //! are refused there may be none, so the event loops run empty ones.
 
-use crate::commands::info;
 use crate::shared::Shared;
 use hyades::{Abort, Session, Transaction};
+use hyades_platform::resident::resident_bytes;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// What is replied to a command that may use memory when there is none left.
@@ -36,6 +36,10 @@ pub struct MemoryUse {
     at_start: AtomicU64,
     /// When all loops were woken.
     woken_ms: AtomicI64,
+    /// What counts as removed in place of what the engine tells, which is of all databases of the
+    /// process: tests have several.
+    #[cfg(test)]
+    pub removed: std::sync::OnceLock<fn() -> u64>,
 }
 
 impl Shared {
@@ -47,9 +51,17 @@ impl Shared {
         }
     }
 
+    /// Bytes that the program has allocated and not freed; if it does not say, those of its pages.
+    pub fn allocated_memory(&self) -> u64 {
+        match self.settings.memory_counter() {
+            Some(allocated) => allocated(),
+            None => self.resident_memory(),
+        }
+    }
+
     /// Bytes of the buffers of all log streams: they are allocated at the start, whatever there is
     /// to write.
-    fn log_buffers(&self) -> u64 {
+    pub fn log_buffers(&self) -> u64 {
         let log = self.opened.get().and_then(|opened| opened.database.log());
         log.map_or(0, |log| (log.streams() * log.buffer_bytes()) as u64)
     }
@@ -57,7 +69,7 @@ impl Shared {
     fn resident_memory(&self) -> u64 {
         let (memory, now) = (&self.memory, self.clock.now_ms());
         if now - memory.counted_ms.load(Relaxed) >= COUNTED_MS {
-            memory.resident.store(info::resident_bytes(), Relaxed);
+            memory.resident.store(resident_bytes(), Relaxed);
             memory.counted_ms.store(now, Relaxed);
         }
         memory.resident.load(Relaxed)
@@ -73,11 +85,20 @@ impl Shared {
         self.memory.at_start.load(Relaxed)
     }
 
+    /// Bytes of removed rows that are about to be freed. No command is refused for them.
+    pub fn removed_memory(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(removed) = self.memory.removed.get() {
+            return removed();
+        }
+        self.opened.get().map_or(0, |opened| opened.database.removed_bytes())
+    }
+
     /// Whether more memory is used than `maxmemory` allows.
     #[inline]
     pub fn is_out_of_memory(&self) -> bool {
         let most = self.settings.max_memory();
-        most > 0 && self.used_memory() > most
+        most > 0 && self.used_memory().saturating_sub(self.removed_memory()) > most
     }
 
     /// A command was refused since there is no memory left: loops that sleep may have something to

@@ -3,13 +3,18 @@
 use crate::data::Tables;
 use crate::data::counts::CountChange;
 use crate::data::head::Head;
+use crate::expiry::{Expiries, Expiry};
 use crate::shared::{Opened, Shared};
 use hyades::{Column, Columns, Database, Error};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const GENERATION: Column<u64> = Column::at(0);
+const KEY: Column<[u8]> = Column::at(1);
 const HEAD: Column<u64> = Column::at(2);
+
+/// Keys that expire are handed over in runs of this many.
+const TIMERS_AT_ONCE: usize = 1_024;
 
 /// How often `key-load-delay` is looked at while loading is delayed.
 const DELAY_STEP: Duration = Duration::from_millis(20);
@@ -21,8 +26,22 @@ const MOST_PROBED: usize = 8;
 /// as many made no command faster, and all of them are soon in memory, however small the data are.
 const LOG_BUFFER: usize = 4 << 20;
 
+/// What opening the database took, and found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opening {
+    /// How long it took.
+    pub time: Duration,
+    /// How long counting the keys took, of that.
+    pub counting: Duration,
+    /// Keys that had not expired.
+    pub keys: u64,
+    /// Keys that had.
+    pub expired: u64,
+}
+
 /// Opens the database of the settings and counts its keys.
 pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
+    let began = Instant::now();
     shared.note_memory_at_start();
     let settings = &shared.settings;
     let telling = Arc::downgrade(shared);
@@ -45,7 +64,11 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     if let Some(progress) = &mut *shared.progress.lock().expect("no holder panics") {
         progress.phase = "counting the keys";
     }
-    count_keys(shared, &database, tables)?;
+    let recovered = began.elapsed();
+    let expired = count_keys(shared, &database, tables)?;
+    let time = began.elapsed();
+    let keys = (shared.counts.all() as u64).saturating_sub(expired);
+    let _first = shared.opening.set(Opening { time, counting: time - recovered, keys, expired });
     // What the first read of a key that is missing allocates is memory of the empty server.
     let missing: (u64, &[u8]) = (u64::MAX, b"");
     database.transact(|tx| Ok(tx.get_columns(tables.keys, missing, HEAD.only())?.is_some()))?;
@@ -54,6 +77,7 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     assert!(shared.opened.set(opened).is_ok(), "a server opens its database once");
     // What has expired meanwhile, and what was flushed before, is removed at once: not before the
     // reaper finds the database, or it would forget.
+    shared.timers.wake();
     shared.reap_no_later_than(0);
     shared.reap_garbage();
     shared.wake_all();
@@ -74,7 +98,7 @@ fn delay(shared: &Shared) {
     }
 }
 
-/// Counts the keys, and finds out when the first one expires.
+/// Counts the keys, and hands those over that expire. Returns how many have expired.
 ///
 /// # Errors
 /// A value has a head that this version does not know: later it would pass for a torn view.
@@ -82,18 +106,29 @@ pub(crate) fn count_keys(
     shared: &Shared,
     database: &Database,
     tables: Tables,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let (snapshot, mut unknown) = (database.open_snapshot(), None);
-    snapshot.for_each(tables.keys, Columns::of(&[0, 2]), |row| {
+    let (now_ms, mut expired) = (shared.clock.now_ms(), 0);
+    let mut expiries = Expiries::default();
+    snapshot.for_each(tables.keys, Columns::of(&[0, 1, 2]), |row| {
         let Some(head) = Head::from_word(row.get(HEAD)) else {
             unknown = Some(row.get(HEAD));
             return;
         };
         let (generation, expiring) = (row.get(GENERATION), i64::from(head.expires().is_some()));
         shared.counts.apply(CountChange { generation, keys: 1, expiring });
+        if let Some(at_ms) = head.expires() {
+            expired += u64::from(at_ms <= now_ms);
+            expiries.push(Expiry { at_ms, generation, key: row.get(KEY) });
+            if expiries.len() >= TIMERS_AT_ONCE {
+                shared.timers.add(&expiries);
+                expiries.clear();
+            }
+        }
     })?;
+    shared.timers.add(&expiries);
     match unknown {
-        None => Ok(()),
+        None => Ok(expired),
         Some(word) => Err(Error::Mismatch(format!(
             "the database has a value whose head is {word:#x}, which this version does not know: \
              open it with the version that wrote it"

@@ -1,29 +1,22 @@
-//! Removes keys that have expired, keys of databases that were flushed, and the blocks and chunks
-//! of collections and strings that are no value any more. Nothing depends on it: such keys are
-//! absent already.
+//! Removes keys of databases that were flushed, and the blocks and chunks of collections and
+//! strings that are no value any more. Nothing depends on it: such keys are absent already. (Keys
+//! that have expired are removed by [`crate::expiry`].)
 //!
 //! When there is something to remove it passes over all keys, by a cursor, in turns of a few
-//! milliseconds: it walks in a snapshot, removes what it has found, and pauses much longer. So it
-//! takes a small share of one core however many keys there are, no snapshot stays open for long,
-//! and between two turns it does what is more urgent. A key that is there from a pass's begin to
-//! its end is met. One that comes behind the cursor, or expires there, asks for the next pass.
+//! milliseconds: it walks in a snapshot, removes what it has found, and leaves the core to others.
+//! So no snapshot stays open for long, and between two turns it does what is more urgent. A key
+//! that is there from a pass's begin to its end is met.
 
-use crate::config::MOST_DATABASES;
-use crate::data::collections::{GarbagePart, discard, remove_part};
-use crate::data::databases;
-use crate::data::head::Head;
-use crate::data::keyspace::Effects;
+use crate::data::collections::{GarbagePart, remove_part};
+use crate::removal::{self, Generations};
 use crate::shared::{Opened, Reaping, Shared};
-use hyades::{Abort, Column, Columns, Error, Session};
-use std::sync::Arc;
+use hyades::{Column, Columns, Error};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 const GENERATION: Column<u64> = Column::at(0);
 const KEY: Column<[u8]> = Column::at(1);
-const HEAD: Column<u64> = Column::at(2);
-const BODY: Column<[u8]> = Column::at(3);
-const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
+const GENERATION_AND_KEY: Columns = Columns::of(&[0, 1]);
 
 /// Keys removed by one transaction.
 const BATCH: usize = 128;
@@ -37,12 +30,11 @@ const STEPS: usize = 1_024;
 const TURN: Duration = Duration::from_millis(2);
 const MOST_FOUND_BYTES: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 
-/// A turn is followed by a pause this many times as long. One that has found keys of a database
-/// that was flushed leaves the core to others half of the time: that memory should be free soon. A
-/// pass is followed by a pause of at least this many milliseconds.
+/// A turn is followed by a pause this many times as long: one that has found nothing looks for keys
+/// of a database that is all but removed, or was empty. That memory should be free soon, so one
+/// that has found some leaves the core to others half of the time.
 const PAUSE: u32 = 19;
 const PAUSE_OF_FLUSH: u32 = 1;
-const SHORTEST_PAUSE_MS: i64 = 100;
 
 /// The longest that it waits until it looks again for the end of CLIENT PAUSE.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
@@ -55,14 +47,12 @@ type DeadKey = (u64, Vec<u8>);
 struct Pass {
     /// Where the next turn begins.
     cursor: u64,
-    /// When the first of the keys expires that were not removed.
-    first: Option<i64>,
-    /// The last turn has found keys of a database that was flushed.
-    has_flushed: bool,
+    /// The last turn has found keys to remove.
+    has_found: bool,
 }
 
 /// What a turn has found.
-struct ExpiredKeys {
+struct DeadKeys {
     generations: Generations,
     /// Keys to remove.
     dead: Vec<DeadKey>,
@@ -70,32 +60,10 @@ struct ExpiredKeys {
     bytes: usize,
 }
 
-impl ExpiredKeys {
+impl DeadKeys {
     fn add(&mut self, generation: u64, key: &[u8]) {
         self.bytes += size_of::<DeadKey>() + key.len();
         self.dead.push((generation, key.to_vec()));
-    }
-}
-
-/// Generations of keys.
-struct Generations {
-    /// Those of the databases, by number.
-    live: Vec<u64>,
-    /// The first that no database may have yet.
-    next: u64,
-}
-
-impl Generations {
-    /// Whether a database had it that was flushed since.
-    fn is_dead(&self, generation: u64) -> bool {
-        let is_given = (databases::FIRST_GIVEN..self.next).contains(&generation);
-        let may_be_live = is_given || generation < u64::from(MOST_DATABASES);
-        may_be_live && !self.live.contains(&generation)
-    }
-
-    /// The number of the database that has it.
-    fn database_of(&self, generation: u64) -> Option<u32> {
-        self.live.iter().position(|live| *live == generation).map(|at| at as u32)
     }
 }
 
@@ -118,14 +86,12 @@ pub fn run(shared: &Shared) {
                 Ok(())
             }
             Reaping::Keys => turn(shared, opened, &mut pass).map(|()| {
-                let times = if pass.has_flushed { PAUSE_OF_FLUSH } else { PAUSE };
+                let times = if pass.has_found { PAUSE_OF_FLUSH } else { PAUSE };
                 let pause = (began.elapsed() * times).as_millis() as i64;
-                let ended = (pass.cursor == 0).then(|| std::mem::take(&mut pass));
-                let shortest = if ended.is_some() { SHORTEST_PAUSE_MS } else { 1 };
-                shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(shortest));
-                if let Some(Pass { first, .. }) = ended {
+                shared.reap_no_earlier_than(shared.clock.now_ms() + pause.max(1));
+                if pass.cursor == 0 {
+                    pass = Pass::default();
                     shared.end_reaping_pass();
-                    shared.reap_no_later_than(first.unwrap_or(i64::MAX));
                 }
             }),
         };
@@ -176,30 +142,31 @@ fn collect(shared: &Shared, opened: &Opened) -> Result<(), Error> {
     }
 }
 
-/// A whole pass without pauses, for tests and torture. Returns when there is more to remove.
+/// A whole pass without pauses, for tests and torture; and all keys go that have expired.
 #[cfg(any(test, feature = "torture"))]
-pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
+pub(crate) fn reap(shared: &Shared, opened: &Opened) -> Result<(), Error> {
+    crate::expiry::remove_expired(shared, opened)?;
     let mut pass = Pass::default();
     loop {
         turn(shared, opened, &mut pass)?;
         if pass.cursor == 0 || shared.stopping().is_some() {
-            return Ok(pass.first);
+            return Ok(());
         }
     }
 }
 
 /// Goes on with a pass for a while. It has ended if its cursor is 0 then.
 fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> {
-    let found = find(shared, opened, pass)?;
-    let is_flushed = |(generation, _): &DeadKey| found.generations.is_dead(*generation);
-    pass.has_flushed = found.dead.iter().any(is_flushed);
+    let found = find(opened, pass)?;
+    pass.has_found = !found.dead.is_empty();
     let _wake = (!found.dead.is_empty()).then(|| WakeLoops(shared));
     let mut session = opened.database.session()?;
     for batch in found.dead.chunks(BATCH) {
         if shared.stopping().is_some() {
             return Ok(());
         }
-        remove(shared, opened, &mut session, batch, &found.generations)?;
+        let keys = batch.iter().map(|(generation, key)| (*generation, &key[..]));
+        removal::remove(shared, opened, &mut session, keys, &found.generations)?;
     }
     if pass.cursor == 0 {
         shared.counts.forget(|generation| found.generations.is_dead(generation));
@@ -208,26 +175,19 @@ fn turn(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<(), Error> 
 }
 
 /// Walks over keys, in a snapshot that is closed before anything is removed.
-fn find(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<ExpiredKeys, Error> {
-    let (tables, now, began) = (opened.tables, shared.clock.now_ms(), Instant::now());
+fn find(opened: &Opened, pass: &mut Pass) -> Result<DeadKeys, Error> {
+    let (tables, began) = (opened.tables, Instant::now());
     let snapshot = opened.database.open_snapshot();
-    // Databases beyond the number of this run keep what they have, flushed ever before or not.
-    let read = |tx: &hyades::Transaction<'_>| Ok(databases::live(tx, tables, MOST_DATABASES)?);
-    let (live, next) = snapshot.read(read)?;
-    let mut found =
-        ExpiredKeys { generations: Generations { live, next }, dead: Vec::new(), bytes: 0 };
+    let generations = snapshot.read(|tx| Ok(Generations::read(tx, tables)?))?;
+    let mut found = DeadKeys { generations, dead: Vec::new(), bytes: 0 };
     loop {
         pass.cursor = snapshot.read(|tx| {
             let step = tx.walk(tables.keys, pass.cursor).limit(STEP_KEYS).steps(STEPS);
-            let step = step.columns(WITHOUT_BODY).rows()?;
+            let step = step.columns(GENERATION_AND_KEY).rows()?;
             for row in step.rows {
-                let (generation, head) = (row.get(GENERATION), Head::from_word(row.get(HEAD)));
-                let expires = head.and_then(Head::expires);
-                let is_dead = found.generations.is_dead(generation);
-                if is_dead || expires.is_some_and(|at| at <= now) {
+                let generation = row.get(GENERATION);
+                if found.generations.is_dead(generation) {
                     found.add(generation, row.get(KEY));
-                } else if let Some(at) = expires {
-                    pass.first = Some(pass.first.map_or(at, |first| first.min(at)));
                 }
             }
             Ok(step.next)
@@ -239,60 +199,11 @@ fn find(shared: &Shared, opened: &Opened, pass: &mut Pass) -> Result<ExpiredKeys
     }
 }
 
-/// Removes some keys, if they are still to be removed.
-fn remove(
-    shared: &Shared,
-    opened: &Opened,
-    session: &mut Session,
-    batch: &[DeadKey],
-    generations: &Generations,
-) -> Result<(), Error> {
-    let (tables, now) = (opened.tables, shared.clock.now_ms());
-    let (mut effects, mut events) = (Effects::default(), Vec::new());
-    let classes = shared.settings.events();
-    let (_, ticket) = session.submit(|tx| {
-        effects.clear();
-        events.clear();
-        for (generation, key) in batch {
-            let place = (*generation, &key[..]);
-            let row = tx.get_columns(tables.keys, place, HEAD.only())?;
-            let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { continue };
-            let is_dead = generations.is_dead(*generation);
-            if is_dead || head.is_expired(now) {
-                if head.form().is_numbered() {
-                    let row = tx.get_columns(tables.keys, place, BODY.only())?;
-                    discard(tx, tables, row.ok_or(Abort::Conflict)?.get(BODY))?;
-                    effects.discarded = true;
-                }
-                tx.delete(tables.keys, place)?;
-                effects.removed(*generation, head);
-                effects.expired += u64::from(!is_dead);
-                if !is_dead && let Some(database) = generations.database_of(*generation) {
-                    classes.publish_expired(database, key, &mut events);
-                }
-            }
-        }
-        Ok(())
-    })?;
-    // The removal tells no client anything, but for its events: it may become durable when it
-    // likes.
-    if !events.is_empty() && shared.channels.is_heard() {
-        ticket.wait()?;
-        events.into_iter().for_each(|event| shared.channels.deliver(&Arc::new(event)));
-    }
-    effects.counts.iter().for_each(|change| shared.counts.apply(*change));
-    if effects.discarded {
-        shared.reap_garbage();
-    }
-    shared.counters.expired.fetch_add(effects.expired, Relaxed);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Settings;
-    use crate::data::Tables;
+    use crate::data::{Tables, databases};
     use std::sync::Arc;
 
     fn served(database: &hyades::Database, tables: Tables, databases: &str) -> Arc<Shared> {
@@ -327,7 +238,7 @@ mod tests {
         let mut left = Vec::new();
         let snapshot = database.open_snapshot();
         snapshot
-            .for_each(tables.keys, WITHOUT_BODY, |row| left.push(row.get(KEY).to_vec()))
+            .for_each(tables.keys, GENERATION_AND_KEY, |row| left.push(row.get(KEY).to_vec()))
             .unwrap();
         left.sort();
         assert_eq!(left, [&b"kept"[..], b"kept as well"]);
@@ -357,15 +268,15 @@ mod tests {
         let shared = served(&database, tables, "16");
         let opened = shared.opened.get().unwrap();
         let mut pass = Pass::default();
-        let found = find(&shared, opened, &mut pass).unwrap();
+        let found = find(opened, &mut pass).unwrap();
         assert!(pass.cursor > 0 && found.bytes < MOST_FOUND_BYTES + 64 * STEP_KEYS);
         assert!(found.dead.len() < KEYS / 2, "{}", found.dead.len());
         // Nothing was removed yet: a pass that begins anew finds it again.
-        assert_eq!(reap(&shared, opened).unwrap(), None);
+        reap(&shared, opened).unwrap();
         let mut left = Vec::new();
         let snapshot = database.open_snapshot();
         let keep = |row: &hyades::Row<'_>| left.push(row.get(KEY).to_vec());
-        snapshot.for_each(tables.keys, WITHOUT_BODY, keep).unwrap();
+        snapshot.for_each(tables.keys, GENERATION_AND_KEY, keep).unwrap();
         assert_eq!(left, [b"live"]);
     }
 

@@ -6,6 +6,9 @@
 
 use std::collections::VecDeque;
 
+/// A reply of another thread that has as many bytes is not copied behind what was not sent yet.
+const LONG: usize = if cfg!(test) { 24 } else { 256 << 10 };
+
 /// What a segment waits for, beside those before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -51,10 +54,13 @@ impl Segment {
 /// The output of a connection.
 #[derive(Default)]
 pub struct Replies {
-    bytes: Vec<u8>,
-    /// Bytes of `bytes` that were sent.
+    /// What is sent first; empty only if all is.
+    front: Vec<u8>,
+    /// Bytes of it that were sent.
     sent: usize,
-    /// The position of the first byte of `bytes`.
+    /// What follows it.
+    rest: VecDeque<Vec<u8>>,
+    /// The position of the first byte of `front`.
     begin: u64,
     segments: VecDeque<Segment>,
     /// The mark of the first segment; those behind it follow on.
@@ -65,15 +71,35 @@ pub struct Replies {
 /// Above this many sent bytes, if they are most of it, the buffer is compacted.
 const COMPACTED: usize = 64 << 10;
 
+/// Not before no more bytes than these are left: other connections wait meanwhile. A client that
+/// has more to read is sent nothing new.
+const MOST_MOVED: usize = 1 << 20;
+
 impl Replies {
     /// Where the next replies are written. What is written becomes part of the output with
     /// [`Replies::seal_free`] or [`Replies::seal_parked`].
     pub fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+        self.rest.back_mut().unwrap_or(&mut self.front)
+    }
+
+    /// Adds what another thread has written. Returns where that begins in [`Replies::buffer`].
+    pub fn append(&mut self, bytes: Vec<u8>) -> usize {
+        if self.front.is_empty() {
+            self.front = bytes;
+            return 0;
+        }
+        if bytes.len() >= LONG {
+            self.rest.push_back(bytes);
+            return 0;
+        }
+        let buffer = self.buffer();
+        buffer.extend_from_slice(&bytes);
+        buffer.len() - bytes.len()
     }
 
     fn end(&self) -> u64 {
-        self.begin + self.bytes.len() as u64
+        let rest: usize = self.rest.iter().map(Vec::len).sum();
+        self.begin + (self.front.len() + rest) as u64
     }
 
     /// What was written since the last seal may be sent once all before it has been.
@@ -160,8 +186,9 @@ impl Replies {
 
     /// The log has failed: replaces every reply that is still parked by an error.
     pub fn fail(&mut self, error: &str) {
+        self.rest.drain(..).for_each(|bytes| self.front.extend_from_slice(&bytes));
         // What was sent belongs to no segment any more.
-        self.bytes.drain(..self.sent);
+        self.front.drain(..self.sent);
         self.begin += self.sent as u64;
         self.sent = 0;
         let mut bytes = Vec::new();
@@ -173,7 +200,7 @@ impl Replies {
             from = end;
             match segment.state {
                 State::Free | State::Held | State::Early { .. } => {
-                    bytes.extend_from_slice(&self.bytes[old]);
+                    bytes.extend_from_slice(&self.front[old]);
                 }
                 State::Parked | State::Behind => {
                     for _ in 0..segment.replies {
@@ -184,12 +211,18 @@ impl Replies {
             segment.state = State::Free;
             segment.end = self.begin + bytes.len() as u64;
         }
-        self.bytes = bytes;
+        self.front = bytes;
         self.parked = 0;
     }
 
-    /// What may be sent.
+    /// What may be sent; where another buffer begins, what is before that.
     pub fn ready(&self) -> &[u8] {
+        let end = (self.ready_end() - self.begin) as usize;
+        &self.front[self.sent..self.front.len().min(end)]
+    }
+
+    /// Up to which position bytes may be sent.
+    fn ready_end(&self) -> u64 {
         let (mut end, mut all_durable) = (self.begin + self.sent as u64, true);
         for (at, segment) in self.segments.iter().enumerate() {
             let is_next_parked =
@@ -206,13 +239,14 @@ impl Replies {
             all_durable &= segment.is_durable();
             end = end.max(segment.end);
         }
-        &self.bytes[self.sent..(end - self.begin) as usize]
+        end
     }
 
     /// All that was written and not sent.
-    #[cfg(feature = "torture")]
-    pub fn written(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+    #[cfg(any(test, feature = "torture"))]
+    pub fn written(&self) -> Vec<u8> {
+        let rest = self.rest.iter().flatten();
+        self.front[self.sent..].iter().chain(rest).copied().collect()
     }
 
     /// A number of bytes of [`Replies::ready`] was sent.
@@ -220,16 +254,18 @@ impl Replies {
         self.sent += sent;
         self.forget_sent();
         let position = self.begin + self.sent as u64;
-        if self.sent == self.bytes.len() {
+        let left = self.front.len() - self.sent;
+        if left == 0 {
             self.begin = position;
             self.sent = 0;
-            match self.bytes.capacity() > COMPACTED {
-                true => self.bytes = Vec::new(),
-                false => self.bytes.clear(),
+            match self.rest.pop_front() {
+                Some(next) => self.front = next,
+                None if self.front.capacity() > COMPACTED => self.front = Vec::new(),
+                None => self.front.clear(),
             }
-        } else if self.sent > COMPACTED && self.sent > self.bytes.len() / 2 {
+        } else if self.sent > COMPACTED && self.sent > left && left <= MOST_MOVED {
             // The smaller part is moved: no byte more often than twice.
-            self.bytes.drain(..self.sent);
+            self.front.drain(..self.sent);
             self.begin = position;
             self.sent = 0;
         }
@@ -251,9 +287,14 @@ impl Replies {
         self.parked
     }
 
+    /// Bytes of memory that the output takes.
+    pub fn capacity(&self) -> usize {
+        self.front.capacity() + self.rest.iter().map(Vec::capacity).sum::<usize>()
+    }
+
     /// Bytes that were written and not sent.
     pub fn unsent(&self) -> usize {
-        self.bytes.len() - self.sent
+        (self.end() - self.begin) as usize - self.sent
     }
 }
 
@@ -421,7 +462,14 @@ mod tests {
                 match step {
                     0..4 => {
                         let text = format!("{number}:{}", "x".repeat(size));
-                        write(&mut replies, &text);
+                        match size % 2 {
+                            0 => write(&mut replies, &text),
+                            // Where it is longer it is not copied.
+                            _ => {
+                                let at = replies.append(text.clone().into_bytes());
+                                prop_assert_eq!(&replies.buffer()[at..], text.as_bytes());
+                            }
+                        }
                         let mark = match step {
                             0 => Some(replies.seal_parked(1)),
                             1 => { replies.seal_free(); None }
@@ -453,7 +501,11 @@ mod tests {
                     }
                     free.push_str(text);
                 }
-                let now = [&sent[..], replies.ready()].concat();
+                let mut unsent = replies.written();
+                unsent.truncate((replies.ready_end() - replies.begin) as usize - replies.sent);
+                prop_assert!(unsent.starts_with(replies.ready()));
+                prop_assert_eq!(unsent.is_empty(), replies.ready().is_empty());
+                let now = [&sent[..], &unsent].concat();
                 prop_assert_eq!(String::from_utf8(now).unwrap(), free);
                 prop_assert_eq!(replies.parked(), all.iter().filter(|of| of.3.is_some()).count());
                 let first = all.iter().find_map(|of| of.3);

@@ -3,11 +3,13 @@
 mod commands;
 mod failing;
 mod patient;
+mod queued;
 mod request;
 mod wrote;
 
 pub use failing::{OUTCOME_UNKNOWN, failure};
 pub use patient::patiently;
+pub use queued::QueuedCommands;
 pub use request::Request;
 
 use crate::commands::Job;
@@ -19,13 +21,21 @@ use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::shared::Shared;
 use commands::{Commands, run_all};
-use hyades::{Abort, Attempt, Session, Ticket, Transaction};
+use hyades::{Abort, Attempt, Session, SessionOrder, Ticket, Transaction};
 use patient::PatientRun;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use wrote::{Origin, Wrote};
+
+/// The commands of EXEC.
+pub enum ExecCommands {
+    /// Those that a loop may run, with their arguments.
+    Few(Vec<Request>, Vec<u8>),
+    /// Others.
+    Many(QueuedCommands),
+}
 
 /// What EXEC has beside the commands of its transaction.
 pub struct Exec {
@@ -76,6 +86,10 @@ pub struct RunQueue {
     pub is_silent: bool,
     /// It is the commands of MULTI, whose replies are an array.
     exec: Option<Exec>,
+    /// The arguments of those.
+    exec_input: Vec<u8>,
+    /// They are too many for a loop.
+    long: Option<QueuedCommands>,
     writes: bool,
     effects: RefCell<Effects>,
     ticket: Option<(Ticket, usize)>,
@@ -102,7 +116,8 @@ impl RunQueue {
     pub fn has_writes(&self) -> bool {
         let writes =
             |request: &Request| request.place().is_some_and(|at| table::all()[at].writes());
-        self.requests.iter().any(writes)
+        let long = self.long.as_ref().is_some_and(QueuedCommands::writes);
+        long || self.requests.iter().any(writes)
     }
 
     /// Adds a request.
@@ -112,8 +127,14 @@ impl RunQueue {
     }
 
     /// The run is the commands of MULTI, if what was watched has not changed.
-    pub fn set_exec(&mut self, requests: Vec<Request>, exec: Exec) {
-        (self.requests, self.exec) = (requests, Some(exec));
+    pub fn set_exec(&mut self, queued: ExecCommands, exec: Exec) {
+        self.exec = Some(exec);
+        match queued {
+            ExecCommands::Few(requests, input) => {
+                (self.requests, self.exec_input) = (requests, input);
+            }
+            ExecCommands::Many(queued) => self.long = Some(queued),
+        }
     }
 
     /// Whether it is what EXEC runs.
@@ -122,7 +143,7 @@ impl RunQueue {
     }
 
     /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
-    /// each reply. Empty if there is no such array.
+    /// each reply. Empty if there is no such array, or no other replies stand in it.
     pub fn take_exec_ends(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.wrote.ends)
     }
@@ -142,11 +163,21 @@ impl RunQueue {
     /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
     /// The commands behind it are run once it has its reply. `long` is the input if the job may
     /// have it: if there is [one request](RunQueue::is_one_request).
-    pub fn take_job(&mut self, client: &Client, input: &[u8], long: Option<Vec<u8>>) -> Job {
+    pub fn take_job(
+        &mut self,
+        client: &Client,
+        order: &SessionOrder,
+        input: &[u8],
+        long: Option<Vec<u8>>,
+    ) -> Job {
         let is_exec = self.exec.is_some();
         let part = self.first..if is_exec { self.requests.len() } else { self.first + 1 };
-        let taken = std::mem::take(&mut self.requests);
-        let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
+        let mut taken = std::mem::take(&mut self.requests);
+        let (mut own, mut rest) = (Vec::new(), Vec::new());
+        if is_exec {
+            own = std::mem::take(&mut taken);
+        }
+        let exec_input = std::mem::take(&mut self.exec_input);
         for (at, request) in taken.into_iter().enumerate() {
             match at {
                 at if part.contains(&at) && long.is_some() => own.push(request),
@@ -156,13 +187,16 @@ impl RunQueue {
             }
         }
         let is_silent = self.is_silent;
+        let long_exec = self.long.take().map(|queued| (queued, client.login.clone()));
         let run = PatientRun {
             requests: own,
-            input: long.unwrap_or_default(),
+            input: long.unwrap_or(exec_input),
+            long_exec,
             exec: self.exec.take(),
             is_silent,
             has_starved: self.conflicts >= CONFLICTS,
             client: client.entry.clone(),
+            order: order.clone(),
             database: client.database,
         };
         (self.requests, self.first) = (rest, 0);
@@ -207,6 +241,7 @@ impl RunQueue {
         self.conflicts = 0;
         if self.first >= self.requests.len() {
             self.requests.clear();
+            (self.exec_input, self.long) = (Vec::new(), None);
             (self.first, self.writes) = (0, false);
             (self.exec, self.is_silent) = (None, false);
         }
@@ -221,13 +256,14 @@ impl RunQueue {
         input: &[u8],
         replies: &mut Replies,
     ) -> Execution {
-        if self.conflicts >= CONFLICTS {
+        if self.conflicts >= CONFLICTS || self.long.is_some() {
             return Execution::Patience;
         }
         let from = replies.buffer().len();
         let part = self.part();
         let requests = &self.requests[part.clone()];
         let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
+        let arguments = if exec.is_some() { &self.exec_input[..] } else { input };
         let wrote = RefCell::new(&mut self.wrote);
         let context = Context { is_patient, ..context(shared, &self.effects) };
         let most = if self.is_silent { 0 } else { client.most_output(shared) };
@@ -239,7 +275,8 @@ impl RunQueue {
             let mut reply = Reply::limited(&mut out, client.is_resp3, most).on_loop();
             let mut wrote = wrote.borrow_mut();
             wrote.clear();
-            let commands = Commands { database: client.database, requests, input, exec };
+            let database = client.database;
+            let commands = Commands { database, requests, input: arguments, exec };
             run_all(tx, context, &commands, &mut reply, *wrote)
         });
         let (done, ticket) = match outcome {
@@ -250,11 +287,7 @@ impl RunQueue {
             }
             Ok(Attempt::Conflict) => {
                 replies.buffer().truncate(from);
-                // While another one runs alone, that one is met, and no rival.
-                if shared.patient.load(Relaxed) == 0 && !self.is_alone() {
-                    self.conflicts += 1;
-                }
-                shared.counters.conflicts.fetch_add(1, Relaxed);
+                self.note_conflict(shared);
                 return Execution::Conflict;
             }
             Ok(Attempt::NoRoom) => return Execution::NoRoom,
@@ -284,6 +317,14 @@ impl RunQueue {
         Execution::Done
     }
 
+    fn note_conflict(&mut self, shared: &Shared) {
+        // While another one runs alone, that one is met, and no rival.
+        if shared.patient.load(Relaxed) == 0 && !self.is_alone() {
+            self.conflicts += 1;
+        }
+        shared.counters.conflicts.fetch_add(1, Relaxed);
+    }
+
     /// Counts what was committed, and keeps its ticket.
     fn settle(
         &mut self,
@@ -304,6 +345,7 @@ impl RunQueue {
         };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
         let requests = &self.requests[part.clone()];
+        let input = if self.exec.is_some() { &self.exec_input[..] } else { input };
         let origin = Origin { client: &client.entry, database: client.database, input };
         self.wrote.count(shared, &origin, requests, &self.effects.borrow());
         self.name_last(client, part);

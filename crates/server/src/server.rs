@@ -8,7 +8,7 @@ use crate::listener::Listener;
 use crate::shared::{Opened, Shared, Stopping};
 use crate::systemd::Notifier;
 use crate::unix_socket::SocketFile;
-use crate::{open_files, opening, reaper, redis_files, saves, signals};
+use crate::{expiry, open_files, opening, reaper, redis_files, saves, signals};
 use hyades::Progress;
 use std::fmt;
 use std::net::SocketAddr;
@@ -94,6 +94,12 @@ impl Drop for StopOnPanic {
     }
 }
 
+/// Work of the server on a thread of its own.
+type Service = (&'static str, fn(&Shared));
+
+const SERVICES: [Service; 3] =
+    [("expiry", expiry::run), ("reaper", reaper::run), ("saver", saves::run)];
+
 impl Server {
     /// Starts a server: it listens when this returns, and opens its database meanwhile. Until that
     /// is open it answers most commands with `LOADING`.
@@ -132,7 +138,7 @@ impl Server {
             // If it panics there are no pages; clients are served.
             threads.push(Builder::new().name("http".into()).spawn(move || http.run())?);
         }
-        for (name, run) in [("reaper", reaper::run as fn(&Shared)), ("saver", saves::run)] {
+        for (name, run) in SERVICES {
             let (shared, guard) = (shared.clone(), StopOnPanic(shared.clone()));
             let thread = Builder::new().name(name.into());
             threads.push(thread.spawn(move || guard.run(|| run(&shared)))?);
@@ -251,11 +257,20 @@ impl Server {
         let dir = dir.display();
         match found.found {
             false => format!("created a database in {dir}, with {streams} log streams"),
-            true => format!(
-                "recovered the database in {dir} in {:.2} s on {} threads: {} rows of a \
-                 checkpoint, {} transactions of the log; {streams} log streams",
-                found.seconds, found.threads, found.image_rows, found.records
-            ),
+            true => {
+                let opening = self.shared.opening.get().copied().unwrap_or_default();
+                format!(
+                    "opened the database in {dir} in {:.2} s: recovered {} rows of a checkpoint \
+                     and {} transactions of the log in {:.2} s on {} threads, and counted the \
+                     keys in {:.2} s; {streams} log streams",
+                    opening.time.as_secs_f64(),
+                    found.image_rows,
+                    found.records,
+                    found.seconds,
+                    found.threads,
+                    opening.counting.as_secs_f64(),
+                )
+            }
         }
     }
 

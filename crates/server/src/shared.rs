@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use crate::data::keyspace::Effects;
+use crate::expiry::Timers;
 use crate::handshakes::FailedHandshakes;
 use crate::histogram::TimeHistogram;
 use crate::latency_events::LatencyEvents;
@@ -17,6 +18,7 @@ use crate::memory::MemoryUse;
 use crate::migration::{KeptTargets, Lookups};
 use crate::monitors::Monitors;
 use crate::oom_score::OomScore;
+use crate::opening::Opening;
 use crate::pause::Pause;
 use crate::rates::Rates;
 use crate::saves::Saves;
@@ -88,6 +90,12 @@ pub struct Counters {
     pub errors: AtomicU64,
     /// Connections closed since their encryption has failed.
     pub tls_failures: AtomicU64,
+    /// Clients disconnected for a request that is longer than they may send.
+    pub over_input: AtomicU64,
+    /// Clients disconnected since they have left too much unread.
+    pub over_output: AtomicU64,
+    /// Turns of event loops.
+    pub cycles: AtomicU64,
     /// Times that an event loop woke up.
     pub turns: AtomicU64,
     /// Nanoseconds that transactions took from their commit to their acknowledgement.
@@ -125,6 +133,8 @@ pub struct Shared {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Numbers of keys.
     pub counts: KeyCounts,
+    /// When keys expire.
+    pub timers: Timers,
     /// Publish and subscribe.
     pub channels: Arc<Channels>,
     /// CLIENT PAUSE.
@@ -139,6 +149,8 @@ pub struct Shared {
     pub waiting: Arc<WaitQueues>,
     /// The database, once it is open.
     pub opened: OnceLock<Opened>,
+    /// What opening it took, and found.
+    pub opening: OnceLock<Opening>,
     /// How far recovery has got.
     pub progress: Mutex<Option<Progress>>,
     /// Checkpoints that clients ask for.
@@ -176,7 +188,7 @@ impl Default for ReapTimes {
     }
 }
 
-/// When the reaper looks for expired keys, in milliseconds since 1970.
+/// When the reaper looks for keys of databases that were flushed, in milliseconds since 1970.
 struct ReapTimes {
     /// There is something to remove then; 0: now, `i64::MAX`: never.
     next: i64,
@@ -218,11 +230,13 @@ impl Shared {
             failed_handshakes: FailedHandshakes::default(),
             errors: Mutex::default(),
             counts: KeyCounts::default(),
+            timers: Timers::default(),
             pause: Pause::default(),
             standstill: Standstill::default(),
             oom_score: OomScore::default(),
             waiting: Arc::default(),
             opened: OnceLock::new(),
+            opening: OnceLock::new(),
             progress: Mutex::default(),
             saves: Saves::default(),
             targets: KeptTargets::default(),
@@ -259,6 +273,7 @@ impl Shared {
         // The reaper looks for the cause, then waits, under this lock: it does not sleep between.
         drop(self.reap_at.lock().expect("no holder panics"));
         self.reap.notify_all();
+        self.timers.wake();
         self.saves.stop();
         self.wake_all();
     }
@@ -360,10 +375,14 @@ impl Shared {
         if effects.discarded {
             self.reap_garbage();
         }
+        if effects.flushed || effects.swapped {
+            self.timers.note_generations();
+        }
         if effects.flushed {
             self.reap_no_later_than(0);
-        } else if let Some(at) = effects.expiry {
-            self.reap_no_later_than(at);
+        }
+        if !effects.expiries.is_empty() {
+            self.timers.add(&effects.expiries);
         }
     }
 

@@ -122,6 +122,11 @@ impl WaitQueues {
     pub fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
+
+    /// The number of keys that they wait for.
+    pub fn keys(&self) -> usize {
+        self.queues.lock().expect("no holder panics").len()
+    }
 }
 
 impl Places {

@@ -269,6 +269,22 @@ fn a_reply_that_is_too_long_is_not_sent() {
     assert_eq!(ask(&mut reader, "GET long"), "$99991", "there is no limit any more");
 }
 
+/// The smallest limits leave room for what a client needs to change them.
+#[test]
+fn a_limit_does_not_lock_all_clients_out() {
+    let served = Served::new();
+    let mut admin = BufReader::new(served.connect());
+    for limit in ["normal 1 1 1", "normal 1 0 0", "normal 0 1 0"] {
+        let set = format!("CONFIG SET client-output-buffer-limit \"{limit}\"");
+        assert_eq!(ask(&mut admin, &set), "+OK", "{limit}");
+        let mut other = BufReader::new(served.connect());
+        assert_eq!(ask(&mut other, "CLIENT SETINFO lib-name a"), "+OK", "{limit}");
+        assert_eq!(ask(&mut other, "AUTH wrong"), ask(&mut admin, "AUTH wrong"), "{limit}");
+    }
+    let set = "CONFIG SET client-output-buffer-limit \"normal 0 0 0\"";
+    assert_eq!(ask(&mut BufReader::new(served.connect()), set), "+OK");
+}
+
 /// Nothing waits for a client that wants no replies.
 #[test]
 fn a_reply_that_is_dropped_is_not_too_long() {

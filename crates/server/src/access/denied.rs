@@ -1,7 +1,8 @@
-//! What was refused last, for ACL LOG.
+//! What was refused last, for ACL LOG, and how often, for INFO.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +57,20 @@ const LOOKED_AT: usize = 10;
 /// Bytes of an object that are kept.
 const MOST_OBJECT: usize = 1_024;
 
-/// The last refusals.
+/// The last refusals, and the numbers of all.
 #[derive(Default)]
-pub struct DeniedLog(Mutex<VecDeque<DeniedEntry>>);
+pub struct DeniedLog {
+    entries: Mutex<VecDeque<DeniedEntry>>,
+    /// By [`Reason`].
+    counts: [AtomicU64; 4],
+}
 
 impl DeniedLog {
     /// Adds a refusal; `most` entries are kept.
     pub fn add(&self, mut entry: DeniedEntry, most: usize) {
+        self.counts[entry.reason as usize].fetch_add(1, Relaxed);
         entry.object.truncate(MOST_OBJECT);
-        let mut entries = self.0.lock().expect("no holder panics");
+        let mut entries = self.entries.lock().expect("no holder panics");
         let is_equal = |of: &DeniedEntry| {
             (of.reason, of.in_multi) == (entry.reason, entry.in_multi)
                 && of.object == entry.object
@@ -81,11 +87,21 @@ impl DeniedLog {
 
     /// The last ones.
     pub fn last(&self, count: usize) -> Vec<DeniedEntry> {
-        self.0.lock().expect("no holder panics").iter().take(count).cloned().collect()
+        self.entries.lock().expect("no holder panics").iter().take(count).cloned().collect()
     }
 
     /// Forgets all.
     pub fn clear(&self) {
-        self.0.lock().expect("no holder panics").clear();
+        self.entries.lock().expect("no holder panics").clear();
+    }
+
+    /// How often something was refused for a reason.
+    pub fn count(&self, reason: Reason) -> u64 {
+        self.counts[reason as usize].load(Relaxed)
+    }
+
+    /// Sets those numbers to 0.
+    pub fn restart_counts(&self) {
+        self.counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 }

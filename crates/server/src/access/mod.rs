@@ -90,6 +90,7 @@ impl Access {
 }
 
 /// A client's user.
+#[derive(Clone)]
 pub struct Login {
     user: Arc<User>,
     generation: u64,

@@ -59,7 +59,10 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.reads,
                 &of.writes,
                 &of.errors,
+                &of.over_input,
+                &of.over_output,
                 &of.turns,
+                &of.cycles,
                 &of.acknowledged_nanos,
                 &of.tls_failures,
             ];
@@ -67,6 +70,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
             shared.rates.restart();
             shared.command_stats.clear();
             shared.acknowledged.clear();
+            shared.access.denied.restart_counts();
             shared.errors.lock().expect("no holder panics").clear();
             reply.ok();
         }

@@ -1,10 +1,11 @@
 //! Commands on keys of any type, and on whole databases.
 
 use super::collections::{bytes_in_blocks, copy_blocks, elements};
-use super::{Done, SYNTAX, database, info, integer, is, numbers, unknown_subcommand};
+use super::{Done, SYNTAX, database, integer, is, numbers, unknown_subcommand};
 use crate::data::head::Form;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
+use hyades_platform::resident::{most_resident_bytes, resident_bytes};
 
 pub fn del(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut removed = 0;
@@ -240,8 +241,8 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         [what] if is(what, "HELP") => super::help(reply, MEMORY_HELP),
         [what] if is(what, "STATS") => {
             let stats = [
-                ("process.resident", info::resident_bytes()),
-                ("process.resident.peak", info::most_resident_bytes()),
+                ("process.resident", resident_bytes()),
+                ("process.resident.peak", most_resident_bytes()),
                 ("keys.count", space.counts().all() as u64),
             ];
             reply.map(stats.len());
@@ -252,7 +253,7 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         }
         [what] if is(what, "DOCTOR") => {
             let mib = |bytes: u64| bytes >> 20;
-            let (now, peak) = (info::resident_bytes(), info::most_resident_bytes());
+            let (now, peak) = (resident_bytes(), most_resident_bytes());
             reply.verbatim(&format!(
                 "The process has {} MiB in memory, {} MiB at most so far, and the databases have \
                  {} keys. Nothing is measured here of what they are made of: the allocator gives \

@@ -1,5 +1,8 @@
 //! INFO: Redis's sections and names, and one of our own.
 
+mod memory;
+mod persistence;
+mod stats;
 #[cfg(test)]
 mod tests;
 
@@ -8,13 +11,11 @@ use crate::clock::wall_us;
 use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::saves::{SaveKind, SaveStats};
 use crate::shared::Shared;
-use hyades::{Attempt, MetricValue, Progress, Session, TableStats};
+use hyades::{Attempt, MetricValue, Session, TableStats};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 /// The version of Redis whose commands and replies these are.
 pub const REDIS_VERSION: &str = "7.2.0";
@@ -67,9 +68,9 @@ pub fn text(shared: &Shared, is_wanted: impl Fn(&str) -> bool, live: &[u64]) -> 
     let sections: [(&str, Section); 14] = [
         ("server", server),
         ("clients", clients),
-        ("memory", memory),
-        ("persistence", persistence),
-        ("stats", stats),
+        ("memory", memory::memory),
+        ("persistence", persistence::persistence),
+        ("stats", stats::stats),
         ("replication", replication),
         ("cpu", cpu),
         ("modules", |_, _| {}),
@@ -134,6 +135,8 @@ fn server(shared: &Shared, out: &mut String) {
     line(out, "executable", program.unwrap_or_default());
     let file = shared.settings.config_file().map(|file| file.display().to_string());
     line(out, "config_file", file.unwrap_or_default());
+    // Event loops read, run and write: no thread does a part of that for another.
+    line(out, "io_threads_active", 0);
 }
 
 /// A number of this build: of its version, system and processor.
@@ -146,158 +149,18 @@ fn build_id() -> String {
 fn clients(shared: &Shared, out: &mut String) {
     line(out, "connected_clients", shared.clients.len());
     line(out, "maxclients", shared.settings.max_clients());
-    let (input, output) = shared.clients.largest_buffers();
-    line(out, "client_recent_max_input_buffer", input);
-    line(out, "client_recent_max_output_buffer", output);
+    let all = shared.clients.totals();
+    line(out, "client_recent_max_input_buffer", all.largest_input);
+    line(out, "client_recent_max_output_buffer", all.largest_output);
     let blocked = shared.waiting.clients() as u64 + shared.pause.clients();
     line(out, "blocked_clients", blocked);
+    line(out, "clients_in_timeout_table", all.with_timeout);
+    line(out, "pubsub_clients", all.listening);
+    line(out, "watching_clients", all.watching);
+    line(out, "total_watched_keys", all.watched_keys);
+    line(out, "total_blocking_keys", shared.waiting.keys());
+    line(out, "total_blocking_keys_on_nokey", 0);
     line(out, "tracking_clients", 0);
-}
-
-/// The most bytes that the process had in memory so far.
-pub fn most_resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    number.unwrap_or(0) << 10
-}
-
-/// Bytes of the process in memory.
-pub fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
-}
-
-/// A number of bytes, and the same as people read it.
-fn size(out: &mut String, name: &str, bytes: u64) {
-    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
-    line(out, name, bytes);
-    let unit = (bytes.max(1).ilog2() / 10) as usize;
-    let unit = unit.min(UNITS.len() - 1);
-    let shown = match unit {
-        0 => format!("{bytes}B"),
-        _ => format!("{:.2}{}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]),
-    };
-    line(out, &format!("{name}_human"), shown);
-}
-
-fn memory(shared: &Shared, out: &mut String) {
-    let used = shared.used_memory();
-    let (resident, most) = (resident_bytes(), most_resident_bytes());
-    size(out, "used_memory", used);
-    size(out, "used_memory_rss", resident);
-    size(out, "used_memory_peak", most);
-    let percent = 100.0 * used as f64 / most.max(1) as f64;
-    line(out, "used_memory_peak_perc", format!("{percent:.2}%"));
-    line(out, "used_memory_startup", shared.memory_at_start());
-    let ratio = resident as f64 / used.max(1) as f64;
-    line(out, "mem_fragmentation_ratio", format!("{ratio:.2}"));
-    line(out, "mem_fragmentation_bytes", resident as i64 - used as i64);
-    let system = rustix::system::sysinfo();
-    size(out, "total_system_memory", system.totalram * u64::from(system.mem_unit));
-    line(out, "number_of_cached_scripts", 0);
-    counter(out, "lazyfreed_objects", &shared.counters.freed);
-    if let Some(opened) = shared.opened.get() {
-        let tables = opened.database.tables();
-        // Collections and strings in blocks and chunks that are not removed yet.
-        let garbage = tables.iter().find(|table| table.name == "garbage");
-        line(out, "lazyfree_pending_objects", garbage.map_or(0, |table| table.rows));
-        // Keys and values, without the heads of their records and without indexes.
-        let rows: u64 = tables.iter().map(|table| table.bytes).sum();
-        line(out, "used_memory_overhead", used.saturating_sub(rows));
-        line(out, "used_memory_dataset", rows);
-        let percent = 100.0 * rows as f64 / used.max(rows).max(1) as f64;
-        line(out, "used_memory_dataset_perc", format!("{percent:.2}%"));
-    }
-    size(out, "maxmemory", shared.settings.max_memory());
-    line(out, "maxmemory_policy", "noeviction");
-    line(out, "mem_allocator", "mimalloc");
-}
-
-/// How far recovery has got: the lines of Redis, then what they are made of, by log stream too.
-fn loading(of: &Progress, out: &mut String) {
-    let began = (wall_us() as f64 / 1e6 - of.seconds).max(0.0);
-    line(out, "loading_start_time", began as u64);
-    line(out, "loading_total_bytes", (of.image_bytes_total + of.bytes_total).max(1));
-    line(out, "loading_loaded_bytes", of.image_bytes_done + of.bytes_done);
-    line(out, "loading_loaded_perc", format!("{:.2}", 100.0 * of.share()));
-    line(out, "loading_eta_seconds", of.estimate_seconds.unwrap_or(1.0).ceil());
-    line(out, "loading_phase", of.phase);
-    line(out, "loading_image_total_bytes", of.image_bytes_total);
-    line(out, "loading_image_loaded_bytes", of.image_bytes_done);
-    line(out, "loading_log_total_bytes", of.bytes_total.max(1));
-    line(out, "loading_log_loaded_bytes", of.bytes_done);
-    line(out, "loading_transactions", of.records_done);
-    for stream in &of.by_stream {
-        let _ = write!(
-            out,
-            "loading_stream_{}:phase={},read={},total={},records={}\r\n",
-            stream.stream, stream.phase, stream.bytes_read, stream.bytes_total, stream.records
-        );
-    }
-}
-
-fn persistence(shared: &Shared, out: &mut String) {
-    let is_loading = shared.opened.get().is_none();
-    line(out, "loading", u8::from(is_loading));
-    line(out, "async_loading", 0);
-    let progress = shared.progress.lock().expect("no holder panics").clone();
-    if let Some(progress) = progress.filter(|_| is_loading) {
-        loading(&progress, out);
-    }
-    let failed = shared.log_failure();
-    counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
-    let [save, rewrite] = [SaveKind::Save, SaveKind::Rewrite].map(|of| shared.saves.stats(of));
-    let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
-    let current = |of: SaveStats| seconds(of.since.map(|since| since.elapsed()));
-    let status = |of: SaveStats| if of.has_failed { "err" } else { "ok" };
-    let is_saving = shared.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
-    // One that no command has asked for counts as well, but not BGREWRITEAOF.
-    let is_saving = save.since.is_some() || is_saving && rewrite.since.is_none();
-    line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
-    line(out, "rdb_last_save_time", shared.last_save_seconds());
-    line(out, "rdb_last_bgsave_status", status(save));
-    line(out, "rdb_last_bgsave_time_sec", seconds(save.last));
-    line(out, "rdb_current_bgsave_time_sec", current(save));
-    line(out, "rdb_saves", save.taken);
-    line(out, "aof_enabled", 1);
-    line(out, "aof_rewrite_in_progress", u8::from(rewrite.since.is_some()));
-    line(out, "aof_rewrite_scheduled", u8::from(rewrite.is_scheduled));
-    line(out, "aof_last_rewrite_time_sec", seconds(rewrite.last));
-    line(out, "aof_current_rewrite_time_sec", current(rewrite));
-    line(out, "aof_last_bgrewrite_status", status(rewrite));
-    line(out, "aof_rewrites", rewrite.taken);
-    line(out, "aof_last_write_status", if failed.is_some() { "err" } else { "ok" });
-}
-
-fn stats(shared: &Shared, out: &mut String) {
-    let of = &shared.counters;
-    counter(out, "total_connections_received", &of.connections);
-    counter(out, "total_commands_processed", &of.commands);
-    let [commands, input, output] = shared.rates.of(of);
-    line(out, "instantaneous_ops_per_sec", commands.round());
-    line(out, "instantaneous_input_kbps", format!("{:.2}", input / 1_024.0));
-    line(out, "instantaneous_output_kbps", format!("{:.2}", output / 1_024.0));
-    counter(out, "total_reads_processed", &of.reads);
-    counter(out, "total_writes_processed", &of.writes);
-    counter(out, "total_net_input_bytes", &of.input);
-    counter(out, "total_net_output_bytes", &of.output);
-    counter(out, "rejected_connections", &of.rejected);
-    for name in ["sync_full", "sync_partial_ok", "sync_partial_err"] {
-        line(out, name, 0);
-    }
-    counter(out, "expired_keys", &of.expired);
-    line(out, "evicted_keys", 0);
-    counter(out, "keyspace_hits", &of.hits);
-    counter(out, "keyspace_misses", &of.misses);
-    line(out, "pubsub_channels", shared.channels.count_channels());
-    line(out, "pubsub_patterns", shared.channels.count_patterns());
-    line(out, "pubsubshard_channels", shared.channels.count_shard_channels());
-    counter(out, "total_error_replies", &of.errors);
-    // Checkpoints in the background: Redis has a process of its own for each.
-    line(out, "total_forks", shared.saves.begun_in_background());
-    line(out, "migrate_cached_sockets", shared.targets.count());
 }
 
 fn replication(shared: &Shared, out: &mut String) {
@@ -416,6 +279,13 @@ fn hyades(shared: &Shared, out: &mut String) {
     counter(out, "run_conflicts", &shared.counters.conflicts);
     counter(out, "runs_alone", &shared.counters.alone);
     counter(out, "runs_large", &shared.counters.large);
+    let timers = &shared.timers.numbers;
+    counter(out, "expiry_timers", &timers.timers);
+    counter(out, "expiry_timer_bytes", &timers.bytes);
+    counter(out, "expiry_due", &timers.due);
+    let late = timers.late_ms.load(Relaxed) as f64 / 1_000.0;
+    line(out, "expiry_late_seconds", format!("{late:.3}"));
+    counter(out, "expiry_sweeps", &timers.sweeps);
     line(out, "acknowledgements", shared.acknowledged.count());
     for percent in [50.0, 99.0] {
         let micros = shared.acknowledged.percentile(percent) as f64 / 1_000.0;
@@ -452,6 +322,8 @@ fn hyades(shared: &Shared, out: &mut String) {
         let _ = write!(out, "table_{name}:rows={rows},bytes={bytes}\r\n");
     }
     let recovery = opened.database.recovery();
+    let opening = shared.opening.get().copied().unwrap_or_default();
+    line(out, "opening_seconds", format!("{:.3}", opening.time.as_secs_f64()));
     line(out, "recovery_seconds", format!("{:.3}", recovery.seconds));
     line(out, "recovery_transactions", recovery.records);
     line(out, "recovery_image_rows", recovery.image_rows);

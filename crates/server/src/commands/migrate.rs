@@ -220,7 +220,9 @@ impl Migration {
         body: impl Fn(&Keyspace<'_>) -> Result<T, Stop>,
     ) -> Result<(T, Ticket), String> {
         let (value, effects, ticket) =
-            runs::patiently(shared, |tx, context| body(&Keyspace::open(*tx, context, self.from)?))?;
+            runs::patiently(shared, end.order.get_or_insert_default(), |tx, context| {
+                body(&Keyspace::open(*tx, context, self.from)?)
+            })?;
         let written = effects.written_keys.into_iter();
         keyspace::events(shared.settings.events(), own(), &[], written, &mut end.events);
         Ok((value, ticket))
@@ -437,8 +439,9 @@ pub fn migrate(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done
     if local.client.silence == Silence::This {
         local.client.silence = Silence::None;
     }
+    let order = Some(local.order.clone());
     *local.job = Some(Job::on_network(move |shared, reply| {
-        let mut end = JobEnd::default();
+        let mut end = JobEnd { order, ..JobEnd::default() };
         match migration.run(shared, &mut end) {
             Ok(text) if !is_silent => reply.simple(text),
             Ok(_) => {}

@@ -51,7 +51,7 @@ use crate::monitors::MonitorLine;
 use crate::resp::number;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::shared::Shared;
-use hyades::{Session, Ticket};
+use hyades::{Session, SessionOrder, Ticket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,8 @@ pub struct JobEnd {
     pub events: Events,
     /// What clients that monitor are told.
     pub lines: Vec<MonitorLine>,
+    /// The order of its client, in which its transactions are.
+    pub order: Option<SessionOrder>,
 }
 
 /// Where a job runs: jobs wait for others of their lane alone.
@@ -145,8 +147,8 @@ impl Job {
     }
 
     /// Work that takes as long as a client wants.
-    pub fn unbounded(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
-        Job { lane: Lane::Unbounded, ..Job::new(body) }
+    pub fn unbounded(body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static) -> Job {
+        Job { lane: Lane::Unbounded, ..Job::transaction(body) }
     }
 
     /// Work that waits for another server, with the transaction that its reply tells of.
@@ -182,6 +184,8 @@ impl Job {
 pub struct Local<'a> {
     /// Its client.
     pub client: &'a mut Client,
+    /// The order of its client's transactions. A job that runs some has a copy, and returns it.
+    pub order: &'a SessionOrder,
     /// The server.
     pub shared: &'a Arc<Shared>,
     /// The time in milliseconds since 1970.

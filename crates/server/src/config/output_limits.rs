@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Kinds of clients, as Redis counts them. Replicas are kept in the setting alone.
 const CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
 
+/// What may wait for a client that is no subscriber, whatever the limit: the replies to AUTH,
+/// HELLO, CLIENT SETINFO and CONFIG SET. Without it a small limit would disconnect all clients,
+/// those included that would change it.
+const LEAST_OF_NORMAL: u64 = 512;
+
 /// What may wait for a client. A limit of 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
@@ -49,11 +54,12 @@ impl OutputLimits {
     /// The limit of a client.
     pub fn get(&self, is_subscriber: bool) -> OutputLimit {
         let [hard, soft, seconds] = &self.0[usize::from(is_subscriber)];
-        OutputLimit {
-            hard: hard.load(Relaxed),
-            soft: soft.load(Relaxed),
-            seconds: seconds.load(Relaxed),
-        }
+        let bytes = |limit: &AtomicU64| match limit.load(Relaxed) {
+            0 => 0,
+            bytes if is_subscriber => bytes,
+            bytes => bytes.max(LEAST_OF_NORMAL),
+        };
+        OutputLimit { hard: bytes(hard), soft: bytes(soft), seconds: seconds.load(Relaxed) }
     }
 }
 
@@ -111,6 +117,11 @@ mod tests {
         let pubsub = limits.get(true);
         assert!(!pubsub.is_over(1 << 20) && pubsub.is_over((1 << 20) + 1));
         assert!(!pubsub.is_high(8) && pubsub.is_high(9));
+        let normal = limits.get(false);
+        assert!(!normal.is_over(LEAST_OF_NORMAL) && !normal.is_high(LEAST_OF_NORMAL));
+        assert!(normal.is_over(LEAST_OF_NORMAL + 1) && normal.is_high(LEAST_OF_NORMAL + 1));
+        limits.set("normal 1000 0 0 slave 0 0 0 pubsub 0 0 0");
+        assert_eq!(limits.get(false), OutputLimit { hard: 1_000, soft: 0, seconds: 0 });
         let none = OutputLimit { hard: 0, soft: 0, seconds: 0 };
         assert!(!none.is_over(u64::MAX) && !none.is_high(u64::MAX));
     }

@@ -2,7 +2,8 @@
 
 use super::Conversation;
 use super::transactions::tries_to_log_in;
-use crate::access::{self, Access, Denied, DeniedEntry, Reason, catalogue};
+use crate::access::{self, Access, Denied, DeniedEntry, Login, Reason, catalogue};
+use crate::clients::ClientEntry;
 use crate::commands::table::{self, Command};
 use crate::runs::Request;
 use crate::shared::Shared;
@@ -64,40 +65,6 @@ impl Conversation {
         })
     }
 
-    /// Refuses those of the commands that EXEC is to run whose user may not run them any more.
-    pub(super) fn refuse_queued<'r>(
-        &mut self,
-        shared: &Shared,
-        requests: impl Iterator<Item = &'r mut Request>,
-    ) {
-        if !shared.access.is_restricted() {
-            return;
-        }
-        for request in requests {
-            let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
-            let Err(denied) = self.client.login.check(&shared.access, &args) else {
-                let refused = sort_refusal(self.client.login.refresh(&shared.access), &args);
-                drop(args);
-                refused.into_iter().for_each(|text| request.refuse(text));
-                continue;
-            };
-            note_in(shared, &self.client, &args, denied, true);
-            let reason = match denied {
-                Denied::Command => "no permission to execute the command or subcommand",
-                Denied::Key(_) => "no permission to touch the specified keys",
-                Denied::Channel(_) => {
-                    "no permission to access one of the channels used as arguments"
-                }
-            };
-            drop(args);
-            request.refuse(format!(
-                "NOPERM ACLs rules changed between the moment the transaction was accumulated \
-                 and the EXEC call. This command is no longer allowed for the following reason: \
-                 {reason}"
-            ));
-        }
-    }
-
     /// Whether an attempt to log in, or an EXEC with one, has to wait: too many from its address
     /// have failed.
     pub(super) fn holds(&mut self, access: &Access, request: &Request) -> bool {
@@ -127,6 +94,41 @@ impl Conversation {
     }
 }
 
+/// Refuses those of the commands that EXEC is to run whose user may not run them any more. Their
+/// arguments may be in `input`.
+pub fn refuse_queued<'r>(
+    shared: &Shared,
+    login: &mut Login,
+    entry: &ClientEntry,
+    requests: impl Iterator<Item = &'r mut Request>,
+    input: &[u8],
+) {
+    if !shared.access.is_restricted() {
+        return;
+    }
+    for request in requests {
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(input);
+        let Err(denied) = login.check(&shared.access, &args) else {
+            let refused = sort_refusal(login.refresh(&shared.access), &args);
+            drop(args);
+            refused.into_iter().for_each(|text| request.refuse(text));
+            continue;
+        };
+        note_in(shared, (login, entry), &args, denied, true);
+        let reason = match denied {
+            Denied::Command => "no permission to execute the command or subcommand",
+            Denied::Key(_) => "no permission to touch the specified keys",
+            Denied::Channel(_) => "no permission to access one of the channels used as arguments",
+        };
+        drop(args);
+        request.refuse(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated \
+             and the EXEC call. This command is no longer allowed for the following reason: \
+             {reason}"
+        ));
+    }
+}
+
 fn sort_refusal(user: &access::User, args: &[&[u8]]) -> Option<String> {
     let sorts = args[0].len() >= 4 && args[0][..4].eq_ignore_ascii_case(b"sort");
     let option = user.refused_sort_option(args).filter(|_| sorts)?;
@@ -134,13 +136,13 @@ fn sort_refusal(user: &access::User, args: &[&[u8]]) -> Option<String> {
 }
 
 fn note(shared: &Shared, client: &super::Client, args: &[&[u8]], denied: Denied) {
-    note_in(shared, client, args, denied, client.multi.is_some());
+    note_in(shared, (&client.login, &client.entry), args, denied, client.multi.is_some());
 }
 
 /// Adds what was refused to the log.
 fn note_in(
     shared: &Shared,
-    client: &super::Client,
+    (login, entry): (&Login, &ClientEntry),
     args: &[&[u8]],
     denied: Denied,
     in_multi: bool,
@@ -154,14 +156,14 @@ fn note_in(
         Denied::Channel(at) => (Reason::Channel, args[at]),
     };
     let at_ms = shared.clock.now_ms();
-    let entry = DeniedEntry {
+    let denied = DeniedEntry {
         count: 1,
         reason,
         in_multi,
         object: object.to_vec(),
-        user: client.login.name().to_string(),
+        user: login.name().to_string(),
         at_ms,
-        client: client.entry.line(at_ms),
+        client: entry.line(at_ms),
     };
-    shared.access.denied.add(entry, shared.settings.denied_log_length());
+    shared.access.denied.add(denied, shared.settings.denied_log_length());
 }

@@ -124,7 +124,8 @@ impl Conversation {
         let most = if is_silent { 0 } else { client.most_output(shared) };
         let started = Instant::now();
         let is_in_exec = exec.is_some();
-        let mut local = Local { client, shared, now_ms, job, session, is_in_exec };
+        let order = &self.order;
+        let mut local = Local { client, order, shared, now_ms, job, session, is_in_exec };
         let reply = Reply::limited(self.replies.buffer(), resp3, most);
         let mut reply = match exec {
             Some(begin) => reply.counted_from(begin),
@@ -194,7 +195,7 @@ pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Op
 /// EXEC runs what it has queued.
 fn may_use_memory(client: &Client, command: &Command) -> bool {
     match &client.multi {
-        Some(multi) if command.name == "exec" => multi.queued.iter().any(Request::grows),
+        Some(multi) if command.name == "exec" => multi.queued.grows(),
         Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
         None => command.grows(),
     }

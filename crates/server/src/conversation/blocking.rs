@@ -55,6 +55,7 @@ impl Conversation {
         let entry = self.client.entry.clone();
         entry.unblock.clear();
         entry.is_blocked.store(true, Relaxed);
+        entry.has_timeout.store(wait.timeout.is_some(), Relaxed);
         self.blocked = Some(Blocked {
             request: Request::waiting(wait.request),
             places: shared.waiting.enter(entry, wait.keys),
@@ -68,6 +69,7 @@ impl Conversation {
     pub(super) fn unblock(&mut self) {
         if self.blocked.take().is_some() {
             self.client.entry.is_blocked.store(false, Relaxed);
+            self.client.entry.has_timeout.store(false, Relaxed);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::channels::{Publication, Subscriptions, Topic};
 use crate::clients::ClientEntry;
 use crate::data::keyspace::WatchedKey;
 use crate::monitors::Monitoring;
-use crate::runs::Request;
+use crate::runs::{QueuedCommands, Request};
 use crate::shared::Shared;
 use hyades::{Ticket, TransactionId};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub struct Client {
 #[derive(Default)]
 pub struct Multi {
     /// The commands of the transaction, with their arguments.
-    pub queued: Vec<Request>,
+    pub queued: QueuedCommands,
     /// Commands on the connection or the server, with their places among all.
     pub locals: Vec<(usize, Request)>,
     /// Bytes of all.

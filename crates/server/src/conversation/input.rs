@@ -5,6 +5,7 @@ use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed};
 use crate::runs::Request;
 use crate::shared::Shared;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Input from this many bytes on is not copied for the job that runs it.
 const LONG_INPUT: usize = 256 << 10;
@@ -68,10 +69,10 @@ impl Conversation {
             let input = &self.input[self.taken..];
             match self.parser.next(input, &limits) {
                 Ok(Parsed::Incomplete) if input.len() > most => {
-                    self.protocol_error = Some(too_large(most));
+                    self.protocol_error = Some(too_large(shared, most));
                 }
                 Ok(Parsed::Request(length)) if length > most => {
-                    self.protocol_error = Some(too_large(most));
+                    self.protocol_error = Some(too_large(shared, most));
                 }
                 Ok(Parsed::Incomplete) => {
                     self.is_incomplete = true;
@@ -105,6 +106,7 @@ impl Conversation {
     }
 }
 
-fn too_large(most: usize) -> String {
+fn too_large(shared: &Shared, most: usize) -> String {
+    shared.counters.over_input.fetch_add(1, Relaxed);
     format!("ERR Protocol error: the request is larger than {most} bytes")
 }

@@ -17,7 +17,7 @@ pub(super) struct Unfinished {
 impl Conversation {
     /// All replies that were not sent.
     #[cfg(feature = "torture")]
-    pub fn written(&self) -> &[u8] {
+    pub fn written(&self) -> Vec<u8> {
         self.replies.written()
     }
 
@@ -52,6 +52,6 @@ impl Conversation {
             is_error,
         };
         let line = ran.note(shared);
-        self.tell_monitors(shared, line);
+        self.tell_monitors(shared, line.into_iter().collect());
     }
 }

@@ -59,8 +59,8 @@ impl Conversation {
         match (command.name, &self.client.multi) {
             ("publish" | "spublish", _) => true,
             ("exec", Some(multi)) => {
-                let locals = multi.locals.iter().map(|(_, request)| request);
-                multi.queued.iter().chain(locals).any(|of| self.may_write(of))
+                let mut locals = multi.locals.iter().map(|(_, request)| request);
+                multi.queued.writes() || locals.any(|of| self.may_write(of))
             }
             _ => command.flags & table::WRITE != 0,
         }

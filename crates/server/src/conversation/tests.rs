@@ -7,6 +7,7 @@ mod debugging;
 mod dumping;
 mod durability;
 mod events;
+mod exporter;
 mod introspection;
 mod large;
 mod large_strings;

@@ -1,10 +1,10 @@
 //! MULTI, EXEC and DISCARD.
 
-use super::{Conversation, Durability, Multi, Turn};
+use super::{Conversation, Durability, Multi, Turn, refuse_queued};
 use crate::commands::database;
 use crate::commands::table::{self, Command, Run};
 use crate::resp::reply::Reply;
-use crate::runs::{Exec, Request};
+use crate::runs::{Exec, ExecCommands, QueuedCommands, Request};
 use crate::shared::Shared;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -104,10 +104,10 @@ impl Conversation {
             *multi = Multi { is_refused: true, bytes: multi.bytes, ..Multi::default() };
             return Err("ERR MULTI has queued more than 256 MiB".into());
         }
-        let request = request.into_owned(&self.input).in_database(multi.database);
+        let request = request.in_database(multi.database);
         match command.run {
-            Run::Data(_) => multi.queued.push(request),
-            _ => multi.locals.push((multi.count(), request)),
+            Run::Data(_) => multi.queued.push(request, &self.input),
+            _ => multi.locals.push((multi.count(), request.into_owned(&self.input))),
         }
         self.client.entry.queued.store(multi.count() as i64, Relaxed);
         Reply::new(self.replies.buffer(), self.client.is_resp3).simple("QUEUED");
@@ -144,13 +144,16 @@ impl Conversation {
             }
             _ => {
                 let (count, others) = (multi.count(), multi.locals.len());
-                let (mut queued, mut locals) = (multi.queued, multi.locals);
-                let all = queued.iter_mut().chain(locals.iter_mut().map(|(_, request)| request));
-                self.refuse_queued(turn.shared, all);
+                let Multi { queued, locals, .. } = multi;
+                let runs = !queued.is_empty() || !watched.is_empty();
+                let commands = self.admit_queued(turn.shared, queued);
                 self.locals = locals;
-                if !queued.is_empty() || !watched.is_empty() {
+                let (login, entry) = (&mut self.client.login, &self.client.entry);
+                let all = self.locals.iter_mut().map(|(_, request)| request);
+                refuse_queued(turn.shared, login, entry, all, b"");
+                if runs {
                     let rolls_back = self.client.rolls_back;
-                    self.run.set_exec(queued, Exec { watched, others, rolls_back });
+                    self.run.set_exec(commands, Exec { watched, others, rolls_back });
                     self.take_silence();
                     return Ok(false);
                 }
@@ -163,6 +166,18 @@ impl Conversation {
             }
         }
         Ok(true)
+    }
+
+    /// The commands of the transaction, those refused that the client may not run any more. Where
+    /// there are many, that is looked at where they are run.
+    fn admit_queued(&mut self, shared: &Shared, queued: QueuedCommands) -> ExecCommands {
+        if queued.is_long() {
+            return ExecCommands::Many(queued);
+        }
+        let (mut few, input) = queued.into_one();
+        let (login, entry) = (&mut self.client.login, &self.client.entry);
+        refuse_queued(shared, login, entry, few.iter_mut(), &input);
+        ExecCommands::Few(few, input)
     }
 
     /// Runs the commands of MULTI that are no part of its transaction, which has committed, and

@@ -54,6 +54,12 @@ impl KeyCounts {
         counters.values().map(|of| of.keys.load(Relaxed)).sum::<i64>().max(0)
     }
 
+    /// The number of keys of all generations that expire.
+    pub fn expiring(&self) -> i64 {
+        let counters = self.0.read().expect("no holder panics");
+        counters.values().map(|of| of.expiring.load(Relaxed)).sum::<i64>().max(0)
+    }
+
     /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether any
     /// is left that has keys.
     pub fn forget(&self, is_dead: impl Fn(u64) -> bool) -> bool {

@@ -358,9 +358,7 @@ impl<'t> Keyspace<'t> {
         }
         effects.expired += u64::from(entry.has_expired());
         effects.changes += 1;
-        if let Some(at) = now.and_then(Head::expires) {
-            effects.expiry = Some(effects.expiry.map_or(at, |known| known.min(at)));
-        }
+        effects.note_expiry((self.generation.get(), key), entry.stored, now);
         drop(effects);
         self.note_written(key, entry, now);
         if let Some(head) = now {
@@ -489,7 +487,7 @@ impl<'t> Keyspace<'t> {
         self.context.check_copied()?;
         self.context.count_written_bytes(8, 16, 1);
         databases::swap(&self.tx, self.context.tables, a, b)?;
-        self.context.effects.borrow_mut().fills.add_databases([a, b]);
+        self.context.effects.borrow_mut().note_swap(a, b);
         self.reopen()
     }
 

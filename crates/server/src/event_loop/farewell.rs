@@ -88,7 +88,9 @@ impl EventLoop {
     pub(super) fn has_ended(&self, ends: Instant) -> bool {
         let now = Instant::now();
         let is_said = |of: &Connection| {
-            (of.output_bytes() == 0 || of.is_handshaking()) && !of.conversation.is_waiting_for_job()
+            (of.output_bytes() == 0 || of.is_handshaking())
+                && !of.conversation.is_waiting_for_job()
+                && !of.conversation.has_deliverable()
         };
         if now >= ends {
             let unsaid = self.connections.values().filter(|of| !is_said(of)).count();

@@ -7,6 +7,10 @@ use crate::data::keyspace::{self, Context, Keyspace, Stop};
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
 use hyades::{Abort, Transaction};
 
+/// The keys of this many commands are announced at once: what is fetched for many more is out of
+/// the cache when its command runs.
+const ANNOUNCED: usize = 64;
+
 /// The commands of a transaction.
 pub struct Commands<'a> {
     /// The database of its client.
@@ -45,12 +49,14 @@ pub fn run_all(
         reply.array(requests.len() + others);
         wrote.end_at(exec, reply.position() - begin);
     }
-    prefetch(&space, requests, input);
     let (effects, mut laps) = (context.effects, Laps::start());
     for (done, request) in requests.iter().enumerate() {
         let may_end = done > 0 && !is_exec;
         if may_end && reply.position() - begin > MOST_REPLIED {
             return Ok(done);
+        }
+        if done.is_multiple_of(ANNOUNCED) {
+            prefetch(&space, &requests[done..requests.len().min(done + ANNOUNCED)], input);
         }
         let place = request.place().expect("it is a command");
         let Run::Data(run) = table::all()[place].run else { continue };

@@ -2,13 +2,15 @@
 //! event loop.
 
 use super::wrote::{Origin, Wrote};
-use super::{Commands, Ended, Exec, Request, context, failure, run_all};
+use super::{Commands, Ended, Exec, QueuedCommands, Request, context, failure, run_all};
+use crate::access::Login;
 use crate::clients::ClientEntry;
 use crate::commands::JobEnd;
+use crate::conversation::refuse_queued;
 use crate::data::keyspace::{Context, Effects, Stop, Wait};
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
-use hyades::{Ticket, Transaction};
+use hyades::{SessionOrder, Ticket, Transaction};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,12 +23,16 @@ pub struct PatientRun {
     pub input: Vec<u8>,
     /// They are those of EXEC.
     pub exec: Option<Exec>,
+    /// Its commands are these, too many for a loop, if the client's user may run them.
+    pub long_exec: Option<(QueuedCommands, Login)>,
     /// Its reply is dropped.
     pub is_silent: bool,
     /// It has met conflicts, and is no large transaction.
     pub has_starved: bool,
     /// Its client.
     pub client: Arc<ClientEntry>,
+    /// The order of its client's transactions.
+    pub order: SessionOrder,
     /// The database of its client.
     pub database: u32,
 }
@@ -50,8 +56,13 @@ impl Drop for Underway<'_> {
 impl PatientRun {
     /// Runs it and writes its one reply. The reply may leave once the ticket is acknowledged;
     /// without one it depends on nothing.
-    pub fn run(&self, shared: &Shared, reply: &mut Reply<'_>) -> JobEnd {
+    pub fn run(mut self, shared: &Shared, reply: &mut Reply<'_>) -> JobEnd {
         debug_assert!(self.exec.is_some() || self.requests.len() == 1, "it has one reply");
+        if let Some((queued, mut login)) = self.long_exec.take() {
+            (self.requests, self.input) = queued.into_one();
+            let all = self.requests.iter_mut();
+            refuse_queued(shared, &mut login, &self.client, all, &self.input);
+        }
         let position = reply.position();
         let counters = &shared.counters;
         let counter = if self.has_starved { &counters.alone } else { &counters.large };
@@ -73,12 +84,15 @@ impl PatientRun {
         if self.is_silent {
             reply.truncate(position);
         }
-        let Wrote { ends: exec_ends, events, lines, .. } = wrote;
-        JobEnd { ticket, exec_ends, wait, events, lines }
+        let Wrote { ends: exec_ends, mut events, lines, .. } = wrote;
+        if !shared.channels.is_heard() {
+            events.clear();
+        }
+        JobEnd { ticket, exec_ends, wait, events, lines, order: Some(self.order) }
     }
 
     fn submit(
-        &self,
+        &mut self,
         shared: &Shared,
         reply: &mut Reply<'_>,
         wrote: &mut Wrote,
@@ -88,14 +102,15 @@ impl PatientRun {
         let position = reply.position();
         let Opened { database, .. } = shared.opened.get().expect("it was tried before");
         let mut session = database.session().map_err(|error| failure(shared, error))?;
-        let submitted = session.try_submit(|tx| {
+        let Self { database, requests, input, exec, order, .. } = self;
+        let (database, exec) = (*database, exec.as_ref());
+        let (requests, input) = (&requests[..], &input[..]);
+        let submitted = session.in_order(order).try_submit(|tx| {
             reply.truncate(position);
             effects.borrow_mut().clear();
             wrote.clear();
             // It may have waited for long.
             let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let Self { database, requests, input, exec, .. } = self;
-            let (database, exec) = (*database, exec.as_ref());
             let commands = Commands { database, requests, input, exec };
             run_all(tx, context, &commands, reply, wrote)
         });
@@ -111,15 +126,16 @@ impl PatientRun {
     }
 }
 
-/// Runs a transaction of a command that is no run, with retries and waiting, and applies what it
-/// does beside its rows. Returns what has come of it, its effects, and its ticket: the result
-/// counts once that is acknowledged.
+/// Runs a transaction of a command that is no run, with retries and waiting, in the order of its
+/// client, and applies what it does beside its rows. Returns what has come of it, its effects, and
+/// its ticket: the result counts once that is acknowledged.
 ///
 /// # Errors
 /// What the client is told: an error of the body, once all that it was based on is on disk, or one
 /// of the engine.
 pub fn patiently<T>(
     shared: &Shared,
+    order: &mut SessionOrder,
     body: impl Fn(&Transaction<'_>, Context<'_>) -> Result<T, Stop>,
 ) -> Result<(T, Effects, Ticket), String> {
     let _underway = Underway::begin(shared);
@@ -128,7 +144,7 @@ pub fn patiently<T>(
     let Opened { database, .. } = shared.opened.get().expect("there was a session");
     let failed = |error| failure(shared, error);
     let mut session = database.session().map_err(failed)?;
-    let submitted = session.try_submit(|tx| {
+    let submitted = session.in_order(order).try_submit(|tx| {
         effects.borrow_mut().clear();
         // It may have waited for long.
         body(tx, Context { now_ms: shared.clock.now_ms(), ..context })

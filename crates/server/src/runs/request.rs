@@ -138,6 +138,27 @@ impl Request {
         REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
     }
 
+    /// The same with its arguments at the end of `into`, wherever they are.
+    pub fn moved_to(self, into: &mut Vec<u8>, input: &[u8]) -> Request {
+        let mut append = |argument: &[u8]| {
+            let from = into.len();
+            into.extend_from_slice(argument);
+            (from, into.len())
+        };
+        let arguments = self.arguments(input);
+        let ranges = arguments.iter().map(|argument| append(argument)).collect();
+        drop(arguments);
+        Request { source: Source::Ranges(ranges), ..self }
+    }
+
+    /// The same where the input stands this many bytes behind.
+    pub fn moved_by(mut self, bytes: usize) -> Request {
+        if let Source::Ranges(ranges) = &mut self.source {
+            ranges.iter_mut().for_each(|(from, to)| (*from, *to) = (*from + bytes, *to + bytes));
+        }
+        self
+    }
+
     /// The same without the input.
     pub fn into_owned(self, input: &[u8]) -> Request {
         // EXEC may have millions of arguments.

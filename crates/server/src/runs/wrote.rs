@@ -56,10 +56,10 @@ impl Wrote {
         }
     }
 
-    /// A part of the reply ends there.
+    /// A part of the reply ends there, between which and the next one others may have to stand.
     #[inline]
     pub fn end_at(&mut self, exec: Option<&Exec>, position: usize) {
-        if exec.is_some() {
+        if exec.is_some_and(|exec| exec.others > 0) {
             self.ends.push(position);
         }
     }

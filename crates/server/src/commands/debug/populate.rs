@@ -6,12 +6,12 @@
 
 use super::check_open;
 use crate::clients::ClientEntry;
-use crate::commands::{Job, Local, integer};
+use crate::commands::{Job, JobEnd, Local, integer};
 use crate::data::keyspace::{Context, EventClasses, Keyspace, Stop};
 use crate::memory::OUT_OF_MEMORY;
 use crate::runs;
 use crate::shared::Shared;
-use hyades::{Ticket, Transaction};
+use hyades::{SessionOrder, Ticket, Transaction};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Most keys of a transaction.
@@ -41,11 +41,13 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
     let size = size.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
     let prefix = args.get(1).map_or(b"key".to_vec(), |prefix| prefix.to_vec());
     let population = Population { database: local.client.database, count, prefix, size };
-    let client = local.client.entry.clone();
-    let fill = move |shared: &Shared| population.fill(shared, &client);
-    *local.job = Some(Job::unbounded(move |shared, reply| match fill(shared) {
-        Ok(()) => reply.ok(),
-        Err(text) => reply.error(&text),
+    let (client, mut order) = (local.client.entry.clone(), local.order.clone());
+    *local.job = Some(Job::unbounded(move |shared, reply| {
+        match population.fill(shared, &client, &mut order) {
+            Ok(()) => reply.ok(),
+            Err(text) => reply.error(&text),
+        }
+        JobEnd { order: Some(order), ..JobEnd::default() }
     }));
     Ok(())
 }
@@ -61,7 +63,12 @@ impl Population {
     ///
     /// # Errors
     /// What the client is told.
-    fn fill(&self, shared: &Shared, client: &ClientEntry) -> Result<(), String> {
+    fn fill(
+        &self,
+        shared: &Shared,
+        client: &ClientEntry,
+        order: &mut SessionOrder,
+    ) -> Result<(), String> {
         let (mut next, mut last) = (0, None);
         while next < self.count {
             if shared.stopping().is_some() || client.is_killed.load(Relaxed) {
@@ -72,7 +79,7 @@ impl Population {
                 return Err(OUT_OF_MEMORY.to_string());
             }
             let (behind, _, ticket) =
-                runs::patiently(shared, |tx, context| self.add(tx, context, next))?;
+                runs::patiently(shared, order, |tx, context| self.add(tx, context, next))?;
             // One is written to disk while the next one runs.
             wait(shared, last.replace(ticket))?;
             next = behind;

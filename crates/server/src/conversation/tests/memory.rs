@@ -6,6 +6,9 @@ use std::cell::Cell;
 thread_local! {
     /// What is allocated, as the server of this thread is told.
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+
+    /// What of that is removed and not freed yet.
+    static REMOVED: Cell<u64> = const { Cell::new(0) };
 }
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'. ";
@@ -14,6 +17,7 @@ const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'. ";
 fn limited() -> (House, Conversation) {
     let mut house = House::new(false);
     house.shared.settings.count_memory(|| ALLOCATED.get());
+    house.shared.memory.removed.set(|| REMOVED.get()).unwrap();
     use_memory(&house, 0);
     let mut client = house.client();
     assert_eq!(house.say(&mut client, b"CONFIG SET maxmemory 1000\r\n"), "+OK ");
@@ -48,6 +52,18 @@ fn at_the_limit_writes_are_served_and_one_byte_beyond_it_refused() {
     assert_eq!(house.say(&mut client, b"DEL a\r\n"), ":1 ");
     use_memory(&house, 1_000);
     assert_eq!(house.say(&mut client, b"SET a 3\r\n"), "+OK ");
+}
+
+#[test]
+fn nothing_is_refused_for_what_is_about_to_be_freed() {
+    let (mut house, mut client) = limited();
+    use_memory(&house, 1_500);
+    REMOVED.set(500);
+    assert_eq!(house.say(&mut client, b"SET a 1\r\n"), "+OK ");
+    let said = house.say(&mut client, b"INFO memory\r\n");
+    assert!(said.contains(" mem_not_counted_for_evict:500 "), "{said}");
+    REMOVED.set(499);
+    assert_eq!(house.say(&mut client, b"SET a 1\r\n"), OOM);
 }
 
 /// Between its transactions.

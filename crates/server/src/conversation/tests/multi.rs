@@ -182,3 +182,39 @@ fn a_silent_client_runs_all_and_hears_nothing() {
     let said = house.say(&mut client, b"CLIENT REPLY ON\r\nGET b\r\nSELECT 0\r\nGET a\r\n");
     assert_eq!(said, "+OK $1 2 +OK $1 1 ");
 }
+
+/// It has more commands than a loop runs at once, and messages than it hands on at once.
+#[test]
+fn a_long_transaction_is_run_as_a_short_one_is() {
+    const COMMANDS: usize = 3_000;
+    let mut house = House::new(false);
+    let (mut client, mut other, mut listener) = (house.client(), house.client(), house.client());
+    house.say(&mut other, b"CONFIG SET notify-keyspace-events E$\r\n");
+    house.say(&mut listener, b"SUBSCRIBE __keyevent@0__:incrby\r\n");
+    let (begin, more) = ("MULTI\r\nINCR n\r\nPING\r\n", "INCR n\r\n".repeat(COMMANDS - 1));
+    let queue = format!("{begin}{more}");
+    house.say(&mut client, b"WATCH w\r\n");
+    let said = house.say(&mut client, queue.as_bytes());
+    assert_eq!(said, format!("+OK {}", "+QUEUED ".repeat(COMMANDS + 1)));
+    let said = house.say(&mut client, b"EXEC\r\nGET n\r\n");
+    let counted: String = (2..=COMMANDS).map(|n| format!(":{n} ")).collect();
+    assert_eq!(said, format!("*{} :1 +PONG {counted}$4 3000 ", COMMANDS + 1));
+    assert_eq!(house.shared.counters.large.load(Relaxed), 1);
+    assert!(client.has_delivered());
+    let heard = house.say(&mut listener, b"");
+    assert_eq!(heard.matches("$7 message $21 __keyevent@0__:incrby $1 n ").count(), COMMANDS);
+    // What it watches has changed.
+    house.say(&mut client, b"WATCH w\r\n");
+    house.say(&mut other, b"SET w 1\r\n");
+    house.say(&mut client, queue.as_bytes());
+    assert_eq!(house.say(&mut client, b"EXEC\r\nGET n\r\n"), "*-1 $4 3000 ");
+    // Its user may not run some of it any more.
+    house.say(&mut other, b"ACL SETUSER few on nopass ~* +@all\r\n");
+    house.say(&mut client, b"AUTH few x\r\nMULTI\r\nGET n\r\n");
+    house.say(&mut client, queue.split_once("\r\n").unwrap().1.as_bytes());
+    house.say(&mut other, b"ACL SETUSER few -incr\r\n");
+    let said = house.say(&mut client, b"EXEC\r\nGET n\r\n");
+    assert!(said.starts_with(&format!("*{} $4 3000 -NOPERM ", COMMANDS + 2)));
+    assert!(said.ends_with(" $4 3000 "));
+    assert_eq!(said.matches("-NOPERM ").count(), COMMANDS);
+}

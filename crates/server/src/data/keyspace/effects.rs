@@ -3,6 +3,7 @@
 use super::{Fills, Wait, WatchedKey, WrittenKey};
 use crate::data::counts::CountChange;
 use crate::data::head::Head;
+use crate::expiry::{self, Expiries, Expiry};
 use smallvec::SmallVec;
 
 /// What a transaction does beside its rows, applied once it has committed.
@@ -10,10 +11,12 @@ use smallvec::SmallVec;
 pub struct Effects {
     /// Changes of the numbers of keys.
     pub counts: SmallVec<[CountChange; 2]>,
-    /// The earliest time at which a key that was written expires.
-    pub expiry: Option<i64>,
+    /// Keys that were written and expire, unless they expired before, and no later than now.
+    pub expiries: Expiries,
     /// A database was flushed: there are keys to remove.
     pub flushed: bool,
+    /// Databases were swapped.
+    pub swapped: bool,
     /// All databases were flushed, after this many changes.
     pub flushed_all_after: Option<u64>,
     /// A value that lay in blocks or chunks is none any more: they are to be removed.
@@ -52,12 +55,15 @@ pub struct EffectsMark {
     watched: usize,
     filled: usize,
     databases: usize,
+    expiries: (usize, usize),
 }
 
 impl Effects {
     /// Forgets everything: the transaction runs again.
     pub fn clear(&mut self) {
-        *self = Effects::default();
+        let mut expiries = std::mem::take(&mut self.expiries);
+        expiries.clear();
+        *self = Effects { expiries, ..Effects::default() };
     }
 
     /// All databases are flushed.
@@ -70,22 +76,45 @@ impl Effects {
         self.count(generation, -1, -i64::from(head.expires().is_some()));
     }
 
+    /// Two databases were swapped.
+    pub(super) fn note_swap(&mut self, a: u32, b: u32) {
+        self.fills.add_databases([a, b]);
+        self.swapped = true;
+    }
+
+    /// A key was written: it had one head, and has another now.
+    pub(super) fn note_expiry(
+        &mut self,
+        (generation, key): (u64, &[u8]),
+        before: Option<Head>,
+        now: Option<Head>,
+    ) {
+        if let Some(at_ms) = now.and_then(Head::expires)
+            && expiry::needs_timer(before.and_then(Head::expires), at_ms)
+        {
+            self.expiries.push(Expiry { at_ms, generation, key });
+        }
+    }
+
     /// A command begins. The lists that it may add to are not copied: they are as long as the
     /// transaction.
     pub fn mark(&mut self) -> EffectsMark {
         let (watched, fills) = (std::mem::take(&mut self.watched), std::mem::take(&mut self.fills));
+        let expiries = std::mem::take(&mut self.expiries);
         let mut before = self.clone();
         before.fills.unnamed = fills.unnamed;
         let (filled, databases) = (fills.keys.len(), fills.databases.len());
-        let mark = EffectsMark { before, watched: watched.len(), filled, databases };
-        (self.watched, self.fills) = (watched, fills);
-        mark
+        let watched_len = watched.len();
+        (self.watched, self.fills, self.expiries) = (watched, fills, expiries);
+        let expiries = self.expiries.mark();
+        EffectsMark { before, watched: watched_len, filled, databases, expiries }
     }
 
     /// Takes back what was done since then, but for what was copied: that is kept until the
     /// transaction ends.
     pub fn back_to(&mut self, mark: EffectsMark) {
-        let EffectsMark { before, watched, filled, databases } = mark;
+        let EffectsMark { before, watched, filled, databases, expiries } = mark;
+        self.expiries.back_to(expiries);
         self.watched.truncate(watched);
         self.fills.keys.truncate(filled);
         self.fills.databases.truncate(databases);
@@ -94,6 +123,7 @@ impl Effects {
             copied: self.copied,
             watched: std::mem::take(&mut self.watched),
             fills: std::mem::take(&mut self.fills),
+            expiries: std::mem::take(&mut self.expiries),
             ..before
         };
     }
@@ -118,17 +148,21 @@ mod tests {
         let mut effects = Effects { changes: 1, ..Effects::default() };
         effects.count(1, 1, 0);
         effects.fills.add_databases([0, 1]);
+        let first = Expiry { at_ms: 5, generation: 1, key: b"a" };
+        effects.expiries.push(first);
         let mark = effects.mark();
         assert_eq!(effects.fills.databases, [0, 1]);
         effects.count(1, 1, 1);
         effects.count(2, 1, 0);
         effects.fills.add_databases([1, 2]);
         effects.fills.unnamed = true;
-        (effects.changes, effects.copied, effects.expiry) = (9, 100, Some(5));
+        (effects.changes, effects.copied) = (9, 100);
+        effects.expiries.push(Expiry { at_ms: 6, generation: 1, key: b"b" });
         effects.back_to(mark);
         assert_eq!(effects.fills.databases, [0, 1]);
         assert!(!effects.fills.unnamed);
-        assert_eq!((effects.changes, effects.copied, effects.expiry), (1, 100, None));
+        assert_eq!((effects.changes, effects.copied), (1, 100));
+        assert_eq!(effects.expiries.iter().collect::<Vec<_>>(), [first]);
         assert_eq!(effects.counts[..], [CountChange { generation: 1, keys: 1, expiring: 0 }]);
     }
 }

@@ -1,0 +1,84 @@
+//! INFO stats: what was done since the start, or since CONFIG RESETSTAT.
+
+use super::{counter, line};
+use crate::access::Reason;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(super) fn stats(shared: &Shared, out: &mut String) {
+    let of = &shared.counters;
+    counter(out, "total_connections_received", &of.connections);
+    counter(out, "total_commands_processed", &of.commands);
+    let [commands, input, output, expired, turns] = shared.rates.of(of);
+    line(out, "instantaneous_ops_per_sec", commands.round());
+    line(out, "instantaneous_input_kbps", format!("{:.2}", input / 1_024.0));
+    line(out, "instantaneous_output_kbps", format!("{:.2}", output / 1_024.0));
+    counter(out, "total_reads_processed", &of.reads);
+    counter(out, "total_writes_processed", &of.writes);
+    counter(out, "total_net_input_bytes", &of.input);
+    counter(out, "total_net_output_bytes", &of.output);
+    counter(out, "rejected_connections", &of.rejected);
+    counter(out, "expired_keys", &of.expired);
+    line(out, "instantaneous_expired_per_sec", expired.round());
+    let timers = &shared.timers.numbers;
+    let stale = 100.0 * timers.due.load(Relaxed) as f64 / shared.counts.expiring().max(1) as f64;
+    line(out, "expired_stale_perc", format!("{:.2}", stale.min(100.0)));
+    counter(out, "expire_cycle_cpu_milliseconds", &timers.cpu_ms);
+    counter(out, "keyspace_hits", &of.hits);
+    counter(out, "keyspace_misses", &of.misses);
+    line(out, "pubsub_channels", shared.channels.count_channels());
+    line(out, "pubsub_patterns", shared.channels.count_patterns());
+    line(out, "pubsubshard_channels", shared.channels.count_shard_channels());
+    counter(out, "total_error_replies", &of.errors);
+    // Each call of RESTORE checks its payload.
+    let restores = shared.command_stats.iter().find(|(name, _)| *name == "restore");
+    let restores = restores.map_or(0, |(_, counts)| counts.calls.load(Relaxed));
+    line(out, "dump_payload_sanitizations", restores);
+    counter(out, "client_query_buffer_limit_disconnections", &of.over_input);
+    counter(out, "client_output_buffer_limit_disconnections", &of.over_output);
+    for (name, reason) in [
+        ("acl_access_denied_auth", Reason::Login),
+        ("acl_access_denied_cmd", Reason::Command),
+        ("acl_access_denied_key", Reason::Key),
+        ("acl_access_denied_channel", Reason::Channel),
+    ] {
+        line(out, name, shared.access.denied.count(reason));
+    }
+    counter(out, "eventloop_cycles", &of.cycles);
+    line(out, "instantaneous_eventloop_cycles_per_sec", turns.round());
+    // Checkpoints in the background: Redis has a process of its own for each.
+    line(out, "total_forks", shared.saves.begun_in_background());
+    line(out, "migrate_cached_sockets", shared.targets.count());
+    absent(out);
+}
+
+/// What does not happen, since it is not there: replicas, eviction, a process of its own for
+/// checkpoints, CLIENT TRACKING, threads beside the event loops that read and write, fields that
+/// expire, defragmentation.
+fn absent(out: &mut String) {
+    for name in [
+        "sync_full",
+        "sync_partial_ok",
+        "sync_partial_err",
+        "total_net_repl_input_bytes",
+        "total_net_repl_output_bytes",
+        "slave_expires_tracked_keys",
+        "unexpected_error_replies",
+        "evicted_keys",
+        "evicted_clients",
+        "evicted_scripts",
+        "latest_fork_usec",
+        "tracking_total_keys",
+        "tracking_total_items",
+        "tracking_total_prefixes",
+        "io_threaded_reads_processed",
+        "io_threaded_writes_processed",
+        "expired_subkeys",
+        "active_defrag_hits",
+        "active_defrag_misses",
+        "active_defrag_key_hits",
+        "active_defrag_key_misses",
+    ] {
+        line(out, name, 0);
+    }
+}
