@@ -194,7 +194,8 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
         eprintln!("{times:>10}  {why}");
     }
     print_met(&ran.met);
-    let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late } = ran.wrong;
+    let WrongCounts { lost, partial, resurrected, diverged, refused_wrongly, late, grown } =
+        ran.wrong;
     let report = Report {
         seed: settings.seed,
         histories: ran.histories,
@@ -206,6 +207,7 @@ fn torture_component(options: &TortureOptions) -> Result<bool, Failure> {
         diverged: diverged as u64,
         refused_wrongly: refused_wrongly as u64,
         late: late as u64,
+        grown: grown as u64,
         hung: u64::from(ran.failed.as_ref().is_some_and(|failed| failed.hung)),
         seconds: ran.seconds,
         ..Report::default()
@@ -288,6 +290,7 @@ fn print(options: &TortureOptions, report: &Report, kept: Option<&Path>) -> Resu
     }
     println!("refused wrongly    {}", report.refused_wrongly);
     println!("late               {}", report.late);
+    println!("grown              {}", report.grown);
     println!("hung               {}", report.hung);
     println!("seconds            {:.1}", report.seconds);
     if let Some(kept) = kept {

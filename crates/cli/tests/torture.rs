@@ -6,7 +6,7 @@ mod common;
 use common::{code, hyades, stderr, stdout};
 use serde_json::Value;
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "seed",
     "histories",
     "crashes",
@@ -18,6 +18,7 @@ const COLUMNS: [&str; 13] = [
     "out_of_order",
     "refused_wrongly",
     "late",
+    "grown",
     "hung",
     "seconds",
 ];

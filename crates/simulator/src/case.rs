@@ -9,6 +9,7 @@ use crate::kept::SavedFailure;
 use crate::life::{Counters, Runner, SessionResult, Work};
 use crate::plan::{Combination, Plan};
 use crate::traces::ProcedureTraces;
+use crate::wakers::Wakers;
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
 use hyades::{Database, ProcedureId, Protocol, RecordKind, Replay};
@@ -31,12 +32,15 @@ pub struct Outcome {
     pub faults: BTreeMap<&'static str, u64>,
     /// Violations found in recovered states.
     pub verdict: Verdict,
-    /// Replies and messages that were sent before others that they follow.
+    /// Replies and messages that were sent before others that they follow, and transactions that
+    /// survived without those before them in their client's order.
     pub out_of_order: Vec<String>,
     /// Openings, checkpoints and shutdowns that failed although nothing was damaged.
     pub refused_wrongly: Vec<String>,
     /// Transactions that did not end, or were not answered, in time.
     pub late: Vec<String>,
+    /// Set if the process keeps more memory from history to history.
+    pub grown: Option<String>,
     /// Set if the history did not end: the state of its threads.
     pub hung: Option<String>,
     /// The disk as it was before the opening that showed the failure, or before the last.
@@ -52,7 +56,8 @@ impl Outcome {
     pub fn is_sound(&self) -> bool {
         let in_time = self.late.is_empty() && self.hung.is_none();
         let in_order = self.out_of_order.is_empty();
-        self.verdict.is_sound() && in_order && self.refused_wrongly.is_empty() && in_time
+        let is_right = self.verdict.is_sound() && in_order && self.refused_wrongly.is_empty();
+        is_right && in_time && self.grown.is_none()
     }
 
     /// All violations, one sentence each.
@@ -61,7 +66,9 @@ impl Outcome {
         let late = self.late.iter().map(|s| format!("late: {s}"));
         let hung = self.hung.iter().map(|how| format!("hung: {how}"));
         let order = self.out_of_order.iter().map(|s| format!("out of order: {s}"));
-        self.verdict.sentences().chain(order).chain(refused).chain(late).chain(hung).collect()
+        let grown = self.grown.iter().map(|how| format!("grown: {how}"));
+        let wrong = self.verdict.sentences().chain(order).chain(refused);
+        wrong.chain(late).chain(grown).chain(hung).collect()
     }
 }
 
@@ -74,7 +81,7 @@ pub(crate) struct Case {
     pub(crate) history: History,
     /// Combination with which the database was last opened.
     pub(crate) now: Combination,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) outcome: Outcome,
     stage: Stage,
 }
@@ -91,7 +98,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    pub(crate) fn work<'d>(&'d self, plan: &Plan, counters: &'d Counters) -> Work<'d> {
+    pub(crate) fn work<'d>(&'d self, plan: &Plan, counters: &'d Arc<Counters>) -> Work<'d> {
         Work {
             db: &self.db,
             procedure: self.procedure,
@@ -102,6 +109,8 @@ impl Opened {
             data_only: self.combination.record == RecordKind::Data,
             transactions: plan.transactions,
             shape: plan.shape,
+            conduct: plan.conduct,
+            wakers: plan.conduct.wakers.then(|| Wakers::new(counters, plan.tables)),
             readers: AtomicUsize::new(usize::from(plan.shape.reader && !plan.stepped)),
             steps: (0..plan.sessions).map(|_| AtomicU64::default()).collect(),
         }
@@ -149,11 +158,12 @@ fn run_lives(plan: &Plan, stage: &Stage) -> Outcome {
         dirs: 1,
         history: History::default(),
         now: plan.combination,
-        counters: Counters::default(),
+        counters: Arc::default(),
         outcome: Outcome::default(),
         stage: Arc::clone(stage),
     };
-    for feature in plan.shape.features(&plan.tables, plan.sessions) {
+    let shape = plan.shape.features(&plan.tables, plan.sessions);
+    for feature in shape.into_iter().chain(plan.conduct.features(plan)) {
         *case.outcome.faults.entry(feature).or_default() += 1;
     }
     for life in 0..plan.lives {
@@ -235,6 +245,11 @@ impl Case {
         let combination =
             if varies { self.plan.combination.next(&mut self.rng) } else { self.plan.combination };
         self.now = combination;
+        // A change takes a checkpoint, with threads of its own.
+        if self.plan.tables.changes && !self.plan.stepped {
+            self.plan.tables.noted = life >= self.plan.lives / 2;
+            self.plan.tables.by_version = Rng::with_seed(self.plan.seed ^ life as u64).bool();
+        }
         if self.rng.u32(0..4) == 0 {
             self.dirs = self.dirs.max(self.rng.usize(1..4));
         }
@@ -453,7 +468,8 @@ impl Case {
             over.store(true, Ordering::Release);
             (ended, taker.map(joined).unwrap_or_default())
         });
-        let (mut ran, mut starved) = (Vec::new(), Vec::new());
+        let mut ran = work.wakers.as_ref().map(|wakers| wakers.end()).unwrap_or_default();
+        let mut starved = Vec::new();
         for ended in ended {
             ran.extend(ended.ran);
             starved.extend(ended.starved);

@@ -9,7 +9,6 @@ use fastrand::Rng;
 use hyades::{Builder, Concurrency, Database, Partitions, ProcedureId, Transaction};
 use hyades_platform::device::SimulatedDevice;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The builder of a database on a simulated disk.
@@ -39,7 +38,7 @@ pub(crate) fn builder_tracing(
         .record(combination.record)
         .streams(combination.streams)
         .log_settings(|log| {
-            log.device = Some(Arc::new(device.clone()));
+            log.device = Some(plan.conduct.device(device, plan.stepped));
             log.buffer_bytes = 1 << rng.u32(13..17);
             log.segment_bytes = 1 << rng.u32(16..19);
             log.research.anchor_interval_bytes = [300, 1000, 10_000][rng.usize(0..3)];
@@ -65,6 +64,7 @@ pub(crate) fn builder_tracing(
         .retries(|retries| {
             plan.shape.retry_settings(&mut Rng::with_seed(settings ^ 0x4E74), retries);
         });
+    builder = plan.conduct.settings(builder);
     let tables = plan.tables;
     // Each opening spreads the rows in another way, over another number of partitions. Calls that
     // were logged before they ran state their partitions, so the rows stay where they are.

@@ -43,19 +43,19 @@ pub(crate) fn run_guarded(
         }
         Err(mpsc::RecvTimeoutError::Timeout) => {
             let after = hangs_after.as_secs_f64();
-            let threads = threads().join(", ");
+            let threads = threads("self").join(", ");
             let hung = Some(format!("it has not ended after {after} s; threads: {threads}"));
             Outcome { hung, ..Outcome::default() }
         }
     }
 }
 
-/// The threads of this process: name, state, the kernel function they wait in, and the ticks of
-/// processor time that they have used, as far as the system reports them. A thread that spins has
-/// used much.
-fn threads() -> Vec<String> {
+/// The threads of a process, given by its number or as `self`: name, state, the kernel function
+/// they wait in, and the ticks of processor time that they have used, as far as the system reports
+/// them. A thread that spins has used much.
+pub(crate) fn threads(process: &str) -> Vec<String> {
     let read = |place: std::path::PathBuf| std::fs::read_to_string(place).unwrap_or_default();
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     let describe = |task: std::fs::DirEntry| {
         let stat = read(task.path().join("stat"));
         // The fields follow the name, which is in parentheses: first the state, user and system

@@ -13,6 +13,7 @@
 pub mod case;
 mod checkpoints;
 pub mod clients;
+pub mod conduct;
 mod database;
 mod ending;
 mod examine;
@@ -26,10 +27,12 @@ pub mod program;
 pub mod report;
 pub mod schema;
 pub mod shape;
+pub mod soak;
 mod stated;
 mod stepped;
 pub mod torture;
 pub mod traces;
+mod wakers;
 
 pub use guard::HANGS_AFTER;
 pub use report::Report;

@@ -1,15 +1,18 @@
 //! One life of a database: sessions on threads run random transactions until something ends it.
 
+use crate::conduct::Conduct;
 use crate::history::ExecutedTransaction;
 use crate::program::{self, Program};
 use crate::schema::Tables;
 use crate::shape::Shape;
 use crate::traces::ProcedureTraces;
+use crate::wakers::Wakers;
 use fastrand::Rng;
 use hyades::{
     Abort, CommitQueue, Database, Error, ProcedureId, RecordKind, Session, Snapshot, Ticket,
     Transaction,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -27,7 +30,8 @@ impl Counters {
         self.moment.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn program(&self) -> u64 {
+    /// Draws the number of the next program.
+    pub(crate) fn program(&self) -> u64 {
         self.program.fetch_add(1, Ordering::SeqCst)
     }
 
@@ -57,6 +61,10 @@ pub struct Work<'d> {
     pub transactions: usize,
     /// Unusual features of the history.
     pub shape: Shape,
+    /// Unusual conduct of the program around the database.
+    pub conduct: Conduct,
+    /// Wakers that misbehave, if there are any.
+    pub(crate) wakers: Option<Arc<Wakers>>,
     /// Reader sessions that are not done. Writers go on as long as there are any.
     pub readers: AtomicUsize,
     /// For each session, the number of transactions begun plus the number ended: odd while one
@@ -152,7 +160,14 @@ impl<'d> Runner<'d> {
                 }
                 std::thread::sleep(BESIDE_READERS / beside as u32);
             }
-            if let Err(error) = self.step(true, &mut || {}) {
+            let pauses = self.work.conduct.long_bodies && self.rng.u32(0..8) == 0;
+            let pause = Duration::from_micros(if pauses { self.rng.u64(1..2000) } else { 0 });
+            let mut between = || {
+                if pauses {
+                    std::thread::sleep(pause);
+                }
+            };
+            if let Err(error) = self.step(true, &mut between) {
                 return starved(&error);
             }
         }
@@ -178,8 +193,8 @@ impl<'d> Runner<'d> {
     /// # Errors
     /// The log has failed. Acknowledgements that arrived before are collected.
     pub fn drain(&mut self) -> Result<(), Error> {
-        let ran = &mut self.ran;
-        self.queue.drain(|at| ran[at].acknowledged = true).map(drop)
+        let (ran, durable) = (&mut self.ran, !self.work.conduct.asynchronous);
+        self.queue.drain(|at| ran[at].acknowledged = durable).map(drop)
     }
 
     /// The transactions that have run.
@@ -205,7 +220,7 @@ impl<'d> Runner<'d> {
         let mut began = self.work.counters.moment();
         self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
         let reads = program.only_reads();
-        let (how, ticket) = match (reads && self.rng.bool(), self.work.calls_only && !reads) {
+        let (how, mut ticket) = match (reads && self.rng.bool(), self.work.calls_only && !reads) {
             (true, _) => self.read_snapshot(&program, &mut began, between)?,
             (_, true) if self.rng.bool() => self.post(&program, may_wait)?,
             _ => self.submit(&program, between)?,
@@ -214,12 +229,16 @@ impl<'d> Runner<'d> {
         let returned = self.work.counters.moment();
         let trace = self.work.traces.take(id).unwrap_or_else(program::take_trace);
         self.ran.push(ExecutedTransaction { id, began, returned, trace, acknowledged: false, how });
+        if let Some(wakers) = self.work.wakers.as_ref().filter(|_| self.rng.bool()) {
+            wakers.poll(&mut self.rng, self.work.db, &mut ticket);
+        }
         match self.rng.u32(0..16) {
             // The ticket is dropped, so the transaction counts as not acknowledged.
             0 => drop(ticket),
             1 if may_wait => {
                 if ticket.wait().is_ok() {
-                    self.ran.last_mut().expect("just pushed").acknowledged = true;
+                    let last = self.ran.last_mut().expect("just pushed");
+                    last.acknowledged = !self.work.conduct.asynchronous;
                 }
             }
             _ => self.queue.push(ticket, self.ran.len() - 1),

@@ -1,6 +1,7 @@
 //! The parameters of a history, derived from a seed, and reductions that make a failing history
 //! smaller.
 
+use crate::conduct::Conduct;
 use crate::schema::Tables;
 use crate::shape::{PlanParts, Shape};
 use fastrand::Rng;
@@ -127,6 +128,9 @@ pub struct Plan {
     /// Unusual features.
     #[serde(default)]
     pub shape: Shape,
+    /// Unusual conduct of the program around the database.
+    #[serde(default)]
+    pub conduct: Conduct,
     /// Whether to run list appends and registers, checked as a client history, with threads and
     /// power cuts only.
     pub isolation: bool,
@@ -152,16 +156,21 @@ impl Plan {
                 longest_key: 0,
                 spare: 0,
                 pairs: false,
+                changes: false,
+                noted: false,
+                by_version: false,
             },
             checkpoints: rng.u32(0..3) != 0,
             lying_sync: false,
             stepped: false,
             shape: Shape::default(),
+            conduct: Conduct::default(),
             isolation: false,
         };
         let Plan { tables, sessions, transactions, lives, .. } = &mut plan;
         let drawn = PlanParts { tables, sessions, transactions, lives };
         plan.shape = Shape::random(&mut Rng::with_seed(seed ^ 0x0005_4A9E), drawn);
+        plan.conduct = Conduct::random(&mut Rng::with_seed(seed ^ 0xC04D), &mut plan);
         plan
     }
 
@@ -206,6 +215,13 @@ impl Plan {
             push(&|p| p.shape.extremes = false);
             push(&|p| p.shape.in_flight = None);
             push(&|p| p.shape.session_each = false);
+        }
+        if self.conduct != Conduct::default() {
+            push(&|p| p.conduct = Conduct::default());
+            push(&|p| p.conduct.wakers = false);
+        }
+        if self.tables.changes {
+            push(&|p| p.tables.changes = false);
         }
         if self.tables.longest_key > 0 {
             push(&|p| p.tables.longest_key = 0);

@@ -91,6 +91,15 @@ pub enum Step {
         /// Number of keys.
         count: i64,
     },
+    /// Deletes all rows of a key range.
+    Clear {
+        /// The table.
+        table: u32,
+        /// The first key.
+        from: i64,
+        /// Number of keys.
+        count: i64,
+    },
     /// Reads every row of a table.
     All {
         /// The table.
@@ -329,17 +338,13 @@ impl Running<'_, '_> {
                 }
             }
             Step::Insert(at) => self.insert(*at)?,
-            Step::Delete(at) => {
-                if schema::delete(tx, self.tables, *at)? {
-                    self.wrote(*at, ReadResult::Present, None);
-                } else {
-                    self.saw(*at, ReadResult::Absent);
-                    self.sum = mix(self.sum, 7);
-                }
-            }
+            Step::Delete(at) => self.delete(*at)?,
             Step::Scan { .. } | Step::Group { .. } => self.scan(step)?,
             Step::Fill { table, from, count } => {
                 (*from..from + count).try_for_each(|key| self.upsert((*table, key)))?;
+            }
+            Step::Clear { table, from, count } => {
+                (*from..from + count).try_for_each(|key| self.delete((*table, key)))?;
             }
             Step::All { table } => {
                 self.read_all(*table)?;
@@ -357,6 +362,16 @@ impl Running<'_, '_> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, at: At) -> Result<(), Abort> {
+        if schema::delete(self.tx, self.tables, at)? {
+            self.wrote(at, ReadResult::Present, None);
+        } else {
+            self.saw(at, ReadResult::Absent);
+            self.sum = mix(self.sum, 7);
         }
         Ok(())
     }

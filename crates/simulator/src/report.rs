@@ -33,6 +33,9 @@ pub struct Report {
     /// Transactions that did not end, or were not answered, in time.
     #[serde(default)]
     pub late: u64,
+    /// Histories after which the process kept more memory than after the first ones.
+    #[serde(default)]
+    pub grown: u64,
     /// Histories that did not end in time.
     #[serde(default)]
     pub hung: u64,
@@ -53,13 +56,14 @@ impl Report {
         self.out_of_order += outcome.out_of_order.len() as u64;
         self.refused_wrongly += outcome.refused_wrongly.len() as u64;
         self.late += outcome.late.len() as u64;
+        self.grown += u64::from(outcome.grown.is_some());
         self.hung += u64::from(outcome.hung.is_some());
     }
 
     /// Whether every column of faults is 0.
     pub fn is_sound(&self) -> bool {
         let histories = [self.lost, self.partial, self.resurrected, self.diverged];
-        histories == [0; 4]
-            && [self.out_of_order, self.refused_wrongly, self.late, self.hung] == [0; 4]
+        let others = [self.out_of_order, self.refused_wrongly, self.late, self.grown, self.hung];
+        histories == [0; 4] && others == [0; 5]
     }
 }

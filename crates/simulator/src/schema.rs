@@ -23,6 +23,8 @@ const VERSION: Column<u64> = Column::at(1);
 const DIGEST: Column<u64> = Column::at(2);
 const GROUP: Column<i64> = Column::at(3);
 const FILL: Column<str> = Column::at(4);
+/// In the layout to which a change of the schema leads: the row's key, or null in rows from before.
+const NOTE: Column<Option<i64>> = Column::at(5);
 const BY_GROUP: Index = Index(0);
 /// The digits of a digest in a text.
 const DIGITS: usize = 16;
@@ -50,6 +52,15 @@ pub struct Tables {
     /// Whether there are two rows after the other keys that are always written together.
     #[serde(default)]
     pub pairs: bool,
+    /// Whether openings change the schema.
+    #[serde(default)]
+    pub changes: bool,
+    /// Whether rows have the column that a change adds.
+    #[serde(default)]
+    pub noted: bool,
+    /// Whether they have the index that a change adds or drops.
+    #[serde(default)]
+    pub by_version: bool,
 }
 
 /// Distance of the rows that are written together from the end of the other keys.
@@ -137,8 +148,11 @@ pub fn declare(builder: &mut Builder, tables: Tables, mut rng: Option<&mut Rng>)
             .column("version", Type::U64)
             .column("digest", Type::U64)
             .column("group", Type::I64)
-            .column("fill", Type::Text)
-            .primary_key(&["key"]);
+            .column("fill", Type::Text);
+        if tables.noted {
+            schema = schema.nullable("note", Type::I64);
+        }
+        schema = schema.primary_key(&["key"]);
         let drawn = rng.as_mut().map_or(2, |rng| rng.u32(0..6));
         schema = match drawn {
             0 => schema.replicated(),
@@ -153,6 +167,9 @@ pub fn declare(builder: &mut Builder, tables: Tables, mut rng: Option<&mut Rng>)
         }
         if tables.indexed && number < MARKS {
             schema = schema.index("by_group", &["group"]);
+        }
+        if tables.by_version {
+            schema = schema.index("by_version", &["version"]);
         }
         builder.table(schema);
     }
@@ -178,6 +195,15 @@ fn fill(tables: Tables, table: u32, digest: u64) -> String {
         text.replace_range(behind..behind + DIGITS, &digits);
     }
     text
+}
+
+/// What is wrong with the columns of a row that are no part of its content.
+fn complaint(tables: Tables, at: At, row: &Row<'_>) -> Option<String> {
+    if !is_fill(tables, at.0, row.get(FILL)) {
+        return Some(format!("the text of row {at:?} is damaged"));
+    }
+    let note = if tables.noted { row.get(NOTE) } else { None };
+    note.filter(|note| *note != at.1).map(|note| format!("the note of row {at:?} is {note}"))
 }
 
 /// Whether this is the text of some digest.
@@ -219,7 +245,8 @@ fn with_row<R>(
     let fill = fill(tables, at.0, content.digest);
     let Content { version, digest, group } = content;
     tables.with_key(at, |key| {
-        with(&[key, version.into(), digest.into(), group.into(), fill[..].into()])
+        let row = [key, version.into(), digest.into(), group.into(), fill[..].into(), at.1.into()];
+        with(&row[..if tables.noted { 6 } else { 5 }])
     })
 }
 
@@ -364,9 +391,7 @@ fn look(
     for at in places {
         if let Some(row) = get(tx, tables, at)? {
             let content = content(&row);
-            if !is_fill(tables, at.0, row.get(FILL)) {
-                complaint = Some(format!("the text of row {at:?} is damaged"));
-            }
+            complaint = complaint.or(self::complaint(tables, at, &row));
             state.insert(at, content);
         }
     }

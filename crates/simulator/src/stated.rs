@@ -35,6 +35,7 @@ fn named(step: &Step, rows: &mut Vec<At>) -> bool {
         Step::Scan { .. }
         | Step::Group { .. }
         | Step::Fill { .. }
+        | Step::Clear { .. }
         | Step::All { .. }
         | Step::Pair { .. } => return false,
     }

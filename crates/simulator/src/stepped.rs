@@ -70,7 +70,8 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
         _ => case.disk.kill(),
     }
     let flushed = quiet && !failed && opened.db.log().is_some_and(|log| log.flush().is_ok());
-    let mut ran: Vec<ExecutedTransaction> = Vec::new();
+    let by_wakers = work.wakers.as_ref().map(|wakers| wakers.end());
+    let mut ran: Vec<ExecutedTransaction> = by_wakers.unwrap_or_default();
     for runner in runners {
         let mut runner = runner.into_inner();
         // What is not acknowledged by now stays open.

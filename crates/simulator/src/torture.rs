@@ -6,6 +6,7 @@ use crate::kept::SavedFailure;
 use crate::plan::{Combination, Plan};
 use crate::report::Report;
 use hyades::Protocol;
+use hyades_platform::resident::MemoryWatch;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ fn torture_plans(
     let mut report = Report { seed: options.seed, ..Report::default() };
     let mut faults: BTreeMap<String, u64> = BTreeMap::new();
     let mut kept = None;
-    let mut said = 0;
+    let (mut said, mut memory) = (0, MemoryWatch::default());
     for n in 0.. {
         let seconds = began.elapsed().as_secs_f64();
         if seconds >= options.seconds && n > 0 {
@@ -110,7 +111,8 @@ fn torture_plans(
             ));
         }
         let plan = plan(n);
-        let outcome = guard::run(&plan, options.hangs_after);
+        let mut outcome = guard::run(&plan, options.hangs_after);
+        outcome.grown = memory.after_history();
         report.add(&outcome);
         for (fault, times) in &outcome.faults {
             *faults.entry((*fault).to_string()).or_default() += times;

@@ -63,6 +63,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         || matches!(rule, Mutation::NoExclusiveRetry | Mutation::CloseEpochsOfStarving)
         // Snapshots and garbage meet by luck: `crates/hyades/tests/snapshot_mutations.rs`.
         || matches!(rule, Mutation::SnapshotWithoutWait | Mutation::UnlinkNeededEntries)
+        || matches!(rule, Mutation::LeaveBeforeKept | Mutation::OverlookKept)
         // Interleavings of a few transactions under one concurrency control:
         // `crates/hyades/tests/tictoc_mutations.rs`.
         || matches!(

@@ -6,6 +6,8 @@
 //! - what was recovered is the versions at which the cells end;
 //! - a transaction survives whole: if one of its versions is at or before its cell's end, all are;
 //! - what a survivor has read is at or before its cell's end;
+//! - what survives of a client is a prefix: all that it ran before a survivor is there, and what
+//!   that had read;
 //! - the same holds for all that a client was told that may rely on it.
 //!
 //! All but the first say that if one cell ends at or after some version, another one does so at
@@ -15,7 +17,7 @@
 //! whose collection was removed, is not seen, so any end will do.
 
 use super::model::{Body, CellContent, CellName, Model, Recovered, RecoveredState};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The most combinations that are tried where it is not known which of several generations of a key
 /// was recovered.
@@ -26,6 +28,7 @@ const MOST_TRIED: usize = 4_096;
 pub(crate) enum Wrong {
     Resurrected,
     Diverged,
+    OutOfOrder,
     Partial,
     Lost,
 }
@@ -232,6 +235,8 @@ enum Because {
     IsTold(usize),
     Survives(usize),
     WasRead(usize),
+    /// It came before a survivor, of the same client.
+    Precedes(usize, usize),
 }
 
 struct Solver<'m> {
@@ -241,7 +246,18 @@ struct Solver<'m> {
     /// Transactions that survive and were not looked at.
     todo: Vec<usize>,
     survives: Vec<bool>,
+    /// The one before each transaction of the same client.
+    previous: Vec<Option<usize>>,
+    /// The survivor for the order of which each transaction survives, if it does only for that.
+    because_of: Vec<Option<usize>>,
     is_told: bool,
+}
+
+/// The one before each transaction of the same client.
+fn previous(model: &Model) -> Vec<Option<usize>> {
+    let mut last = HashMap::new();
+    let all = model.transactions.iter().enumerate();
+    all.map(|(number, of)| last.insert(of.client, number)).collect()
 }
 
 fn solve(model: &Model, allowed: &Allowed) -> Result<Vec<usize>, (Wrong, String)> {
@@ -251,6 +267,8 @@ fn solve(model: &Model, allowed: &Allowed) -> Result<Vec<usize>, (Wrong, String)
         ends: vec![0; model.cells.len()],
         todo: Vec::new(),
         survives: vec![false; model.transactions.len()],
+        previous: previous(model),
+        because_of: vec![None; model.transactions.len()],
         is_told: false,
     };
     for cell in 0..model.cells.len() {
@@ -292,11 +310,18 @@ impl Solver<'_> {
     fn settle(&mut self) -> Result<(), (Wrong, String)> {
         while let Some(number) = self.todo.pop() {
             let transaction = &self.model.transactions[number];
+            let precedes = self.because_of[number].map(|later| Because::Precedes(number, later));
             for (cell, version) in &transaction.writes {
-                self.raise(*cell, *version, Because::Survives(number))?;
+                self.raise(*cell, *version, precedes.unwrap_or(Because::Survives(number)))?;
             }
             for (cell, version) in &transaction.reads {
-                self.raise(*cell, *version, Because::WasRead(number))?;
+                self.raise(*cell, *version, precedes.unwrap_or(Because::WasRead(number)))?;
+            }
+            if let Some(before) = self.previous[number]
+                && !std::mem::replace(&mut self.survives[before], true)
+            {
+                self.because_of[before] = Some(number);
+                self.todo.push(before);
             }
         }
         Ok(())
@@ -317,6 +342,10 @@ impl Solver<'_> {
             Because::WasRead(number) => (
                 Wrong::Diverged,
                 format!("{} is there, and what it has read is not", describe(number)),
+            ),
+            Because::Precedes(number, later) => (
+                Wrong::OutOfOrder,
+                format!("{} is to be there, since {} is", describe(number), describe(later)),
             ),
         };
         let wrong = if self.is_told { Wrong::Lost } else { wrong };
@@ -366,122 +395,4 @@ pub(crate) fn lost(model: &Model, ends: &[usize]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::commands::{Circumstances, apply};
-    use super::*;
-
-    const AT: Circumstances = Circumstances { database: 0, now_ms: 1_000 };
-
-    /// Runs transactions, of commands in words; those that end with "!" are told.
-    fn model(transactions: &[&[&str]]) -> Model {
-        let mut model = Model::new(&vec![BTreeMap::new(); 2]);
-        for commands in transactions {
-            let text = commands.join("; ");
-            for command in *commands {
-                let words = command.trim_end_matches('!').split(' ').map(str::to_string);
-                apply(&mut model, AT, &words.collect::<Vec<_>>());
-            }
-            let number = model.end(0, 0, text.clone());
-            if text.ends_with('!') {
-                model.tell(number);
-            }
-        }
-        model
-    }
-
-    fn text(key: &str, value: &str) -> (String, (Recovered, Option<i64>)) {
-        (key.into(), (Recovered::Text(value.into()), None))
-    }
-
-    fn wrong(
-        model: &Model,
-        keys: impl IntoIterator<Item = (String, (Recovered, Option<i64>))>,
-    ) -> Option<Wrong> {
-        let state = vec![keys.into_iter().collect(), BTreeMap::new()];
-        judge(model, &state, 2_000, &HashSet::new()).err().map(|(wrong, _)| wrong)
-    }
-
-    #[test]
-    fn what_a_crash_may_leave_is_accepted_and_nothing_else() {
-        let plain = model(&[&["SET a 1"], &["SET b 1"], &["SET a 2"]]);
-        let values = [None, Some("1"), Some("2"), Some("3")];
-        for (at, a) in values.into_iter().enumerate() {
-            for b in [None, Some("1")] {
-                let keys = [a.map(|a| text("a", a)), b.map(|b| text("b", b))];
-                let found = wrong(&plain, keys.into_iter().flatten());
-                assert_eq!(found, (at == 3).then_some(Wrong::Diverged), "{a:?} {b:?}");
-            }
-        }
-        let told = model(&[&["SET a 1"], &["SET b 1!"], &["SET a 2"]]);
-        assert_eq!(wrong(&told, []), Some(Wrong::Lost));
-        assert_eq!(wrong(&told, [text("b", "1")]), None);
-        // A read tells of what it has seen.
-        let read = model(&[&["SET a 1"], &["GET a!"], &["DEL a"], &["SET a 3"]]);
-        assert_eq!(wrong(&read, [text("a", "1")]), None);
-        assert_eq!(wrong(&read, [text("a", "3")]), None);
-        // It may be that DEL survived.
-        assert_eq!(wrong(&read, []), None);
-        let absent = model(&[&["SET a 1!"], &["DEL a"], &["EXISTS a!"]]);
-        assert_eq!(wrong(&absent, [text("a", "1")]), Some(Wrong::Lost));
-    }
-
-    #[test]
-    fn transactions_are_whole_and_follow_what_they_have_read() {
-        let both = model(&[&["SET a 1", "SET b 1"], &["SET b 2"]]);
-        assert_eq!(wrong(&both, [text("a", "1")]), Some(Wrong::Partial));
-        assert_eq!(wrong(&both, [text("b", "2")]), Some(Wrong::Partial));
-        assert_eq!(wrong(&both, [text("a", "1"), text("b", "2")]), None);
-        assert_eq!(wrong(&both, []), None);
-        let copied = model(&[&["SET a 1"], &["GET a", "SET b 1"]]);
-        assert_eq!(wrong(&copied, [text("b", "1")]), Some(Wrong::Diverged));
-        assert_eq!(wrong(&copied, [text("a", "1"), text("b", "1")]), None);
-        // Told of what depends on what no client was told of.
-        let depends = model(&[&["SET a 1"], &["GET a", "SET b 1!"]]);
-        assert_eq!(wrong(&depends, [text("a", "1")]), Some(Wrong::Lost));
-        assert_eq!(wrong(&depends, []), Some(Wrong::Lost));
-    }
-
-    fn hash(pairs: &[(&str, &str)]) -> (String, (Recovered, Option<i64>)) {
-        let members = pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
-        ("h".into(), (Recovered::Collection(CollectionKind::Hash, members), None))
-    }
-
-    use super::super::model::CollectionKind;
-
-    #[test]
-    fn members_are_lost_one_by_one_and_generations_at_once() {
-        let one = model(&[&["HSET h a 1"], &["HSET h b 2"], &["HSET h c 3"]]);
-        assert_eq!(wrong(&one, [hash(&[("a", "1"), ("c", "3")])]), None);
-        // It was created with `a`.
-        assert_eq!(wrong(&one, [hash(&[("c", "3")])]), Some(Wrong::Partial));
-        let again = model(&[&["HSET h a 1"], &["HSET h b 2"], &["DEL h"], &["HSET h a 3!"]]);
-        assert_eq!(wrong(&again, [hash(&[("a", "3")])]), None);
-        assert_eq!(wrong(&again, [hash(&[("a", "3"), ("b", "2")])]), Some(Wrong::Diverged));
-        assert_eq!(wrong(&again, [hash(&[("a", "1")])]), Some(Wrong::Lost));
-        let flushed = model(&[&["SET a 1"], &["FLUSHDB"], &["SET b 1"]]);
-        assert_eq!(wrong(&flushed, [text("a", "1"), text("b", "1")]), Some(Wrong::Diverged));
-        for keys in [vec![], vec![text("a", "1")], vec![text("b", "1")]] {
-            assert_eq!(wrong(&flushed, keys), None);
-        }
-    }
-
-    #[test]
-    fn what_has_expired_is_gone_and_what_was_lost_does_not_come_back() {
-        let expiring = model(&[&["SET a 1 PXAT 1500"], &["SET b 1 PXAT 2500"]]);
-        assert_eq!(wrong(&expiring, []), None);
-        let until = |key: &str, at| {
-            let (key, (value, _)) = text(key, "1");
-            (key, (value, Some(at)))
-        };
-        assert_eq!(wrong(&expiring, [until("b", 2_500)]), None);
-        assert_eq!(wrong(&expiring, [until("b", 2_501)]), Some(Wrong::Diverged));
-        assert_eq!(wrong(&expiring, [until("a", 1_500)]), None);
-        let before = model(&[&["SET a 1"]]);
-        let gone = judge(&before, &vec![BTreeMap::new(); 2], 0, &HashSet::new()).unwrap();
-        let lost: HashSet<String> = lost(&before, &gone).into_iter().collect();
-        let state = vec![BTreeMap::from([text("a", "1")]), BTreeMap::new()];
-        let after = model(&[&["SET a 2"]]);
-        let found = judge(&after, &state, 0, &lost).err().map(|(wrong, _)| wrong);
-        assert_eq!(found, Some(Wrong::Resurrected));
-    }
-}
+mod tests;

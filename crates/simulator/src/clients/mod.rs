@@ -23,6 +23,7 @@ use crate::torture::{Options, Torture};
 use fastrand::Rng;
 use hyades::Database;
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
+use hyades_platform::resident::MemoryWatch;
 use hyades_server::torture::SteppedServer;
 use judge::Wrong;
 use life::{ClientLife, Goes, now_ms};
@@ -40,6 +41,8 @@ struct ServerCase {
     streams: usize,
     loops: usize,
     packed: String,
+    /// Clients also write values of many lengths, and what points to them behind these.
+    points: bool,
     lying_sync: bool,
     outcome: Outcome,
     model: Model,
@@ -56,7 +59,7 @@ pub fn torture_clients(options: &Options, mut say: impl FnMut(&str)) -> io::Resu
     let began = Instant::now();
     let mut report = Report { seed: options.seed, ..Report::default() };
     let mut faults: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut kept, mut said) = (None, 0);
+    let (mut kept, mut said, mut memory) = (None, 0, MemoryWatch::default());
     for n in 0.. {
         let seconds = began.elapsed().as_secs_f64();
         if seconds >= options.seconds && n > 0 {
@@ -70,7 +73,8 @@ pub fn torture_clients(options: &Options, mut say: impl FnMut(&str)) -> io::Resu
             ));
         }
         let (seed, lying) = (options.seed.wrapping_add(n), options.lying_sync);
-        let outcome = guard::run_guarded(options.hangs_after, move || run(seed, lying));
+        let mut outcome = guard::run_guarded(options.hangs_after, move || run(seed, lying));
+        outcome.grown = memory.after_history();
         report.add(&outcome);
         for (fault, times) in &outcome.faults {
             *faults.entry((*fault).to_string()).or_default() += times;
@@ -108,6 +112,7 @@ pub fn run(seed: u64, lying_sync: bool) -> Outcome {
         loops: rng.usize(1..4),
         packed: [1, 3, 8, 128][rng.usize(0..4)].to_string(),
         disk: SimulatedDisk::new(),
+        points: Rng::with_seed(seed ^ 0xDA7B).bool(),
         lying_sync,
         outcome: Outcome::default(),
         model: Model::new(&vec![BTreeMap::new(); DATABASES as usize]),
@@ -233,6 +238,7 @@ impl ServerCase {
                     Wrong::Partial => verdict.partial.push(sentence),
                     Wrong::Resurrected => verdict.resurrected.push(sentence),
                     Wrong::Diverged => verdict.diverged.push(sentence),
+                    Wrong::OutOfOrder => self.outcome.out_of_order.push(sentence),
                 }
                 self.outcome.image = Some(image);
                 self.outcome.story = story(&self.model);
@@ -251,7 +257,7 @@ impl ServerCase {
         ending.arm(&mut self.rng, device);
         let steps = self.rng.usize(0..1_500);
         let (seed, rng) = (self.rng.u64(..), self.rng.fork());
-        let mut script = Script::new(seed, self.values);
+        let mut script = Script::new(seed, self.values, self.points);
         let mut model = std::mem::take(&mut self.model);
         let mut life = ClientLife::new(server, &mut model, &mut script, self.loops, rng);
         let mut goes = life.run(steps);

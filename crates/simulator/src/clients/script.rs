@@ -23,6 +23,8 @@ pub(crate) struct Script {
     rng: Rng,
     /// Values made: each is written once.
     values: u64,
+    /// Whether values of many lengths are written, with what points to them behind these.
+    points: bool,
 }
 
 fn words(text: &str) -> Words {
@@ -31,8 +33,8 @@ fn words(text: &str) -> Words {
 
 impl Script {
     /// Of a life.
-    pub fn new(seed: u64, values: u64) -> Script {
-        Script { rng: Rng::with_seed(seed), values }
+    pub fn new(seed: u64, values: u64, points: bool) -> Script {
+        Script { rng: Rng::with_seed(seed), values, points }
     }
 
     /// The number of values made so far.
@@ -219,6 +221,9 @@ impl Script {
 
     /// Some requests of a client that belong together.
     pub fn scene(&mut self, now_ms: i64) -> Vec<Words> {
+        if self.points && self.rng.u32(0..6) == 0 {
+            return self.pointer();
+        }
         match self.rng.u32(0..40) {
             0 => vec![self.durability()],
             1 => vec![self.select()],
@@ -229,6 +234,23 @@ impl Script {
             16..22 => self.block(now_ms),
             _ => (0..self.rng.usize(1..4)).map(|_| self.command(now_ms)).collect(),
         }
+    }
+
+    /// Data of some length, and then what points to them: two transactions, unless they are run
+    /// at once.
+    fn pointer(&mut self) -> Vec<Words> {
+        let (data, pointer) = (self.key('s'), self.key('n'));
+        let length = [10, 1_000, 9_000, 40_000][self.rng.usize(0..4)];
+        let mut all = Vec::new();
+        for _ in 0..self.rng.usize(1..4) {
+            all.push(format!("SET {data} {}{}", self.value(), "y".repeat(length)));
+            if self.rng.bool() {
+                // It ends the run.
+                all.push(format!("GET {data}"));
+            }
+            all.push(format!("INCRBY {pointer} {}", self.rng.u32(1..100)));
+        }
+        all.iter().map(|text| words(text)).collect()
     }
 
     /// Two numbers, and a key of what was moved, change together.

@@ -44,7 +44,10 @@ pub fn random(rng: &mut Rng, tables: Tables, shape: Shape, id: u64) -> Program {
     if shape.bulk && rng.u32(0..3) == 0 {
         let from = rng.i64(0..tables.keys);
         let count = rng.i64(1..=tables.keys - from);
-        let steps = vec![Step::Fill { table, from, count }];
+        let steps = match id % 3 {
+            0 => vec![Step::Clear { table, from, count }],
+            _ => vec![Step::Fill { table, from, count }],
+        };
         return Program { steps, mark: rng.bool(), give_up: rng.u32(0..8) == 0, ..plain };
     }
     if tables.pairs && rng.bool() {
