@@ -1,9 +1,9 @@
 //! Calls and times of commands, and what is told of each that has run.
 
-use crate::access::catalogue;
+use crate::catalogue;
+use crate::catalogue::names;
 use crate::clients::ClientEntry;
 use crate::clock::wall_us;
-use crate::commands::table;
 use crate::histogram::TimeHistogram;
 use crate::latency_events::LatencySample;
 use crate::monitors::{self, MonitorLine};
@@ -54,10 +54,10 @@ pub struct CommandStats {
 
 impl Default for CommandStats {
     fn default() -> Self {
-        let place = |name: &str| catalogue::find(name.as_bytes()).expect("each one is in it");
+        let place = |name: &str| names::find(name.as_bytes()).expect("each one is in it");
         CommandStats {
-            counts: catalogue::all().iter().map(|_| CommandCounts::default()).collect(),
-            places: table::all().iter().map(|command| place(command.name)).collect(),
+            counts: names::all().iter().map(|_| CommandCounts::default()).collect(),
+            places: catalogue::all().iter().map(|command| place(command.name)).collect(),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Default for CommandStats {
 impl CommandStats {
     /// All of them, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &CommandCounts)> {
-        catalogue::all().iter().map(|named| named.name).zip(&self.counts)
+        names::all().iter().map(|named| named.name).zip(&self.counts)
     }
 
     /// Sets all to 0.
@@ -77,10 +77,10 @@ impl CommandStats {
     /// if it has no such subcommand.
     fn place(&self, request: &Request, input: &[u8]) -> Result<usize, usize> {
         let own = self.places[request.place().expect("it is a command")];
-        if !catalogue::all()[own].is_container || request.len() < 2 {
+        if !names::all()[own].is_container || request.len() < 2 {
             return Ok(own);
         }
-        match catalogue::of_request(&request.arguments(input)[..2]) {
+        match names::of_request(&request.arguments(input)[..2]) {
             Some(at) if at != own => Ok(at),
             _ => Err(own),
         }
@@ -89,7 +89,7 @@ impl CommandStats {
     /// The name of what a request runs, such as `client|list`.
     pub fn name(&self, request: &Request, input: &[u8]) -> &'static str {
         let (Ok(at) | Err(at)) = self.place(request, input);
-        catalogue::all()[at].name
+        names::all()[at].name
     }
 
     /// Counts a request that was refused before it could run.
@@ -140,13 +140,13 @@ impl Ran<'_> {
         let micros = self.nanos / 1_000;
         // The commands of EXEC stand for it.
         let is_slow = shared.settings.slower_than().is_some_and(|least| micros >= least);
-        if is_slow && catalogue::all()[at].name != "exec" {
+        if is_slow && names::all()[at].name != "exec" {
             self.note_slow(shared, micros);
         }
         if shared.settings.latency_threshold_ms().is_some_and(|least| micros / 1_000 >= least) {
             self.note_latency(shared, micros / 1_000);
         }
-        (shared.monitors.is_on() && is_told(catalogue::all()[at].name)).then(|| self.line())
+        (shared.monitors.is_on() && is_told(names::all()[at].name)).then(|| self.line())
     }
 
     #[cold]
@@ -158,8 +158,8 @@ impl Ran<'_> {
 
     #[cold]
     fn note_latency(&self, shared: &Shared, ms: u64) {
-        let command = &table::all()[self.request.place().expect("it is a command")];
-        let event = if command.flags & table::FAST != 0 { "fast-command" } else { "command" };
+        let command = &catalogue::all()[self.request.place().expect("it is a command")];
+        let event = if command.flags & catalogue::FAST != 0 { "fast-command" } else { "command" };
         let sample = LatencySample { at_seconds: wall_us() / 1_000_000, ms };
         shared.latency_events.add(event, sample);
     }
@@ -184,6 +184,6 @@ fn is_told(name: &str) -> bool {
     // In the category by their subjects alone.
     const HARMLESS: [&str; 2] = ["lastsave", "role"];
     let admin = catalogue::category(b"admin").expect("it is one");
-    let at = catalogue::find(name.as_bytes()).expect("it is in the catalogue");
-    catalogue::all()[at].categories & admin == 0 || HARMLESS.contains(&name)
+    let at = names::find(name.as_bytes()).expect("it is in the catalogue");
+    names::all()[at].categories & admin == 0 || HARMLESS.contains(&name)
 }

@@ -20,8 +20,8 @@ pub use client::{Client, Multi, Silence};
 pub use durability::Durability;
 
 use crate::access::Access;
+use crate::catalogue::{self, Phase};
 use crate::clients::ClientEntry;
-use crate::commands::table::{self, Run};
 use crate::commands::{Job, JobReply};
 use crate::pause::PausedClient;
 use crate::replies::Replies;
@@ -425,7 +425,7 @@ impl Conversation {
                 return taken;
             }
             let place = request.place();
-            let is_data = place.is_some_and(|at| matches!(table::all()[at].run, Run::Data(_)))
+            let is_data = place.is_some_and(|at| catalogue::all()[at].phase == Phase::Data)
                 && request.has_arity()
                 && self.client.silence == Silence::None
                 && self.client.multi.is_none()
@@ -437,7 +437,7 @@ impl Conversation {
             // Reads in front of a run do not wait for the writes behind them.
             let joins = is_data
                 && !request.is_alone()
-                && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+                && place.is_none_or(|at| self.run.takes(&catalogue::all()[at]));
             if joins {
                 self.run.push(request);
                 taken += 1;
@@ -465,7 +465,7 @@ impl Conversation {
             self.client.silence = Silence::This;
         }
         let from = self.replies.buffer().len();
-        let command = request.place().map(|at| &table::all()[at]);
+        let command = request.place().map(|at| &catalogue::all()[at]);
         let subscribes = command.is_some_and(|command| command.name.ends_with("subscribe"));
         let is_queued_or_run = self.answer(turn, request);
         if self.job.is_none() && is_queued_or_run {

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod catalogue;
 mod channels;
 mod client_socket;
 mod clients;

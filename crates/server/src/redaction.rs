@@ -1,7 +1,7 @@
 //! What may not be shown of commands: the passwords in their arguments.
 
-use crate::commands::is;
 use crate::config::SECRETS;
+use crate::resp::is;
 
 /// Stands where a password was.
 pub const REDACTED: &[u8] = b"(redacted)";

@@ -12,8 +12,8 @@ pub use patient::patiently;
 pub use queued::QueuedCommands;
 pub use request::Request;
 
+use crate::catalogue::{self, Command};
 use crate::commands::Job;
-use crate::commands::table::{self, Command};
 use crate::conversation::Client;
 use crate::data::keyspace::{self, Context, Effects, Events, Wait, WatchedKey};
 use crate::monitors::MonitorLine;
@@ -115,14 +115,14 @@ impl RunQueue {
     /// Whether a command of it writes, as its table says.
     pub fn has_writes(&self) -> bool {
         let writes =
-            |request: &Request| request.place().is_some_and(|at| table::all()[at].writes());
+            |request: &Request| request.place().is_some_and(|at| catalogue::all()[at].writes());
         let long = self.long.as_ref().is_some_and(QueuedCommands::writes);
         long || self.requests.iter().any(writes)
     }
 
     /// Adds a request.
     pub fn push(&mut self, request: Request) {
-        self.writes |= request.place().is_some_and(|at| table::all()[at].writes());
+        self.writes |= request.place().is_some_and(|at| catalogue::all()[at].writes());
         self.requests.push(request);
     }
 
@@ -355,7 +355,7 @@ impl RunQueue {
     fn name_last(&self, client: &Client, part: std::ops::Range<usize>) {
         if let Some(last) = self.requests[part].last().and_then(Request::place) {
             let mut names = client.entry.names.lock().expect("no holder panics");
-            names.command = table::all()[last].name;
+            names.command = catalogue::all()[last].name;
         }
     }
 
@@ -412,7 +412,7 @@ impl Ended {
             }
             Ended::Abort(abort) => format!("ERR {abort}"),
             Ended::RolledBack { place, number, text } => {
-                let name = table::all()[*place].name.to_uppercase();
+                let name = catalogue::all()[*place].name.to_uppercase();
                 format!("EXECABORT nothing was done, since {name}, number {number}, failed: {text}")
             }
             Ended::TooMuch => unreachable!("no loop waits for a patient run"),

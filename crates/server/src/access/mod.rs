@@ -3,18 +3,14 @@
 //! While there is only the default user, and it may do all without a password, nothing is checked
 //! but that this is so.
 
-pub mod catalogue;
 mod denied;
-mod needs;
 mod rules;
 mod throttle;
-mod unbuilt;
 mod users;
 
 pub use denied::{DeniedEntry, Reason};
-pub use needs::{NamedChannels, Need, Needs};
 pub use rules::{Denied, Selector};
-pub use users::{DEFAULT, User, Users, hexadecimal, is_free, user_name};
+pub use users::{DEFAULT, User, Users, hexadecimal, user_name};
 
 use crate::clients::ClientEntry;
 use denied::DeniedLog;

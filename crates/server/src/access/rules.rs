@@ -1,7 +1,6 @@
 //! A set of rules: which commands may be run, on which keys and channels.
 
-use super::catalogue::{self, CATEGORIES};
-use super::needs::{NamedChannels, Need, Needs};
+use crate::catalogue::{CATEGORIES, KeyAccess, NamedChannels, RequestKeys, category, names};
 use crate::glob;
 use std::fmt;
 
@@ -64,7 +63,7 @@ pub enum Denied {
 /// Keys that may be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyPattern {
-    allows: Need,
+    allows: KeyAccess,
     pattern: Vec<u8>,
 }
 
@@ -134,8 +133,8 @@ impl Selector {
             [b'~' | b'%', ..] => return self.add_keys(rule),
             [b'&', ..] => return self.add_channels(&rule[1..]),
             [sign @ (b'+' | b'-'), b'@', name @ ..] => {
-                let bit = catalogue::category(name).ok_or(RuleError::UnknownCommand)?;
-                let is_in = |named: &catalogue::CatalogueEntry| named.categories & bit != 0;
+                let bit = category(name).ok_or(RuleError::UnknownCommand)?;
+                let is_in = |named: &names::NamedCommand| named.categories & bit != 0;
                 self.set_commands(*sign == b'+', &format!("@{}", text(name)), is_in);
             }
             [sign @ (b'+' | b'-'), name @ ..] => return self.add_command(*sign == b'+', name),
@@ -155,17 +154,17 @@ impl Selector {
         if self.all_keys {
             return Err(RuleError::AfterAllKeys);
         }
-        let (mut allows, mut rest) = (Need::Any, &rule[1..]);
+        let (mut allows, mut rest) = (KeyAccess::Any, &rule[1..]);
         if rule[0] == b'~' {
-            allows = Need::Both;
+            allows = KeyAccess::Both;
         } else {
             loop {
                 let (first, after) = rest.split_first().ok_or(RuleError::Syntax)?;
                 rest = after;
                 allows = match (first.to_ascii_uppercase(), allows) {
-                    (b'R', Need::Any | Need::Write) => allows.and(Need::Read),
-                    (b'W', Need::Any | Need::Read) => allows.and(Need::Write),
-                    (b'~', Need::Read | Need::Write | Need::Both) => break,
+                    (b'R', KeyAccess::Any | KeyAccess::Write) => allows.and(KeyAccess::Read),
+                    (b'W', KeyAccess::Any | KeyAccess::Read) => allows.and(KeyAccess::Write),
+                    (b'~', KeyAccess::Read | KeyAccess::Write | KeyAccess::Both) => break,
                     _ => return Err(RuleError::Syntax),
                 };
             }
@@ -194,19 +193,18 @@ impl Selector {
     }
 
     fn add_command(&mut self, allow: bool, name: &[u8]) -> Result<(), RuleError> {
-        if let Some(at) = catalogue::find(name) {
-            let named = &catalogue::all()[at];
+        if let Some(at) = names::find(name) {
+            let named = &names::all()[at];
             let prefix = format!("{}|", named.name);
-            let is_it = |of: &catalogue::CatalogueEntry| {
-                of.name == named.name || of.name.starts_with(&prefix)
-            };
+            let is_it =
+                |of: &names::NamedCommand| of.name == named.name || of.name.starts_with(&prefix);
             self.set_commands(allow, named.name, is_it);
             return Ok(());
         }
         let bar = name.iter().rposition(|byte| *byte == b'|').filter(|_| allow);
         let bar = bar.ok_or(RuleError::UnknownCommand)?;
-        let at = catalogue::find(&name[..bar]).ok_or(RuleError::UnknownCommand)?;
-        let (named, argument) = (&catalogue::all()[at], &name[bar + 1..]);
+        let at = names::find(&name[..bar]).ok_or(RuleError::UnknownCommand)?;
+        let (named, argument) = (&names::all()[at], &name[bar + 1..]);
         match () {
             () if named.name.contains('|') => Err(RuleError::FirstArgument),
             () if argument.is_empty() || has_blanks(argument) => Err(RuleError::Syntax),
@@ -228,10 +226,10 @@ impl Selector {
         &mut self,
         allow: bool,
         name: &str,
-        is_in: impl Fn(&catalogue::CatalogueEntry) -> bool,
+        is_in: impl Fn(&names::NamedCommand) -> bool,
     ) {
         let (mut allowed, mut kept) = (self.allowed, self.first_arguments.clone());
-        for (at, _) in catalogue::all().iter().enumerate().filter(|(_, named)| is_in(named)) {
+        for (at, _) in names::all().iter().enumerate().filter(|(_, named)| is_in(named)) {
             allowed.set(at, allow);
             kept.retain(|(of, _)| *of != at);
         }
@@ -255,7 +253,7 @@ impl Selector {
         &self,
         (command, is_free): (Option<usize>, bool),
         args: &[&[u8]],
-        needs: &Needs,
+        needs: &RequestKeys,
     ) -> Result<(), Denied> {
         let has_command = || {
             let Some(at) = command else { return false };
@@ -268,27 +266,27 @@ impl Selector {
             return Err(Denied::Command);
         }
         if !self.all_keys {
-            for (at, need) in &needs.keys {
-                if !self.allows_key(args[*at], *need) {
+            for (at, flags) in &needs.keys {
+                if !self.allows_key(args[*at], KeyAccess::of(*flags)) {
                     return Err(Denied::Key(*at));
                 }
             }
         }
-        let refused = |at: &usize| !self.allows_channel(args[*at], needs.channels);
+        let refused = |at: &usize| !self.allows_channel(args[*at], needs.channels());
         match needs.channel_places(args.len()).find(refused) {
             Some(at) => Err(Denied::Channel(at)),
             None => Ok(()),
         }
     }
 
-    fn allows_key(&self, key: &[u8], need: Need) -> bool {
+    fn allows_key(&self, key: &[u8], need: KeyAccess) -> bool {
         let mut fitting = self.keys.iter().filter(|of| of.allows.covers(need));
         self.all_keys || fitting.any(|of| glob::matches(&of.pattern, key, false))
     }
 
     /// Whether all keys may be read.
     pub fn reads_all_keys(&self) -> bool {
-        let is_all = |of: &KeyPattern| of.allows.covers(Need::Read) && of.pattern == b"*";
+        let is_all = |of: &KeyPattern| of.allows.covers(KeyAccess::Read) && of.pattern == b"*";
         self.all_keys || self.keys.iter().any(is_all)
     }
 

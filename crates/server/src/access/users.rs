@@ -1,10 +1,8 @@
 //! Users: their passwords, and their rules.
 
-use super::catalogue;
-use super::needs::{NamedChannels, Need, Needs};
 use super::rules::{Denied, RuleError, Selector, has_blanks};
-use crate::commands::is;
-use crate::commands::table::{self, Run};
+use crate::catalogue::{self, NO_AUTH, NamedChannels, RequestKeys, names};
+use crate::resp::is;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -158,14 +156,14 @@ impl User {
     /// # Errors
     /// It is refused, and why.
     pub fn check(&self, args: &[&[u8]]) -> Result<(), Denied> {
-        let at = catalogue::of_request(args);
-        let command = table::find(args[0]).map(|at| &table::all()[at]);
+        let at = names::of_request(args);
+        let command = catalogue::command(args[0]);
         let needs = match command {
-            Some(command) if command.takes(args.len()) => Needs::of(command, args),
-            Some(_) => Needs::nothing(),
-            None => Needs::of_unbuilt(args).unwrap_or_else(Needs::nothing),
+            Some(command) if command.takes(args.len()) => RequestKeys::of(command, args),
+            Some(_) => RequestKeys::default(),
+            None => RequestKeys::of_unbuilt(args).unwrap_or_default(),
         };
-        let is_free = command.is_some_and(|of| matches!(of.run, Run::Local(_)) && is_free(of.name));
+        let is_free = command.is_some_and(|command| command.has(NO_AUTH));
         let mut denied = None;
         for selector in &self.selectors {
             match selector.check((at, is_free), args, &needs) {
@@ -179,8 +177,8 @@ impl User {
     /// Which option of SORT is refused: BY and GET read any keys.
     pub fn refused_sort_option(&self, args: &[&[u8]]) -> Option<&'static str> {
         let may_read = |of: &Selector| {
-            let at = catalogue::of_request(args);
-            let needs = Needs::of(&table::all()[table::find(args[0])?], args);
+            let at = names::of_request(args);
+            let needs = RequestKeys::of(catalogue::command(args[0])?, args);
             (of.check((at, false), args, &needs).is_ok() && of.reads_all_keys()).then_some(())
         };
         let mut rest = args.get(2..).unwrap_or_default();
@@ -236,11 +234,6 @@ impl User {
     pub fn line(&self) -> Vec<u8> {
         [b"user ", self.name.as_bytes(), b" ", &self.describe()].concat()
     }
-}
-
-/// Commands that may be run before logging in.
-pub fn is_free(name: &str) -> bool {
-    matches!(name, "auth" | "hello" | "quit" | "reset")
 }
 
 /// Rules in parentheses may stand in several words: puts each together again.
@@ -473,8 +466,6 @@ impl Users {
         Ok(())
     }
 }
-
-const _: () = assert!(Need::Both as u8 == Need::Read as u8 | Need::Write as u8);
 
 #[cfg(test)]
 mod tests;

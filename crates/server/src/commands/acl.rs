@@ -1,12 +1,10 @@
 //! ACL: users, and what they may do.
 
 use super::client::kill_all;
-use super::{Done, Job, Local, command_docs, help, integer, is, lower};
+use super::{Done, Job, Local, help, integer, is, lower};
 use super::{unknown_subcommand, wrong_arity};
-use crate::access::{
-    Access, DEFAULT, Denied, NamedChannels, Selector, User, Users, catalogue, hexadecimal,
-    user_name,
-};
+use crate::access::{Access, DEFAULT, Denied, Selector, User, Users, hexadecimal, user_name};
+use crate::catalogue::{self, NamedChannels, names};
 use crate::channels::Topic;
 use crate::clients::ClientEntry;
 use crate::config;
@@ -155,7 +153,7 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
     clients.retain(has_subscribed);
     let is_allowed = |topic: Topic, channel: &[u8]| {
         let is_pattern = topic == Topic::Pattern;
-        let channels = if is_pattern { NamedChannels::Patterns } else { NamedChannels::All };
+        let channels = if is_pattern { NamedChannels::Patterns } else { NamedChannels::Names };
         user.allows_channel(channel, channels)
     };
     let ids = clients.iter().map(|client| client.id).collect();
@@ -192,7 +190,7 @@ fn list_category(category: &[u8], reply: &mut Reply<'_>) -> Done {
     let shown = String::from_utf8_lossy(&category[..category.len().min(128)]);
     let wrong = || Stop::from(format!("ERR Unknown category '{shown}'"));
     let bit = catalogue::category(category).ok_or_else(wrong)?;
-    let all = catalogue::all().iter().filter(|named| named.categories & bit != 0);
+    let all = names::all().iter().filter(|named| named.categories & bit != 0);
     reply.array(all.clone().count());
     all.for_each(|named| reply.bulk(named.name.as_bytes()));
     Ok(())
@@ -260,8 +258,8 @@ fn dry_run(users: &Users, name: &[u8], args: &[&[u8]], reply: &mut Reply<'_>) ->
     let missing = || Stop::from(format!("ERR User '{}' not found", shown(name)));
     let user = find(users, name).ok_or_else(missing)?;
     let missing = || Stop::from(format!("ERR Command '{}' not found", shown(args[0])));
-    let named = &catalogue::all()[catalogue::of_request(args).ok_or_else(missing)?];
-    if let Some(command) = command_docs::find(args[0])
+    let named = &names::all()[names::of_request(args).ok_or_else(missing)?];
+    if let Some(command) = catalogue::command(args[0])
         && !command.takes(args.len())
     {
         return Err(wrong_arity(named.name));
@@ -320,7 +318,7 @@ mod tests {
     fn every_subcommand_can_be_allowed_by_name() {
         for (name, ..) in SUBCOMMANDS {
             let name = format!("acl|{name}");
-            assert!(catalogue::find(name.as_bytes()).is_some(), "{name}");
+            assert!(names::find(name.as_bytes()).is_some(), "{name}");
         }
     }
 }

@@ -5,9 +5,8 @@ mod key_specs;
 mod pages;
 mod syntax;
 
-use super::table::{self, Command};
 use super::{Local, SYNTAX, command_keys, help, is, lower, unknown_subcommand};
-use crate::access::catalogue;
+use crate::catalogue::{self, Command, names};
 use crate::data::keyspace::Stop;
 use crate::glob;
 use crate::resp::reply::Reply;
@@ -34,22 +33,17 @@ const HELP: &[&str] = &[
     "    This help.",
 ];
 
-/// A command.
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    table::find(name).map(|at| &table::all()[at])
-}
-
 pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let Some(what) = args.get(1) else {
-        reply.array(table::all().len());
-        table::all().iter().for_each(|command| information::write_command(command, reply));
+        reply.array(catalogue::all().len());
+        catalogue::all().iter().for_each(|command| information::write_command(command, reply));
         return Ok(());
     };
     match (lower(what).as_str(), &args[2..]) {
-        ("count", []) => reply.count(table::all().len()),
+        ("count", []) => reply.count(catalogue::all().len()),
         ("info", []) => {
-            reply.array(table::all().len());
-            table::all().iter().for_each(|command| information::write_command(command, reply));
+            reply.array(catalogue::all().len());
+            catalogue::all().iter().for_each(|command| information::write_command(command, reply));
         }
         ("info", names) => {
             reply.array(names.len());
@@ -75,18 +69,16 @@ pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 
 fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     // With those of subcommands, such as `config|get`.
-    let is_built = |name: &&str| find(name.split('|').next().unwrap_or(name).as_bytes()).is_some();
-    let named = catalogue::all().iter();
-    let names = named.clone().map(|named| named.name).filter(is_built);
+    let built = names::all().iter().filter(|named| named.is_built).map(|named| named.name);
     let found: Vec<&str> = match options {
-        [] => names.collect(),
+        [] => built.collect(),
         [filter, by, value] if is(filter, "FILTERBY") => match lower(by).as_str() {
-            "pattern" => names.filter(|n| glob::matches(value, n.as_bytes(), true)).collect(),
+            "pattern" => built.filter(|n| glob::matches(value, n.as_bytes(), true)).collect(),
             // Those that rules allow by their category, built or not.
             "aclcat" => {
                 let category = catalogue::category(value).unwrap_or(0);
-                let of = named.filter(|named| named.categories & category != 0);
-                of.map(|named| named.name).collect()
+                let named = names::all().iter().filter(|named| named.categories & category != 0);
+                named.map(|named| named.name).collect()
             }
             "module" => Vec::new(),
             _ => return Err(SYNTAX.into()),
@@ -99,17 +91,17 @@ fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
 }
 
 /// The command of a page, which may be that of a subcommand.
-fn command_of(page: &DocPage) -> &'static Command {
-    let (name, _) = page.name.split_once('|').unwrap_or((page.name, ""));
-    find(name.as_bytes()).expect("each page is of a command that is built")
+fn command_of(name: &str) -> &'static Command {
+    let (command, _) = name.split_once('|').unwrap_or((name, ""));
+    catalogue::command(command.as_bytes()).expect("pages are those of commands that are built")
 }
 
 fn write_docs(page: &DocPage, reply: &mut Reply<'_>) {
-    let subcommands = pages::subcommands(page.name);
+    let subcommands = pages::of_subcommands(page.name);
     let texts = [
         ("summary", Some(page.summary)),
         ("since", Some(page.since)),
-        ("group", Some(command_of(page).group)),
+        ("group", Some(command_of(page.name).group)),
         ("complexity", page.complexity),
     ];
     let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));

@@ -14,8 +14,8 @@
 //! that to another one, and nothing is removed.
 
 use super::collections::distinct;
-use super::table::{self, Command};
 use super::{Done, Job, JobEnd, Local, SYNTAX, dump, integer, is};
+use crate::catalogue::{self, Command};
 use crate::clients::ClientEntry;
 use crate::conversation::{Client, Silence};
 use crate::data::keyspace::{self, Keyspace, Stop};
@@ -430,7 +430,7 @@ fn batch_length(keys: &[SentKey]) -> usize {
 
 /// MIGRATE in the table.
 fn own() -> &'static Command {
-    &table::all()[table::find(b"migrate").expect("it is in the table")]
+    catalogue::command(b"migrate").expect("it has a row")
 }
 
 pub fn migrate(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {

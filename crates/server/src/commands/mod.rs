@@ -13,7 +13,10 @@ mod config_command;
 mod connection;
 mod debug;
 mod dump;
+#[cfg(test)]
+mod example;
 mod expire;
+mod functions;
 mod generic;
 mod hashes;
 pub mod info;
@@ -37,19 +40,18 @@ mod sorted_set_algebra;
 mod sorted_set_ranges;
 mod sorted_sets;
 mod strings;
-pub mod table;
 mod unsupported;
 mod watching;
 
-pub use command_keys::key_places;
+pub use functions::{Function, function};
 pub use unsupported::error as unsupported_error;
 
-use crate::access::catalogue;
+use crate::catalogue::{ANY_ARITY, names};
 use crate::conversation::Client;
 use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
 use crate::monitors::MonitorLine;
-use crate::resp::number;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
+use crate::resp::{is, number};
 use crate::shared::Shared;
 use hyades::{Session, SessionOrder, Ticket};
 use std::sync::Arc;
@@ -208,11 +210,6 @@ fn integer(text: &[u8]) -> Result<i64, Stop> {
     number::integer(text).ok_or_else(|| NOT_AN_INTEGER.into())
 }
 
-/// Whether an argument is this word, in any case.
-pub fn is(text: &[u8], word: &str) -> bool {
-    text.eq_ignore_ascii_case(word.as_bytes())
-}
-
 fn lower(text: &[u8]) -> String {
     String::from_utf8_lossy(text).to_ascii_lowercase()
 }
@@ -230,25 +227,10 @@ fn wrong_arity(name: &str) -> Stop {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// Subcommands that Redis takes with any number of arguments, and which look at it themselves.
-const ANY_ARITY: [&str; 11] = [
-    "acl|cat",
-    "acl|genpass",
-    "acl|log",
-    "client|list",
-    "command|docs",
-    "command|getkeysandflags",
-    "command|info",
-    "command|list",
-    "pubsub|channels",
-    "pubsub|shardchannels",
-    "slowlog|get",
-];
-
 /// The error of a request of a container command, such as CLIENT, that has no subcommand of this
 /// name; `None` of all others. Redis replies it before it looks at what the client may run.
 pub fn no_such_subcommand(args: &[&[u8]]) -> Option<String> {
-    let named = &catalogue::all()[catalogue::of_request(args)?];
+    let named = &names::all()[names::of_request(args)?];
     let given = args.get(1).filter(|_| named.is_container)?;
     Some(subcommand_error("unknown subcommand", named.name, given))
 }
@@ -262,10 +244,11 @@ fn subcommand_error(what: &str, command: &str, given: &[u8]) -> String {
 /// arguments are too many or too few.
 fn unknown_subcommand(command: &str, given: &[u8]) -> Stop {
     let name = format!("{command}|{}", lower(given));
-    let is_known = catalogue::find(name.as_bytes()).is_some();
-    if is_known && !ANY_ARITY.contains(&&name[..]) {
+    let known = names::find(name.as_bytes()).map(|at| &names::all()[at]);
+    if known.is_some_and(|named| named.flags & ANY_ARITY == 0) {
         return wrong_arity(&name);
     }
+    let is_known = known.is_some();
     let what = match is_known {
         true => "unknown subcommand or wrong number of arguments for",
         false => "unknown subcommand",

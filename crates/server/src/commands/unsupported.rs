@@ -76,8 +76,8 @@ pub fn error(args: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table;
     use super::*;
+    use crate::catalogue;
 
     /// All commands of Redis 7.2.
     const REDIS: &str = "acl append asking auth bgrewriteaof bgsave bitcount bitfield bitfield_ro \
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn each_command_of_redis_is_built_or_says_what_is_missing() {
         for name in REDIS.split_whitespace() {
-            let is_built = table::find(name.as_bytes()).is_some();
+            let is_built = catalogue::find(name.as_bytes()).is_some();
             assert!(is_built != missing(name).is_some(), "{name}");
         }
     }
@@ -127,13 +127,13 @@ mod tests {
         let words = MISSING.iter().flat_map(|of| of.instead.split([' ', ',']));
         let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
         for name in words.filter(is_name).filter(|name| !["BYSCORE", "LIST"].contains(name)) {
-            assert!(table::find(name.as_bytes()).is_some(), "{name}");
+            assert!(catalogue::find(name.as_bytes()).is_some(), "{name}");
         }
     }
 
     #[test]
     fn a_command_is_built_or_missing() {
-        for command in table::all() {
+        for command in catalogue::all() {
             assert!(missing(command.name).is_none(), "{}", command.name);
         }
         assert_eq!(

@@ -1,7 +1,7 @@
 //! `rename-command`: commands that clients know by other names than their own, or by none.
 
-use crate::access::catalogue;
-use crate::commands::table;
+use crate::catalogue;
+use crate::catalogue::names;
 use std::collections::HashMap;
 
 /// The commands that have other names.
@@ -29,12 +29,12 @@ impl RenamedCommands {
     /// # Errors
     /// There is no command of the old name, or there is one of the new name.
     pub fn rename(&mut self, old: &str, new: &str) -> Result<(), String> {
-        let own = |name: &str| table::find(name.as_bytes());
+        let own = |name: &str| catalogue::find(name.as_bytes());
         let given = self.find(old.as_bytes());
         let place = given.unwrap_or_else(|| own(old));
         // What Redis has and this server has not is refused by any name.
         let is_unbuilt = || {
-            let is_named = catalogue::find(old.as_bytes()).is_some() && !old.contains('|');
+            let is_named = names::find(old.as_bytes()).is_some() && !old.contains('|');
             given.is_none() && is_named
         };
         if place.is_none() && !is_unbuilt() {
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_name_stands_for_one_command_at_a_time() {
         let mut renamed = RenamedCommands::default();
-        let place = |name: &str| table::find(name.as_bytes());
+        let place = |name: &str| catalogue::find(name.as_bytes());
         assert_eq!(renamed.find(b"get"), None);
         renamed.rename("FlushDB", "Badger").unwrap();
         assert_eq!(renamed.find(b"BADGER"), Some(place("flushdb")));

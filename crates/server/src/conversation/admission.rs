@@ -2,9 +2,9 @@
 
 use super::Conversation;
 use super::transactions::tries_to_log_in;
-use crate::access::{self, Access, Denied, DeniedEntry, Login, Reason, catalogue};
+use crate::access::{self, Access, Denied, DeniedEntry, Login, Reason};
+use crate::catalogue::{self, Command, NO_AUTH, names};
 use crate::clients::ClientEntry;
-use crate::commands::table::{self, Command};
 use crate::runs::Request;
 use crate::shared::Shared;
 use smallvec::SmallVec;
@@ -46,8 +46,8 @@ impl Conversation {
         }
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         // What Redis does not have either, is told by that.
-        let named = catalogue::of_request(&args)?;
-        let is_free = command.is_some_and(|of| access::is_free(of.name));
+        let named = names::of_request(&args)?;
+        let is_free = command.is_some_and(|command| command.has(NO_AUTH));
         if self.client.login.is_missing(access) && !is_free {
             return Some("NOAUTH Authentication required.".to_string());
         }
@@ -58,7 +58,7 @@ impl Conversation {
         let text = "NOPERM this user has no permissions to";
         Some(match denied {
             Denied::Command => {
-                format!("{text} run the '{}' command", catalogue::all()[named].name)
+                format!("{text} run the '{}' command", names::all()[named].name)
             }
             Denied::Key(_) => format!("{text} access one of the keys used as arguments"),
             Denied::Channel(_) => format!("{text} access one of the channels used as arguments"),
@@ -68,7 +68,7 @@ impl Conversation {
     /// Whether an attempt to log in, or an EXEC with one, has to wait: too many from its address
     /// have failed.
     pub(super) fn holds(&mut self, access: &Access, request: &Request) -> bool {
-        let Some(name) = request.place().map(|at| table::all()[at].name) else { return false };
+        let Some(name) = request.place().map(|at| catalogue::all()[at].name) else { return false };
         let tries = match &self.client.multi {
             Some(multi) => name == "exec" && multi.logs_in && !multi.is_refused,
             None => tries_to_log_in(name, request.len()),
@@ -149,7 +149,7 @@ fn note_in(
 ) {
     let (reason, object) = match denied {
         Denied::Command => {
-            let named = catalogue::of_request(args).map(|at| catalogue::all()[at].name);
+            let named = names::of_request(args).map(|at| names::all()[at].name);
             (Reason::Command, named.unwrap_or_default().as_bytes())
         }
         Denied::Key(at) => (Reason::Key, args[at]),

@@ -2,8 +2,10 @@
 //! the server, and errors.
 
 use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
-use crate::commands::table::{self, Command, Run};
-use crate::commands::{Local, LocalCommand, no_such_subcommand, unsupported_error};
+use crate::catalogue::{self, Command, Phase};
+use crate::commands::{
+    Function, Local, LocalCommand, function, no_such_subcommand, unsupported_error,
+};
 use crate::data::keyspace::Stop;
 use crate::memory::OUT_OF_MEMORY;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
@@ -20,7 +22,7 @@ impl Conversation {
     /// later.
     pub(super) fn answer(&mut self, turn: &mut Turn<'_>, request: Request) -> bool {
         let place = request.place();
-        let command = place.map(|at| &table::all()[at]);
+        let command = place.map(|at| &catalogue::all()[at]);
         // What is said against the request itself comes before what its user may not do.
         let has_arity = command.is_none() || request.has_arity();
         let refused = command.filter(|_| has_arity).and_then(|of| {
@@ -67,12 +69,12 @@ impl Conversation {
         let command = command.expect("it has no error");
         let name = turn.shared.command_stats.name(&request, &self.input);
         self.client.entry.names.lock().expect("no holder panics").command = name;
-        if self.client.multi.is_some() || matches!(command.run, Run::Multi) {
+        if self.client.multi.is_some() || command.phase == Phase::Multi {
             return self.multi(turn, request, command);
         }
-        let run = match command.run {
-            Run::Local(run) | Run::Open(run) => run,
-            Run::Data(_) | Run::Multi => {
+        let run = match function(request.place().expect("it is a command")) {
+            Function::Local(run) => run,
+            Function::Data(_) | Function::Conversation => {
                 // A silent client's command runs like any other, and its reply is dropped.
                 self.run.push(request);
                 self.take_silence();
@@ -85,7 +87,7 @@ impl Conversation {
 
     /// Replies an error to a request that is not run, nor queued: EXEC will run none.
     fn reject(&mut self, shared: &Shared, request: &Request, text: String) {
-        let command = request.place().map(|at| &table::all()[at]);
+        let command = request.place().map(|at| &catalogue::all()[at]);
         let is_exec = command.is_some_and(|of| of.name == "exec");
         let text = match text.strip_prefix("ERR ").unwrap_or(&text) {
             // A server whose log has failed ends.
@@ -177,7 +179,7 @@ pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Op
         turn.shared.stop_for_log(&cause);
         return Some(format!("MISCONF {cause}"));
     }
-    let needs_database = matches!(command.run, Run::Data(_) | Run::Open(_));
+    let needs_database = matches!(command.phase, Phase::Data | Phase::Open);
     if needs_database && client.monitoring.is_some() {
         return Some("ERR a client that monitors has no access to keys: RESET ends that".into());
     }

@@ -2,8 +2,8 @@
 //! reply.
 
 use super::{Conversation, Turn};
+use crate::catalogue;
 use crate::clients::Unblock;
-use crate::commands::table;
 use crate::data::keyspace::Wait;
 use crate::memory::OUT_OF_MEMORY;
 use crate::resp::reply::Reply;
@@ -107,7 +107,7 @@ impl Conversation {
         if self.is_allowed(&shared.access, &request) {
             return false;
         }
-        let command = request.place().map(|at| &table::all()[at]);
+        let command = request.place().map(|at| &catalogue::all()[at]);
         let Some(text) = self.refused(shared, &request, command) else { return false };
         if !is_silent {
             shared.count_error(&text);

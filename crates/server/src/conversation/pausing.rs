@@ -2,7 +2,7 @@
 
 use super::answering::{may_listen, refusal};
 use super::{Conversation, Turn};
-use crate::commands::table;
+use crate::catalogue;
 use crate::pause::{PauseMode, PausedClient};
 use crate::runs::Request;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,7 +45,7 @@ impl Conversation {
 
     /// Whether nothing is said against a request before it is run.
     fn is_right(&mut self, turn: &Turn<'_>, request: &Request) -> bool {
-        let Some(command) = request.place().map(|at| &table::all()[at]) else { return false };
+        let Some(command) = request.place().map(|at| &catalogue::all()[at]) else { return false };
         request.has_arity()
             && self.is_allowed(&turn.shared.access, request)
             && (!self.client.only_listens() || may_listen(command))
@@ -55,14 +55,14 @@ impl Conversation {
     /// Whether others would notice that it has run.
     fn may_write(&self, request: &Request) -> bool {
         let Some(place) = request.place() else { return false };
-        let command = &table::all()[place];
+        let command = &catalogue::all()[place];
         match (command.name, &self.client.multi) {
             ("publish" | "spublish", _) => true,
             ("exec", Some(multi)) => {
                 let mut locals = multi.locals.iter().map(|(_, request)| request);
                 multi.queued.writes() || locals.any(|of| self.may_write(of))
             }
-            _ => command.flags & table::WRITE != 0,
+            _ => command.flags & catalogue::WRITE != 0,
         }
     }
 }

@@ -20,6 +20,7 @@ mod migrating_safely;
 mod monitoring;
 mod multi;
 mod observing;
+mod one_row;
 mod pausing;
 mod publishing;
 mod rolling_back;

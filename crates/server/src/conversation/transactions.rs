@@ -1,8 +1,8 @@
 //! MULTI, EXEC and DISCARD.
 
 use super::{Conversation, Durability, Multi, Turn, refuse_queued};
-use crate::commands::database;
-use crate::commands::table::{self, Command, Run};
+use crate::catalogue::{self, Command, Phase};
+use crate::commands::{Function, database, function};
 use crate::resp::reply::Reply;
 use crate::runs::{Exec, ExecCommands, QueuedCommands, Request};
 use crate::shared::Shared;
@@ -78,7 +78,7 @@ impl Conversation {
         let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
         let silences = name == "client" && args[1].eq_ignore_ascii_case(b"reply");
         let logs_in = tries_to_log_in(name, args.len());
-        let is_out_of_place = matches!(command.run, Run::Open(_)) && !is_begun_at_once(name)
+        let is_out_of_place = command.phase == Phase::Open && !is_begun_at_once(name)
             || name == "shutdown"
             || name == "monitor"
             // EXEC has not run yet.
@@ -105,8 +105,8 @@ impl Conversation {
             return Err("ERR MULTI has queued more than 256 MiB".into());
         }
         let request = request.in_database(multi.database);
-        match command.run {
-            Run::Data(_) => multi.queued.push(request, &self.input),
+        match command.phase {
+            Phase::Data => multi.queued.push(request, &self.input),
             _ => multi.locals.push((multi.count(), request.into_owned(&self.input))),
         }
         self.client.entry.queued.store(multi.count() as i64, Relaxed);
@@ -211,8 +211,9 @@ impl Conversation {
     }
 
     fn run_in_exec(&mut self, shared: &Arc<Shared>, begin: usize, request: &Request) {
-        let command = &table::all()[request.place().expect("it is a command")];
-        let (Run::Local(run) | Run::Open(run)) = command.run else {
+        let place = request.place().expect("it is a command");
+        let name = catalogue::all()[place].name;
+        let Function::Local(run) = function(place) else {
             unreachable!("the transaction runs all others");
         };
         let from = self.replies.buffer().len();
@@ -232,7 +233,7 @@ impl Conversation {
         self.client.waits_for_disk = false;
         // What it was told early, or is to be told so, need not be on disk.
         let is_early = [own, of_exec].iter().any(|of| *of != Durability::Acknowledged);
-        if command.name == "waitaof" && is_early && self.replies.buffer()[from] == b'*' {
+        if name == "waitaof" && is_early && self.replies.buffer()[from] == b'*' {
             self.replies.buffer().truncate(from);
             let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
             reply.array(2);
@@ -245,7 +246,7 @@ impl Conversation {
             shared.command_stats.reject(request, &[]);
             let text = format!(
                 "ERR {} with these arguments takes a while: send it outside of MULTI",
-                command.name.to_uppercase()
+                name.to_uppercase()
             );
             shared.count_error(&text);
             self.replies.buffer().truncate(from);

@@ -2,8 +2,8 @@
 //! format of Prometheus.
 
 use super::status::progress;
-use crate::access::catalogue;
-use crate::commands::{info, table};
+use crate::catalogue::{self, names};
+use crate::commands::info;
 use crate::shared::Shared;
 use hyades::{Histogram, Metric, MetricValue, Metrics, Progress, StreamProgress};
 use std::sync::atomic::Ordering::Relaxed;
@@ -431,8 +431,7 @@ fn databases(metrics: &mut Metrics, shared: &Shared, live: &[u64]) {
 /// The class of a command: what it is about.
 pub fn class_of(name: &str) -> &'static str {
     let own = name.split('|').next().unwrap_or(name);
-    let at = table::find(own.as_bytes());
-    at.map_or("other", |at| table::all()[at].group)
+    catalogue::command(own.as_bytes()).map_or("other", |command| command.group)
 }
 
 fn commands(metrics: &mut Metrics, shared: &Shared) {
@@ -460,7 +459,7 @@ fn commands(metrics: &mut Metrics, shared: &Shared) {
     each("hyades_command_rejections_total", "commands", help, &|at| {
         all[at].1.rejected.load(Relaxed) as f64
     });
-    debug_assert!(all.iter().all(|(name, _)| catalogue::find(name.as_bytes()).is_some()));
+    debug_assert!(all.iter().all(|(name, _)| names::find(name.as_bytes()).is_some()));
 }
 
 fn errors(metrics: &mut Metrics, shared: &Shared) {

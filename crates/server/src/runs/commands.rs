@@ -2,7 +2,8 @@
 
 use super::wrote::{Laps, Wrote};
 use super::{Ended, Exec, MOST_REPLIED, MOST_WRITTEN, Request};
-use crate::commands::table::{self, Run};
+use crate::catalogue;
+use crate::commands::{Function, function};
 use crate::data::keyspace::{self, Context, Keyspace, Stop};
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
 use hyades::{Abort, Transaction};
@@ -59,7 +60,7 @@ pub fn run_all(
             prefetch(&space, &requests[done..requests.len().min(done + ANNOUNCED)], input);
         }
         let place = request.place().expect("it is a command");
-        let Run::Data(run) = table::all()[place].run else { continue };
+        let Function::Data(run) = function(place) else { continue };
         if let Some(own) = request.database().filter(|own| *own != space.database()) {
             space = space.of_database(own)?;
         }
@@ -127,7 +128,7 @@ fn prefetch(space: &Keyspace<'_>, requests: &[Request], input: &[u8]) {
         return;
     }
     for request in requests {
-        let command = &table::all()[request.place().expect("it is a command")];
+        let command = &catalogue::all()[request.place().expect("it is a command")];
         if let Some(at) = command.key_places(request.len()).next() {
             space.prefetch(request.arguments(input)[at]);
         }

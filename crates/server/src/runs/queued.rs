@@ -2,7 +2,7 @@
 //! command that is in it, and one that is dropped frees a few blocks, however many commands it has.
 
 use super::Request;
-use crate::commands::table;
+use crate::catalogue;
 
 /// Most commands of a block. An EXEC of more is not run on an event loop.
 const MOST_COMMANDS: usize = 1_024;
@@ -30,7 +30,7 @@ impl QueuedCommands {
     /// Adds a command, whose arguments may be in `input`.
     pub fn push(&mut self, request: Request, input: &[u8]) {
         self.count += 1;
-        self.writes |= request.place().is_some_and(|at| table::all()[at].writes());
+        self.writes |= request.place().is_some_and(|at| catalogue::all()[at].writes());
         self.grows |= request.grows();
         let is_full =
             |of: &QueueBlock| of.requests.len() >= MOST_COMMANDS || of.input.len() >= FULL_BYTES;

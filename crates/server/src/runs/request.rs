@@ -1,6 +1,6 @@
 //! A request that was parsed, until it has run.
 
-use crate::commands::table;
+use crate::catalogue;
 use crate::config::RenamedCommands;
 use crate::data::keyspace::Stop;
 use crate::resp::request::Arguments;
@@ -40,10 +40,10 @@ impl Request {
     pub fn new(arguments: Arguments<'_>, begin: usize, renamed: &RenamedCommands) -> Request {
         let name = arguments.get(0);
         let given = renamed.find(name);
-        let place = given.unwrap_or_else(|| table::find(name));
+        let place = given.unwrap_or_else(|| catalogue::find(name));
         let source = match (arguments.ranges(), given.flatten()) {
             (_, Some(place)) => {
-                let own = table::all()[place].name.as_bytes();
+                let own = catalogue::all()[place].name.as_bytes();
                 let rest = arguments.iter().skip(1);
                 Source::Owned(std::iter::once(own).chain(rest).map(<[u8]>::to_vec).collect())
             }
@@ -57,7 +57,7 @@ impl Request {
 
     /// A request that waits for an element, by its arguments.
     pub fn waiting(arguments: Vec<Vec<u8>>) -> Request {
-        let place = arguments.first().and_then(|name| table::find(name));
+        let place = arguments.first().and_then(|name| catalogue::find(name));
         Request {
             source: Source::Owned(arguments),
             place,
@@ -93,22 +93,22 @@ impl Request {
     }
 
     fn has_flag(&self, flags: u32) -> bool {
-        self.place.is_some_and(|at| table::all()[at].flags & flags != 0)
+        self.place.is_some_and(|at| catalogue::all()[at].flags & flags != 0)
     }
 
     /// Whether its command is a transaction of its own, outside of EXEC.
     pub fn is_alone(&self) -> bool {
-        self.has_flag(table::ALONE | table::BLOCKS)
+        self.has_flag(catalogue::ALONE | catalogue::BLOCKS)
     }
 
     /// Whether its command may use more memory.
     pub fn grows(&self) -> bool {
-        self.has_flag(table::DENY_OOM)
+        self.has_flag(catalogue::DENY_OOM)
     }
 
     /// Whether no other thread runs it, however many conflicts it meets.
     pub fn stays_on_loop(&self) -> bool {
-        self.has_flag(table::ALONE)
+        self.has_flag(catalogue::ALONE)
     }
 
     /// Number of its arguments, with the name of the command.
@@ -121,7 +121,7 @@ impl Request {
 
     /// Whether its command takes as many arguments.
     pub fn has_arity(&self) -> bool {
-        self.place.is_some_and(|at| table::all()[at].takes(self.len()))
+        self.place.is_some_and(|at| catalogue::all()[at].takes(self.len()))
     }
 
     /// Its arguments, the name of the command first.

@@ -1,9 +1,9 @@
 //! What an attempt to run commands has left beside rows and replies.
 
 use super::{Exec, Request};
+use crate::catalogue;
 use crate::clients::ClientEntry;
 use crate::command_stats::Ran;
-use crate::commands::table;
 use crate::data::keyspace::{self, Context, Effects, Events};
 use crate::monitors::MonitorLine;
 use crate::resp::reply::TOO_LONG_FOR_CLIENT;
@@ -51,7 +51,7 @@ impl Wrote {
     pub fn note_events(&mut self, context: &Context<'_>, place: usize, args: &[&[u8]]) {
         if context.events.is_on() {
             let written = std::mem::take(&mut context.effects.borrow_mut().written_keys);
-            let (classes, command) = (context.events, &table::all()[place]);
+            let (classes, command) = (context.events, &catalogue::all()[place]);
             keyspace::events(classes, command, args, written.into_iter(), &mut self.events);
         }
     }

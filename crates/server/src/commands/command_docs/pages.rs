@@ -1,38 +1,27 @@
 //! What the commands do and their arguments, as COMMAND DOCS tells it.
-//!
-//! A command has a line `name since complexity: summary`, where `-` is no complexity, and its
-//! [syntax] in indented lines below.
 
 use super::key_specs;
 use super::syntax::{self, Argument};
+use crate::catalogue;
 use std::sync::OnceLock;
-
-const TEXTS: [&str; 5] = [
-    include_str!("pages/strings.txt"),
-    include_str!("pages/collections.txt"),
-    include_str!("pages/sorted_sets.txt"),
-    include_str!("pages/keys.txt"),
-    include_str!("pages/server.txt"),
-];
 
 /// What a command, or a subcommand, does.
 pub struct DocPage {
-    /// Its name: `get`, `config|set`.
+    /// The name: `get`, `config|set`.
     pub name: &'static str,
     /// The version that brought it: of Redis, or of Hyades for its own commands.
     pub since: &'static str,
-    /// How its time grows with the data.
+    /// How the time grows with the data.
     pub complexity: Option<&'static str>,
     pub summary: &'static str,
     pub arguments: Vec<Argument>,
 }
 
-/// All of them by name.
+/// The pages of all commands and subcommands by name.
 pub fn all() -> &'static [DocPage] {
     static ALL_PAGES: OnceLock<Vec<DocPage>> = OnceLock::new();
     ALL_PAGES.get_or_init(|| {
-        let page = |text| page(text).expect("the tests read all of them");
-        let mut all: Vec<DocPage> = TEXTS.into_iter().flat_map(split).map(page).collect();
+        let mut all = read_all().expect("the tests read all of them");
         all.sort_by_key(|page| page.name);
         all
     })
@@ -44,44 +33,38 @@ pub fn find(name: &[u8]) -> Option<&'static DocPage> {
     all().binary_search_by(|page| page.name.as_bytes().cmp(&lower)).ok().map(|at| &all()[at])
 }
 
-/// The subcommands of a command.
-pub fn subcommands(command: &str) -> Vec<&'static DocPage> {
-    let is_of = |page: &&DocPage| page.name.split_once('|').is_some_and(|(of, _)| of == command);
-    all().iter().filter(is_of).collect()
+/// The pages of the subcommands of a command.
+pub fn of_subcommands(command: &str) -> Vec<&'static DocPage> {
+    let rows = catalogue::subcommands_of(command).iter();
+    rows.map(|row| find(row.name.as_bytes()).expect("each subcommand has a page")).collect()
 }
 
-/// The texts of the commands: each begins with a line that is not indented.
-fn split(text: &'static str) -> Vec<&'static str> {
-    let (mut texts, mut rest) = (Vec::new(), text);
-    while !rest.is_empty() {
-        let mut lines = rest.match_indices('\n').map(|(at, _)| at + 1);
-        let end = lines.find(|at| !rest[*at..].starts_with(' ')).unwrap_or(rest.len());
-        texts.push(&rest[..end]);
-        rest = &rest[end..];
-    }
-    texts
-}
-
-fn page(text: &'static str) -> Result<DocPage, String> {
-    let (head, syntax) = text.split_once('\n').unwrap_or((text, ""));
-    let (head, summary) = head.split_once(": ").ok_or_else(|| format!("no summary: {head}"))?;
-    let mut words = head.splitn(3, ' ');
-    let (Some(name), Some(since), Some(complexity)) = (words.next(), words.next(), words.next())
-    else {
-        return Err(format!("no complexity: {head}"));
+/// Reads the arguments of all rows.
+fn read_all() -> Result<Vec<DocPage>, String> {
+    let read = |name, texts: [&'static str; 4], key_specs| {
+        let [since, complexity, summary, arguments] = texts;
+        let mut arguments = syntax::parse(arguments).map_err(|text| format!("{name}: {text}"))?;
+        syntax::number_keys(&mut arguments, key_specs);
+        let complexity = Some(complexity).filter(|complexity| *complexity != "-");
+        Ok(DocPage { name, since, complexity, summary, arguments })
     };
-    let mut arguments = syntax::parse(syntax).map_err(|text| format!("{name}: {text}"))?;
-    syntax::number_keys(&mut arguments, key_specs::named(name).len());
-    let complexity = Some(complexity).filter(|complexity| *complexity != "-");
-    Ok(DocPage { name, since, complexity, summary, arguments })
+    let commands = catalogue::all().iter().map(|row| {
+        let specs = if row.is_container { 0 } else { row.shown_keys().count() };
+        read(row.name, [row.since, row.complexity, row.summary, row.arguments], specs)
+    });
+    let subcommands = catalogue::all().iter().flat_map(|row| catalogue::subcommands_of(row.name));
+    let subcommands = subcommands.map(|row| {
+        let specs = key_specs::of_subcommand(row).len();
+        read(row.name, [row.since, row.complexity, row.summary, row.arguments], specs)
+    });
+    commands.chain(subcommands).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::syntax::ArgumentKind;
     use super::*;
-    use crate::access::catalogue;
-    use crate::commands::table::{self, Command};
+    use crate::catalogue::{Command, RequestKeys};
 
     /// The place of the first key among the words of a request, of which some came before.
     fn first_key(arguments: &[Argument], before: usize) -> Option<usize> {
@@ -104,46 +87,38 @@ mod tests {
         None
     }
 
-    fn is_container(name: &str) -> bool {
-        !subcommands(name).is_empty()
-    }
-
     #[test]
     fn every_text_is_read() {
-        let mut names = Vec::new();
-        for text in TEXTS.into_iter().flat_map(split) {
-            let page = page(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-            assert!(page.summary.len() > 5 && page.summary.len() < 90, "{text}");
-            assert!(!page.summary.ends_with('.') && !page.summary.contains("  "), "{text}");
-            let numbers: Vec<&str> = page.since.split('.').collect();
-            assert!(
-                numbers.len() == 3 && numbers.iter().all(|n| n.parse::<u8>().is_ok()),
-                "{text}"
-            );
-            names.push(page.name);
+        let pages = read_all().unwrap();
+        for DocPage { name, since, summary, .. } in &pages {
+            assert!(summary.len() > 5 && summary.len() < 90, "{name}");
+            assert!(!summary.ends_with('.') && !summary.contains("  "), "{name}");
+            let numbers: Vec<&str> = since.split('.').collect();
+            let is_version = numbers.iter().all(|n| n.parse::<u8>().is_ok());
+            assert!(numbers.len() == 3 && is_version, "{name}");
         }
-        names.sort_unstable();
-        assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "each has one text");
-    }
-
-    #[test]
-    fn every_command_that_is_built_has_a_page_and_no_other() {
-        for command in table::all() {
-            assert!(find(command.name.as_bytes()).is_some(), "{}", command.name);
-        }
-        for page in all() {
-            let (command, _) = page.name.split_once('|').unwrap_or((page.name, ""));
-            assert!(table::find(command.as_bytes()).is_some(), "{}", page.name);
-            assert!(catalogue::find(page.name.as_bytes()).is_some(), "{}", page.name);
-        }
+        assert!(all().windows(2).all(|pair| pair[0].name < pair[1].name), "each has one page");
         assert_eq!(find(b"Config|GET").map(|page| page.name), Some("config|get"));
         assert!(find(b"get|key").is_none() && find(b"config|get|key").is_none());
         assert!(find(b"").is_none());
     }
 
+    /// Commands that do something without a subcommand.
+    fn plain_commands() -> impl Iterator<Item = &'static Command> {
+        catalogue::all().iter().filter(|command| !command.is_container)
+    }
+
+    /// The places of the keys in a request with the fewest words.
+    fn first_key_of(command: &Command) -> Option<usize> {
+        let words = (command.arity.unsigned_abs() as usize).max(2);
+        let mut request: Vec<&[u8]> = vec![&b"1"[..]; words];
+        request[0] = command.name.as_bytes();
+        RequestKeys::of(command, &request).keys.first().map(|(at, _)| *at)
+    }
+
     #[test]
-    fn arities_are_those_of_the_table() {
-        for command in table::all().iter().filter(|command| !is_container(command.name)) {
+    fn arities_are_those_of_the_rows() {
+        for command in plain_commands().filter(|command| command.name != "command") {
             let page = find(command.name.as_bytes()).unwrap();
             let least = 1 + syntax::least_words(&page.arguments);
             assert_eq!(least, command.arity.unsigned_abs() as usize, "{}", command.name);
@@ -154,33 +129,35 @@ mod tests {
     }
 
     #[test]
-    fn first_keys_are_those_of_the_table() {
-        for command in table::all().iter().filter(|command| !is_container(command.name)) {
+    fn first_keys_are_those_of_the_specifications() {
+        for command in plain_commands().filter(|command| command.name != "command") {
             let page = find(command.name.as_bytes()).unwrap();
-            let first = key_specs::first_places(command).first().copied();
-            assert_eq!(first_key(&page.arguments, 1), first, "{}", command.name);
+            assert_eq!(first_key(&page.arguments, 1), first_key_of(command), "{}", command.name);
         }
-        let of = |command: &'static Command| subcommands(command.name);
-        for page in table::all().iter().flat_map(of) {
-            let first = first_key(&page.arguments, 2);
-            let is_keyed = !key_specs::named(page.name).is_empty();
-            assert_eq!(first, is_keyed.then_some(2), "{}", page.name);
+        for row in catalogue::all().iter().flat_map(|row| catalogue::subcommands_of(row.name)) {
+            let first = first_key(&find(row.name.as_bytes()).unwrap().arguments, 2);
+            let is_keyed = !key_specs::of_subcommand(row).is_empty();
+            assert_eq!(first, is_keyed.then_some(2), "{}", row.name);
         }
     }
 
     #[test]
     fn each_key_is_found_by_a_specification_that_there_is() {
-        fn check(page: &DocPage, arguments: &[Argument], specs: usize) {
+        fn check(name: &str, arguments: &[Argument], specs: usize) {
             for argument in arguments {
                 if argument.kind == ArgumentKind::Key {
-                    assert!(argument.key_spec.is_some(), "{}", page.name);
+                    assert!(argument.key_spec.is_some(), "{name}");
                 }
-                assert!(argument.key_spec.is_none_or(|at| at < specs), "{}", page.name);
-                check(page, &argument.parts, specs);
+                assert!(argument.key_spec.is_none_or(|at| at < specs), "{name}");
+                check(name, &argument.parts, specs);
             }
         }
         for page in all() {
-            check(page, &page.arguments, key_specs::named(page.name).len());
+            let specs = match catalogue::subcommand(page.name.as_bytes()) {
+                Some(row) => key_specs::of_subcommand(row).len(),
+                None => catalogue::command(page.name.as_bytes()).unwrap().shown_keys().count(),
+            };
+            check(page.name, &page.arguments, specs);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Commands that wait for an element.
 
 use super::*;
+use crate::catalogue;
 use crate::client_socket::ClientSocket;
-use crate::commands::table;
 use crate::connection::Connection;
 use mio::net::UnixStream;
 use std::collections::VecDeque;
@@ -332,7 +332,7 @@ fn input_behind_it_is_bounded() {
 /// Random pushes and pops of many clients, against queues.
 #[test]
 fn as_queues_of_elements_and_clients() {
-    assert!(table::find(b"blpop").is_some());
+    assert!(catalogue::find(b"blpop").is_some());
     let names = ["a", "b", "c"];
     for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);

@@ -1,7 +1,7 @@
 //! Transcripts of commands on hashes, sets, sorted sets, lists and bits.
 
 use super::*;
-use crate::commands::table;
+use crate::catalogue::{self, Command, Phase};
 
 #[test]
 fn hashes() {
@@ -245,8 +245,8 @@ fn any_arguments_are_answered() {
     let mut house = House::new(false);
     let (mut client, mut other) = (house.client(), house.client());
     let mut rng = fastrand::Rng::with_seed(4);
-    let data: Vec<&table::Command> =
-        table::all().iter().filter(|of| matches!(of.run, table::Run::Data(_))).collect();
+    let data: Vec<&Command> =
+        catalogue::all().iter().filter(|of| of.phase == Phase::Data).collect();
     for _ in 0..60 {
         let mut input = Vec::new();
         for _ in 0..100 {

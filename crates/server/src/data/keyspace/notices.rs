@@ -4,9 +4,8 @@
 //! are, as in Redis. They are delivered when the transaction is on disk.
 
 use super::{Entry, Keyspace};
+use crate::catalogue::{Command, EventRule, RequestKeys};
 use crate::channels::{Publication, Topic};
-use crate::commands::key_places;
-use crate::commands::table::Command;
 use crate::data::head::Head;
 
 /// Classes of events, by their letters in `notify-keyspace-events`, and where they go (`K`, `E`).
@@ -146,9 +145,13 @@ pub fn events(
     out: &mut Events,
 ) {
     let mut all: Vec<WrittenKey> = written.collect();
-    if matches!(command.name, "rename" | "renamenx" | "move" | "smove") {
-        // The key that something is taken from is told first, whatever was written first.
-        all.sort_by_key(|of| of.now.is_some() && !(command.name == "smove" && of.key == args[1]));
+    // The key that something is taken from is told first, whatever was written first.
+    match command.event {
+        EventRule::Renamed | EventRule::Moved => all.sort_by_key(|written| written.now.is_some()),
+        EventRule::MemberMoved => {
+            all.sort_by_key(|written| written.now.is_some() && written.key != args[1]);
+        }
+        _ => {}
     }
     for written in all {
         let key = (written.database, &written.key[..]);
@@ -193,68 +196,59 @@ fn class(command: &Command, event: &str) -> char {
 }
 
 /// The events of a key that a command has written, but for its removal where that follows.
-fn names(command: &Command, args: &[&[u8]], of: &WrittenKey) -> Vec<&'static str> {
-    let is = |at: usize, word: &str| {
-        args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'static str> {
+    let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is_word(arg, word));
+    let is_key = |at: usize| args.get(at).is_some_and(|arg| *arg == written.key);
+    let is_removed = written.now.is_none();
+    let expires = written.now.is_some_and(|now| now.expires().is_some());
+    let moves = |from_left: bool, to_left: bool| {
+        let pushed = is_key(2).then_some(if to_left { "lpush" } else { "rpush" });
+        let popped = is_key(1).then_some(if from_left { "lpop" } else { "rpop" });
+        pushed.into_iter().chain(popped).collect()
     };
-    let is_key = |at: usize| args.get(at).is_some_and(|arg| *arg == of.key);
-    let is_removed = of.now.is_none();
-    let expires = of.now.is_some_and(|now| now.expires().is_some());
-    let end = |is_left: bool, left: &'static str, right: &'static str| {
-        if is_left { left } else { right }
-    };
-    // Keys may have any name, those of options included.
-    let is_behind_keys =
-        |word: &str| key_places(command, args).last().is_some_and(|at| is(at + 1, word));
-    let keeps_expiry = || args.iter().skip(3).any(|arg| is_word(arg, "KEEPTTL"));
-    match command.name {
-        // What a store leaves nothing in, it has removed.
-        _ if is_removed && (command.name.ends_with("store") || command.name == "sort") => vec![],
-        "set" if expires && keeps_expiry() => vec!["set"],
-        "set" | "setex" | "psetex" if expires && !is_removed => vec!["set", "expire"],
-        "set" | "setnx" | "mset" | "msetnx" | "getset" | "setex" | "psetex" | "bitop"
-            if !is_removed =>
+    match command.event {
+        EventRule::None => vec![],
+        EventRule::Own => vec![command.name],
+        EventRule::Named(name) => vec![name],
+        EventRule::Stored(name) => {
+            if is_removed {
+                vec![]
+            } else {
+                vec![name]
+            }
+        }
+        EventRule::Renamed => vec![if is_removed { "rename_from" } else { "rename_to" }],
+        EventRule::Moved => vec![if is_removed { "move_from" } else { "move_to" }],
+        EventRule::MemberMoved => vec![if is_key(1) { "srem" } else { "sadd" }],
+        EventRule::Set
+        | EventRule::SetExpiring
+        | EventRule::SetWithOptions
+        | EventRule::Expiry
+        | EventRule::Restored
+            if is_removed =>
         {
-            vec!["set"]
+            vec![]
         }
-        "incr" | "incrby" | "decr" | "decrby" => vec!["incrby"],
-        "setbit" | "bitfield" => vec!["setbit"],
-        "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" if !is_removed => {
-            vec![if expires { "expire" } else { "persist" }]
+        EventRule::SetExpiring if expires => vec!["set", "expire"],
+        EventRule::SetWithOptions
+            if expires && !args.iter().skip(3).any(|arg| is_word(arg, "KEEPTTL")) =>
+        {
+            vec!["set", "expire"]
         }
-        "rename" | "renamenx" => vec![if is_removed { "rename_from" } else { "rename_to" }],
-        "move" => vec![if is_removed { "move_from" } else { "move_to" }],
-        "copy" => vec!["copy_to"],
-        "restore" | "restore-asking" if !is_removed => vec!["restore"],
-        "sort" => vec!["sortstore"],
-        "lpush" | "lpushx" => vec!["lpush"],
-        "rpush" | "rpushx" => vec!["rpush"],
-        "lpop" | "blpop" => vec!["lpop"],
-        "rpop" | "brpop" => vec!["rpop"],
-        "lmpop" | "blmpop" => vec![end(is_behind_keys("LEFT"), "lpop", "rpop")],
-        "lmove" | "blmove" | "rpoplpush" | "brpoplpush" => {
-            let by_words = command.name.ends_with("lmove");
-            let (from_left, to_left) =
-                if by_words { (is(3, "LEFT"), is(4, "LEFT")) } else { (false, true) };
-            let pushed = is_key(2).then(|| end(to_left, "lpush", "rpush"));
-            let popped = is_key(1).then(|| end(from_left, "lpop", "rpop"));
-            pushed.into_iter().chain(popped).collect()
+        EventRule::Set | EventRule::SetExpiring | EventRule::SetWithOptions => vec!["set"],
+        EventRule::Expiry => vec![if expires { "expire" } else { "persist" }],
+        EventRule::Restored => vec!["restore"],
+        EventRule::PoppedAt(word, named, otherwise) => {
+            // Keys may have any name, those of options included.
+            let last = RequestKeys::of(command, args).keys.last().map(|(at, _)| *at);
+            vec![if last.is_some_and(|at| is(at + 1, word)) { named } else { otherwise }]
         }
-        "smove" => vec![if is_key(1) { "srem" } else { "sadd" }],
-        "hset" | "hsetnx" | "hmset" => vec!["hset"],
-        "zadd" if zadd_options(args).any(|option| is_word(option, "INCR")) => vec!["zincr"],
-        "zincrby" => vec!["zincr"],
-        "zpopmin" | "bzpopmin" => vec!["zpopmin"],
-        "zpopmax" | "bzpopmax" => vec!["zpopmax"],
-        "zmpop" | "bzmpop" => vec![end(is_behind_keys("MIN"), "zpopmin", "zpopmax")],
-        "append" | "setrange" | "incrbyfloat" | "linsert" | "lset" | "lrem" | "ltrim" | "sadd"
-        | "srem" | "spop" | "sinterstore" | "sunionstore" | "sdiffstore" | "hincrby"
-        | "hincrbyfloat" | "hdel" | "zadd" | "zrem" | "zremrangebyscore" | "zremrangebyrank"
-        | "zremrangebylex" | "zunionstore" | "zinterstore" | "zdiffstore" | "zrangestore" => {
-            vec![command.name]
+        EventRule::ElementMovedBetween => moves(is(3, "LEFT"), is(4, "LEFT")),
+        EventRule::ElementMoved => moves(false, true),
+        EventRule::ScoresAdded => {
+            let adds = zadd_options(args).any(|option| is_word(option, "INCR"));
+            vec![if adds { "zincr" } else { command.name }]
         }
-        // DEL, UNLINK, GETDEL, and times of expiry that have passed.
-        _ => vec![],
     }
 }
 

@@ -1,21 +1,19 @@
 use super::*;
-use crate::commands::table;
 
 fn facts(name: &str) -> CommandFacts {
-    let page = pages::find(name.as_bytes()).expect("it is built");
-    match find(name.as_bytes()) {
-        Some(command) => {
-            let is_container = !pages::subcommands(name).is_empty() && name != "command";
-            CommandFacts::of(command, is_container)
+    match (catalogue::command(name.as_bytes()), catalogue::subcommand(name.as_bytes())) {
+        (Some(command), _) => CommandFacts::of(command),
+        (None, Some(subcommand)) => {
+            CommandFacts::of_subcommand(subcommand, pages::find(name.as_bytes()).unwrap())
         }
-        None => CommandFacts::of_subcommand(super::super::command_of(page), page),
+        (None, None) => panic!("{name} is not built"),
     }
 }
 
 fn told(name: &str) -> String {
     let facts = facts(name);
     let (first, last, step) = facts.keys;
-    let specs: Vec<String> = facts.specs.iter().map(KeySpec::shown).collect();
+    let specs: Vec<String> = facts.specs.iter().map(|spec| key_specs::shown(spec)).collect();
     let (flags, specs) = (facts.flags.join(" "), specs.join(", "));
     format!("{} {flags} | {first} {last} {step} | {specs}", facts.arity).trim_end().to_string()
 }
@@ -88,9 +86,9 @@ fn arity_flags_and_keys_are_those_of_redis() {
 /// Clients that know the first three numbers alone find the same keys as by the specifications.
 #[test]
 fn the_first_key_is_that_of_the_first_specification() {
-    for command in table::all() {
+    for command in catalogue::all() {
         let facts = facts(command.name);
-        let first = facts.specs.first().map(KeySpec::shown).unwrap_or_default();
+        let first = facts.specs.first().map(|spec| key_specs::shown(spec)).unwrap_or_default();
         let is_counted = first.ends_with('#');
         let (key, _, _) = facts.keys;
         match key {

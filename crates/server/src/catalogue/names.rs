@@ -1,0 +1,103 @@
+//! The names that rules of access and settings may use: of commands, of subcommands, and of what
+//! Redis has and this server has not, so that rules which were written for Redis hold.
+
+use super::unbuilt::UNBUILT;
+use super::{all as commands, categories, subcommands};
+use std::sync::OnceLock;
+
+/// A command, or a subcommand.
+pub struct NamedCommand {
+    /// The name: `get`, `config|set`.
+    pub name: &'static str,
+    /// A bit for each of [`CATEGORIES`](super::CATEGORIES).
+    pub categories: u32,
+    /// Whether it has subcommands, built or not.
+    pub is_container: bool,
+    /// The flags of a command that is built.
+    pub flags: u32,
+    /// Whether the server has it, not only Redis.
+    pub is_built: bool,
+}
+
+/// All of them by name.
+pub fn all() -> &'static [NamedCommand] {
+    static ALL_NAMED: OnceLock<Vec<NamedCommand>> = OnceLock::new();
+    ALL_NAMED.get_or_init(|| {
+        let named = |name, flags, categories| NamedCommand {
+            name,
+            categories,
+            is_container: false,
+            flags,
+            is_built: true,
+        };
+        let built = commands().iter().map(|row| named(row.name, row.flags, row.categories));
+        let below = subcommands::SUBCOMMANDS.iter();
+        let below = below.map(|row| named(row.name, row.flags, row.categories()));
+        let unbuilt = UNBUILT.iter().flat_map(|(categories, names)| {
+            let bits = categories::bits(categories);
+            let names = names.split_ascii_whitespace();
+            names.map(move |name| NamedCommand { is_built: false, ..named(name, 0, bits) })
+        });
+        let mut all: Vec<NamedCommand> = built.chain(below).chain(unbuilt).collect();
+        all.sort_by_key(|named| named.name);
+        let parents = all.iter().filter_map(|named| named.name.split_once('|'));
+        let parents: Vec<&str> = parents.map(|(parent, _)| parent).collect();
+        for named in &mut all {
+            named.is_container = parents.contains(&named.name);
+        }
+        all
+    })
+}
+
+/// Longest name that is looked for.
+const LONGEST: usize = 32;
+
+fn find_parts(command: &[u8], subcommand: Option<&[u8]>) -> Option<usize> {
+    let mut lower = [0; LONGEST];
+    let mut length = 0;
+    let parts = [Some(command), subcommand.map(|_| &b"|"[..]), subcommand];
+    for part in parts.into_iter().flatten() {
+        let to = lower.get_mut(length..length + part.len())?;
+        to.copy_from_slice(part);
+        length += part.len();
+    }
+    lower[..length].make_ascii_lowercase();
+    all().binary_search_by(|named| named.name.as_bytes().cmp(&lower[..length])).ok()
+}
+
+/// The place of a command, or of a subcommand by its whole name, in any case.
+pub fn find(name: &[u8]) -> Option<usize> {
+    find_parts(name, None)
+}
+
+/// The place of what a request runs: of a subcommand, if there is one of this name.
+pub fn of_request(args: &[&[u8]]) -> Option<usize> {
+    let command = find(args.first().filter(|name| !name.contains(&b'|'))?)?;
+    match args.get(1).filter(|_| all()[command].is_container) {
+        Some(word) => find_parts(args[0], Some(word)).or(Some(command)),
+        None => Some(command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_there_once() {
+        assert!(all().windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(all().iter().all(|named| named.name.len() <= LONGEST));
+    }
+
+    #[test]
+    fn a_request_is_its_subcommand() {
+        let name = |args: &[&[u8]]| of_request(args).map(|at| all()[at].name);
+        assert_eq!(name(&[b"GET", b"a"]), Some("get"));
+        assert_eq!(name(&[b"Config", b"SET", b"a"]), Some("config|set"));
+        assert_eq!(name(&[b"config", b"no-such"]), Some("config"));
+        assert_eq!(name(&[b"config"]), Some("config"));
+        assert_eq!(name(&[b"config|set"]), None);
+        assert_eq!(name(&[&[b'x'; 99]]), None);
+        assert_eq!(name(&[b"config", &[b'x'; 99]]), Some("config"));
+    }
+}

@@ -1,0 +1,279 @@
+//! The subcommands that are built: a row for each.
+
+use super::categories;
+use super::flags::{ADMIN, ANY_ARITY, NO_FLAGS, NOSCRIPT, PUBSUB, READ, WRITE};
+
+/// A subcommand.
+pub struct Subcommand {
+    /// The whole name, in lower case: `config|set`.
+    pub name: &'static str,
+    /// [`WRITE`] and others.
+    pub flags: u32,
+    /// Categories that do not follow from the flags.
+    categories: &'static str,
+    /// The version that brought it: of Redis, or of Hyades for its own.
+    pub since: &'static str,
+    /// How the time grows with the data; `-` for nothing to say.
+    pub complexity: &'static str,
+    /// The purpose, in a sentence.
+    pub summary: &'static str,
+    /// The arguments, in the notation of COMMAND DOCS.
+    pub arguments: &'static str,
+}
+
+impl Subcommand {
+    /// The name of the command.
+    pub fn command(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(command, _)| command)
+    }
+
+    /// A bit for each category.
+    pub fn categories(&self) -> u32 {
+        categories::of(self.flags, self.categories)
+    }
+}
+
+/// The subcommands of a command, by name.
+pub fn subcommands_of(command: &str) -> &'static [Subcommand] {
+    let begin = SUBCOMMANDS.partition_point(|row| row.command() < command);
+    let end = SUBCOMMANDS.partition_point(|row| row.command() <= command);
+    &SUBCOMMANDS[begin..end]
+}
+
+/// The subcommand of a whole name, in any case.
+pub fn find(name: &[u8]) -> Option<&'static Subcommand> {
+    let command = name.split(|byte| *byte == b'|').next()?.to_ascii_lowercase();
+    let rows = subcommands_of(std::str::from_utf8(&command).ok()?);
+    rows.iter().find(|row| row.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+macro_rules! subcommands {
+    ($(
+        $name:literal, $flags:expr, $categories:literal,
+        $since:literal, $complexity:literal, $summary:literal,
+        $arguments:literal;
+    )*) => {
+        &[$(Subcommand {
+            name: $name,
+            flags: $flags,
+            categories: $categories,
+            since: $since,
+            complexity: $complexity,
+            summary: $summary,
+            arguments: $arguments,
+        }),*]
+    };
+}
+
+/// All subcommands by name. The columns are the fields of [`Subcommand`].
+pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
+    "acl|cat", NOSCRIPT | ANY_ARITY, "",
+        "6.0.0", "O(1)", "Lists the categories of commands, or the commands of one",
+        "[categoryname]";
+    "acl|deluser", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the users", "Removes users, and disconnects their clients",
+        "username [username ..]";
+    "acl|dryrun", ADMIN | NOSCRIPT, "",
+        "7.0.0", "O(1)", "Tells whether a user may run a command",
+        "username command [arg ..]";
+    "acl|genpass", NOSCRIPT | ANY_ARITY, "",
+        "6.0.0", "O(1)", "Returns a random password",
+        "[bits]";
+    "acl|getuser", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the rules", "Returns the rules of a user",
+        "username";
+    "acl|help", NO_FLAGS, "",
+        "6.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "acl|list", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the users", "Lists the users as lines of a file",
+        "";
+    "acl|load", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the users", "Reads the users from their file",
+        "";
+    "acl|log", ADMIN | NOSCRIPT | ANY_ARITY, "",
+        "6.0.0", "O(N) with N the entries", "Lists what was refused, or forgets it",
+        "operation:[count|RESET]";
+    "acl|save", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the users", "Writes the users to their file",
+        "";
+    "acl|setuser", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the rules", "Adds rules to a user; creates it if there is none",
+        "username [rule ..]";
+    "acl|users", ADMIN | NOSCRIPT, "",
+        "6.0.0", "O(N) with N the users", "Lists the names of the users",
+        "";
+    "acl|whoami", NOSCRIPT, "",
+        "6.0.0", "O(1)", "Returns the name of the user of the connection",
+        "";
+    "client|getname", NOSCRIPT, "connection",
+        "2.6.9", "O(1)", "Returns the name of the connection",
+        "";
+    "client|getredir", NOSCRIPT, "connection",
+        "6.0.0", "O(1)", "Returns the connection that is told of changed keys; -1 here",
+        "";
+    "client|help", NO_FLAGS, "connection",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "client|id", NOSCRIPT, "connection",
+        "5.0.0", "O(1)", "Returns the id of the connection",
+        "";
+    "client|info", NOSCRIPT, "connection",
+        "6.2.0", "O(1)", "Tells of the connection",
+        "";
+    "client|kill", ADMIN | NOSCRIPT, "connection",
+        "2.4.0", "O(N) with N the connections", "Ends connections",
+        "filter:(ip:port|new-format:(ID client-id|TYPE (NORMAL|MASTER|SLAVE|REPLICA|PUBSUB) |USER \
+         username|ADDR ip:port|LADDR ip:port|SKIPME (YES|NO)) ..)";
+    "client|list", ADMIN | NOSCRIPT | ANY_ARITY, "connection",
+        "2.4.0", "O(N) with N the connections", "Lists connections",
+        "[TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID client-id [client-id ..]]";
+    "client|no-evict", ADMIN | NOSCRIPT, "connection",
+        "7.0.0", "O(1)", "Is stored and changes nothing: connections are not evicted",
+        "enabled:(ON|OFF)";
+    "client|no-touch", NOSCRIPT, "connection",
+        "7.2.0", "O(1)", "Is stored and changes nothing: times of use are not kept",
+        "enabled:(ON|OFF)";
+    "client|pause", ADMIN | NOSCRIPT, "connection",
+        "2.9.50", "O(1)", "Has commands, or those that write, wait for a time",
+        "timeout:integer mode:[WRITE|ALL]";
+    "client|reply", NOSCRIPT, "connection",
+        "3.2.0", "O(1)", "Says whether commands of the connection are answered",
+        "(ON|OFF|SKIP)";
+    "client|setinfo", NOSCRIPT, "connection",
+        "7.2.0", "O(1)", "Sets the name or the version of the client's library",
+        "attr:(LIB-NAME libname|LIB-VER libver)";
+    "client|setname", NOSCRIPT, "connection",
+        "2.6.9", "O(1)", "Sets the name of the connection",
+        "connection-name";
+    "client|unblock", ADMIN | NOSCRIPT, "connection",
+        "5.0.0", "O(log(N)) with N the connections", "Ends the wait of a connection",
+        "client-id [TIMEOUT|ERROR]";
+    "client|unpause", ADMIN | NOSCRIPT, "connection",
+        "6.2.0", "O(N) with N the connections that wait", "Ends CLIENT PAUSE",
+        "";
+    "command|count", NO_FLAGS, "connection",
+        "2.8.13", "O(1)", "Returns the number of commands",
+        "";
+    "command|docs", ANY_ARITY, "connection",
+        "7.0.0", "O(N) with N the commands asked for",
+        "Returns what commands do and their arguments",
+        "[command-name ..]";
+    "command|getkeys", NO_FLAGS, "connection",
+        "2.8.13", "O(N) with N the arguments", "Returns the keys of a command line",
+        "command arg [arg ..]";
+    "command|getkeysandflags", ANY_ARITY, "connection",
+        "7.0.0", "O(N) with N the arguments",
+        "Returns the keys of a command line, and what it does with each",
+        "command arg [arg ..]";
+    "command|help", NO_FLAGS, "connection",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "command|info", ANY_ARITY, "connection",
+        "2.8.13", "O(N) with N the commands asked for", "Returns arity, flags and keys of commands",
+        "[command-name ..]";
+    "command|list", ANY_ARITY, "connection",
+        "7.0.0", "O(N) with N the commands", "Lists the names of the commands",
+        "filterby:[FILTERBY (MODULE module-name|ACLCAT category|PATTERN pattern)]";
+    "config|get", ADMIN | NOSCRIPT, "",
+        "2.0.0", "O(N) with N the settings", "Returns the settings whose names match",
+        "parameter [parameter ..]";
+    "config|help", NO_FLAGS, "",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "config|resetstat", ADMIN | NOSCRIPT, "",
+        "2.0.0", "O(1)", "Sets the counters of INFO to 0",
+        "";
+    "config|rewrite", ADMIN | NOSCRIPT, "",
+        "2.8.0", "O(1)", "Writes the settings to their file",
+        "";
+    "config|set", ADMIN | NOSCRIPT, "",
+        "2.0.0", "O(N) with N the settings", "Changes settings",
+        "parameter value [parameter value ..]";
+    "function|flush", WRITE | NOSCRIPT, "scripting",
+        "7.0.0", "O(1)", "Deletes all functions: there are none",
+        "async:[ASYNC|SYNC]";
+    "function|list", NOSCRIPT, "scripting",
+        "7.0.0", "O(1)", "Lists the functions: none",
+        "[LIBRARYNAME library-name-pattern] [WITHCODE]";
+    "latency|doctor", ADMIN | NOSCRIPT, "",
+        "2.8.13", "O(1)", "Tells in words what took long",
+        "";
+    "latency|graph", ADMIN | NOSCRIPT, "",
+        "2.8.13", "O(1)", "Draws the times of an event",
+        "event";
+    "latency|help", NO_FLAGS, "",
+        "2.8.13", "O(1)", "Lists the subcommands",
+        "";
+    "latency|histogram", ADMIN | NOSCRIPT, "",
+        "7.0.0", "O(N) with N the commands", "Returns how long commands took",
+        "[command ..]";
+    "latency|history", ADMIN | NOSCRIPT, "",
+        "2.8.13", "O(1)", "Returns the times of an event",
+        "event";
+    "latency|latest", ADMIN | NOSCRIPT, "",
+        "2.8.13", "O(1)", "Returns the last time of each event",
+        "";
+    "latency|reset", ADMIN | NOSCRIPT, "",
+        "2.8.13", "O(1)", "Forgets events",
+        "[event ..]";
+    "memory|doctor", NO_FLAGS, "",
+        "4.0.0", "O(1)", "Tells in words how much memory is used",
+        "";
+    "memory|help", NO_FLAGS, "",
+        "4.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "memory|stats", NO_FLAGS, "",
+        "4.0.0", "O(1)", "Returns how much memory is used",
+        "";
+    "memory|usage", READ, "",
+        "4.0.0", "O(N) with N the blocks of the value", "Returns the bytes that a key takes",
+        "key [SAMPLES count]";
+    "object|encoding", READ, "keyspace",
+        "2.2.3", "O(1)", "Returns the encoding of a value",
+        "key";
+    "object|freq", READ, "keyspace",
+        "4.0.0", "O(1)", "Returns how often a key is used, where that is counted",
+        "key";
+    "object|help", NO_FLAGS, "keyspace",
+        "6.2.0", "O(1)", "Lists the subcommands",
+        "";
+    "object|idletime", READ, "keyspace",
+        "2.2.3", "O(1)", "Returns the time since a key was used; 0 here",
+        "key";
+    "object|refcount", READ, "keyspace",
+        "2.2.3", "O(1)", "Returns the number of references to a value; 1 here",
+        "key";
+    "pubsub|channels", PUBSUB | ANY_ARITY, "",
+        "2.8.0", "O(N) with N the channels", "Lists the channels that have subscribers",
+        "[pattern]";
+    "pubsub|help", NO_FLAGS, "",
+        "6.2.0", "O(1)", "Lists the subcommands",
+        "";
+    "pubsub|numpat", PUBSUB, "",
+        "2.8.0", "O(1)", "Returns the number of patterns that have subscribers",
+        "";
+    "pubsub|numsub", PUBSUB, "",
+        "2.8.0", "O(N) with N the channels asked for",
+        "Returns the number of subscribers of channels",
+        "[channel ..]";
+    "pubsub|shardchannels", PUBSUB | ANY_ARITY, "",
+        "7.0.0", "O(N) with N the shard channels", "Lists the shard channels that have subscribers",
+        "[pattern]";
+    "pubsub|shardnumsub", PUBSUB, "",
+        "7.0.0", "O(N) with N the channels asked for",
+        "Returns the number of subscribers of shard channels",
+        "[shardchannel ..]";
+    "slowlog|get", ADMIN | ANY_ARITY, "",
+        "2.2.12", "O(N) with N the entries", "Returns the newest entries of the slow log",
+        "[count]";
+    "slowlog|help", NO_FLAGS, "",
+        "6.2.0", "O(1)", "Lists the subcommands",
+        "";
+    "slowlog|len", ADMIN, "",
+        "2.2.12", "O(1)", "Returns the number of entries of the slow log",
+        "";
+    "slowlog|reset", ADMIN, "",
+        "2.2.12", "O(N) with N the entries", "Removes all entries of the slow log",
+        "";
+};

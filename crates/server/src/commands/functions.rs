@@ -1,0 +1,54 @@
+//! The functions of the commands, in the order of the catalogue.
+
+#[cfg(test)]
+use super::example;
+use super::{DataCommand, LocalCommand};
+use super::{
+    acl, bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
+    debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, migrate,
+    numbers, pubsub, saving, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
+    sorted_sets, strings, watching,
+};
+use crate::catalogue::{self, each_row};
+use std::sync::OnceLock;
+
+/// The function of a command, by its phase.
+#[derive(Clone, Copy)]
+pub enum Function {
+    /// In a transaction, together with its neighbours.
+    Data(DataCommand),
+    /// Outside of transactions.
+    Local(LocalCommand),
+    /// None: the conversation itself runs the command.
+    Conversation,
+}
+
+/// The functions of a group of rows, with the names of the commands.
+macro_rules! functions {
+    ($group:literal; $(
+        $(#[$attribute:meta])*
+        $name:literal, $arity:literal, $phase:ident($($function:path)?), $flags:expr,
+        [$($key:expr),*], $categories:literal, $event:expr,
+        $since:literal, $complexity:literal, $summary:literal,
+        $arguments:literal;
+    )*) => {
+        &[$( $(#[$attribute])* ($name, functions!(@ $phase $($function)?)) ),*]
+    };
+    (@ Data $function:path) => { Function::Data($function) };
+    (@ Local $function:path) => { Function::Local($function) };
+    (@ Open $function:path) => { Function::Local($function) };
+    (@ Multi) => { Function::Conversation };
+}
+
+/// The function of the command at a place in the catalogue.
+pub fn function(place: usize) -> Function {
+    static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
+    let functions = FUNCTIONS.get_or_init(|| {
+        let groups: &[&[(&str, Function)]] = &each_row!(functions);
+        let mut all = groups.concat();
+        all.sort_by_key(|(name, _)| *name);
+        assert!(all.iter().map(|row| row.0).eq(catalogue::all().iter().map(|row| row.name)));
+        all.into_iter().map(|(_, function)| function).collect()
+    });
+    functions[place]
+}
