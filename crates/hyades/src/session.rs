@@ -37,6 +37,7 @@ use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::reclaim;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Writer};
 use ordering::unmet;
@@ -175,6 +176,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             "its ticket has taken what the last transaction needs"
         );
         answer.position = None;
+        let is_full = self.shared.removed.is_full();
+        let removed = is_full.then(|| (reclaim::retired_here(), self.garbage.len()));
         // Nothing is pinned while it waits, and what has panicked meanwhile is reported above.
         let result = match C::await_turns(&self.shared.engine, self.active, self.may_wait) {
             true => self.attempt(call, body, answer),
@@ -190,6 +193,13 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         }
         if !self.garbage.is_empty() {
             self.sweep();
+        }
+        if let Some(before) = removed
+            && result.is_ok()
+            && answer.position.is_none()
+            && before != (reclaim::retired_here(), self.garbage.len())
+        {
+            self.shared.removed.wait_after_abort(self.may_wait);
         }
         if result == Err(Abort::RanTooLong) {
             self.tally.failure();

@@ -5,7 +5,8 @@
 mod common;
 use common::directory;
 use hyades::{Abort, Columns, Database, Error, Protocol, Schema, Table, Type, Value};
-use std::sync::atomic::{AtomicBool, Ordering};
+use hyades_platform::resident::resident_bytes;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -149,6 +150,51 @@ fn while_a_body_does_nothing_others_are_refused_and_go_on_after_it() {
     assert!(db.stats().removed_bytes < LIMIT / 2, "readers free it, too");
 }
 
+/// What a transaction inserts is removed again by its abort, or by a rollback to before it. Neither
+/// commits a write, so neither is refused.
+#[test]
+fn while_a_body_does_nothing_aborts_and_rollbacks_wait() {
+    let _alone = alone();
+    for rolls_back in [false, true] {
+        let dir = directory();
+        let db = open(dir.path());
+        let text = "x".repeat(1_000);
+        let take_back = |n: i64| {
+            let ended = db.transact(|tx| {
+                let before = tx.savepoint();
+                for id in 0..50 {
+                    tx.insert(ROWS, &[(n * 50 + id + 1_000).into(), Value::Text(&text)])?;
+                }
+                if rolls_back { Ok(tx.rollback_to(before)?) } else { Err(Abort::User(7).into()) }
+            });
+            let is_expected = match &ended {
+                Ok(()) => rolls_back,
+                Err(error) => matches!(error, Error::Aborted(Abort::User(7))),
+            };
+            assert!(is_expected, "{ended:?}");
+        };
+        let (stop, most) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in (0..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    take_back(n);
+                    most.fetch_max(db.stats().removed_bytes, Ordering::Relaxed);
+                }
+            });
+            let slept = db.transact(|tx| {
+                tx.get(ROWS, 1i64)?;
+                std::thread::sleep(Duration::from_secs(4));
+                Ok(())
+            });
+            assert!(matches!(slept, Err(Error::Aborted(Abort::RanTooLong))), "{slept:?}");
+            stop.store(true, Ordering::Relaxed);
+        });
+        let most = most.into_inner();
+        assert!(most > LIMIT / 2, "the limit was reached: {most}");
+        assert!(most < LIMIT + (8 << 20), "{most} bytes of removed rows waited");
+    }
+}
+
 #[test]
 fn what_a_large_deletion_left_is_freed_with_the_database() {
     let _alone = alone();
@@ -172,4 +218,71 @@ fn what_a_large_deletion_left_is_freed_with_the_database() {
     drop((session, db));
     let other = open(directory().path());
     assert!(other.stats().removed_bytes < 1 << 20, "{}", other.stats().removed_bytes);
+}
+
+/// The limit is one of the process's memory, not only of what the engine counts: small rows, whose
+/// overhead is most of their memory, removed in each way while a body does nothing.
+#[test]
+fn resident_memory_stays_near_the_limit() {
+    let _alone = alone();
+    let dir = directory();
+    let mut builder = Database::builder().protocol(Protocol::None).removed_limit(LIMIT);
+    let schema = Schema::new("small").column("id", Type::I64).column("group", Type::I64);
+    let schema = schema.column("text", Type::Text).primary_key(&["id"]);
+    builder.table(schema.index("by_group", &["group"]));
+    let db = builder.open(dir.path()).unwrap();
+    let insert = |tx: &hyades::Transaction<'_>, n: i64| {
+        (0..50).try_for_each(|id| {
+            let row =
+                [(n * 50 + id).into(), n.into(), Value::Text("forty bytes, more or less, of text")];
+            tx.insert(ROWS, &row).map(drop)
+        })
+    };
+    for way in ["abort", "roll back", "delete"] {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in (0..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    let ended = db.transact(|tx| {
+                        let before = tx.savepoint();
+                        insert(tx, n)?;
+                        match way {
+                            "abort" => return Err(Abort::User(7).into()),
+                            "roll back" => tx.rollback_to(before)?,
+                            _ if n > 0 => (0..50)
+                                .try_for_each(|id| tx.delete(ROWS, (n - 1) * 50 + id).map(drop))?,
+                            _ => {}
+                        }
+                        Ok(())
+                    });
+                    match ended {
+                        Ok(()) | Err(Error::Aborted(Abort::User(7))) => {}
+                        Err(Error::RemovedRows { .. }) if way == "delete" => break,
+                        Err(error) => panic!("{way}: {error}"),
+                    }
+                }
+            });
+            let before = resident_bytes();
+            let (mut most, began) = (0, Instant::now());
+            let slept = db.transact(|tx| {
+                tx.get(ROWS, -1i64)?;
+                while began.elapsed() < Duration::from_secs(3) {
+                    most = most.max(resident_bytes());
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Ok(())
+            });
+            stop.store(true, Ordering::Relaxed);
+            assert!(matches!(slept, Err(Error::Aborted(Abort::RanTooLong))), "{way}: {slept:?}");
+            let grown = most.saturating_sub(before);
+            assert!(grown < 2 * LIMIT + (32 << 20), "{way}: {} MB more", grown >> 20);
+        });
+        db.transact(|tx| {
+            let rows = tx.scan(ROWS).rows()?;
+            let id = |row: &hyades::Row<'_>| row.get(hyades::Column::<i64>::at(0));
+            rows.iter().try_for_each(|row| tx.delete(ROWS, id(row)).map(drop))?;
+            Ok(())
+        })
+        .unwrap();
+    }
 }

@@ -71,6 +71,8 @@ struct ThreadState {
     /// The value of `pins` of a pin that has to end. Written by any thread.
     ended: AtomicU64,
     depth: AtomicU32,
+    /// Number of objects retired.
+    retired: AtomicU64,
     /// Retired since the last collection.
     due_objects: AtomicU32,
     due_bytes: AtomicU64,
@@ -188,9 +190,14 @@ impl ThreadState {
     /// Whether the thread, which holds no guard, should collect.
     #[inline]
     fn is_due(&self) -> bool {
+        self.has_much() || WAITING.load(Ordering::Relaxed) > EASE_BYTES
+    }
+
+    /// Whether the thread has retired enough for a collection of its own.
+    #[inline]
+    fn has_much(&self) -> bool {
         self.due_objects.load(Ordering::Relaxed) >= DUE_OBJECTS
             || self.due_bytes.load(Ordering::Relaxed) >= DUE_BYTES
-            || WAITING.load(Ordering::Relaxed) > EASE_BYTES
     }
 
     fn forget_due(&self) {
@@ -201,11 +208,11 @@ impl ThreadState {
     /// Frees some of what no thread can be reading. The thread holds no guard.
     #[cold]
     fn collect(&self) {
-        let is_own = self.due_objects.load(Ordering::Relaxed) > 0;
         let skips = self.skips.load(Ordering::Relaxed);
-        if !is_own && skips > 0 {
+        if !self.has_much() && skips > 0 {
             return self.skips.store(skips - 1, Ordering::Relaxed);
         }
+        let hands_over_few = (1..DUE_OBJECTS).contains(&self.due_objects.load(Ordering::Relaxed));
         // Twice as many as were retired: what a guard has kept is made up for.
         let rounds = 1 + 2 * self.due_objects.load(Ordering::Relaxed) / FREED_OBJECTS;
         let before = WAITING.load(Ordering::Relaxed);
@@ -221,7 +228,9 @@ impl ThreadState {
         let fruitless = self.fruitless.load(Ordering::Relaxed);
         let fruitless = if after < before { 0 } else { (fruitless + 1).min(MOST_FRUITLESS) };
         self.fruitless.store(fruitless, Ordering::Relaxed);
-        self.skips.store((1 << fruitless) - 1, Ordering::Relaxed);
+        // The collector keeps a bag of 2 KiB for whatever a collection hands over.
+        let skips = if hands_over_few { DUE_OBJECTS } else { 1 << fruitless };
+        self.skips.store(skips - 1, Ordering::Relaxed);
         if after > CROWDED_BYTES && after >= before {
             // Threads that were interrupted while pinned get on.
             std::thread::yield_now();
@@ -340,6 +349,7 @@ pub unsafe fn retire(guard: &Guard, bytes: usize, free: impl FnOnce()) {
         return;
     };
     state.count(bytes as i64);
+    ThreadState::add(&state.retired, 1);
     let objects = state.due_objects.load(Ordering::Relaxed) + 1;
     state.due_objects.store(objects, Ordering::Relaxed);
     if ThreadState::add(&state.due_bytes, bytes as u64) >= HAND_OVER_BYTES {
@@ -352,6 +362,11 @@ pub unsafe fn retire(guard: &Guard, bytes: usize, free: impl FnOnce()) {
 #[inline]
 pub fn waiting_bytes() -> u64 {
     u64::try_from(WAITING.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+/// Number of objects that the calling thread, and those that had its place before, have retired.
+pub fn retired_here() -> u64 {
+    own_state().map_or(0, |state| state.retired.load(Ordering::Relaxed))
 }
 
 /// Frees what can be freed now; without effect while the thread holds a guard. What a guard of

@@ -72,4 +72,18 @@ impl RemovedRows {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+
+    /// After a transaction without a commit, by an abort or by a rollback, that has removed what it
+    /// had inserted while the limit was reached. Nothing is refused, since nothing was done: the
+    /// thread waits, if it may, before it removes more.
+    #[cold]
+    pub fn wait_after_abort(&self, may_wait: bool) {
+        if may_wait {
+            // Room is found, or the time is over: the session goes on.
+            let _ = self.wait();
+        } else {
+            reclaim::end_long_pins(LONG);
+            reclaim::settle();
+        }
+    }
 }
