@@ -7,6 +7,7 @@ use crate::proxy::StopOnPanic;
 use crate::proxy::lag::Lag;
 use crate::recovery::{Recovered, restart};
 use crate::session::Session;
+use crate::threads::ends_until;
 use crate::ticket::CommitQueue;
 use crate::transaction_component::TransactionComponent;
 use hyades_platform::sync::locked;
@@ -198,23 +199,6 @@ impl Database {
         self.component.log.clone().close()?;
         Ok(())
     }
-}
-
-/// Waits for a thread until then; whether it has ended. A panic of it was reported when it
-/// happened, and has stopped the log.
-pub(crate) fn ends_until(thread: JoinHandle<()>, until: Instant) -> bool {
-    // Mostly it ends at once. A longer look takes no processor.
-    for looks in 0.. {
-        if thread.is_finished() {
-            let _ = thread.join();
-            return true;
-        }
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(Duration::from_micros(50 << i32::min(looks, 6)));
-    }
-    unreachable!("it looks until then")
 }
 
 impl Drop for Database {

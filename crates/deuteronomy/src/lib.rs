@@ -145,12 +145,14 @@ mod database;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod held_bytes;
 mod inspect;
 mod key;
 mod proxy;
 mod recovery;
 mod session;
 mod snapshot;
+mod threads;
 mod ticket;
 #[cfg(feature = "torture")]
 pub mod torture;

@@ -82,6 +82,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/hyades/src/storage/table.rs",
     "crates/hyades/tests/common/watched.rs",
     "crates/index/src/descent.rs",
+    "crates/index/src/leaf.rs",
     "crates/index/src/lib.rs",
     "crates/index/src/node.rs",
     "crates/index/src/scan.rs",

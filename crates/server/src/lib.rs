@@ -13,58 +13,29 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The core, `conversation`, knows neither sockets nor threads: bytes in, transactions, bytes out.
+//! The core, `session`, knows neither sockets nor threads: bytes in, transactions, bytes out.
 #![deny(unsafe_code)]
 
 mod access;
+mod base;
 mod catalogue;
-mod channels;
-mod client_socket;
+mod client;
 mod clients;
-mod clock;
-mod command_stats;
 mod commands;
 mod config;
-mod connection;
-mod conversation;
 mod data;
-mod event_loop;
-mod executors;
-mod expiry;
 #[cfg(feature = "torture")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod glob;
-mod handshakes;
-mod histogram;
 mod http;
-mod inbox;
-mod latency_events;
-mod listener;
-mod memory;
-mod migration;
-mod monitors;
-mod oom_score;
-mod open_files;
-mod opening;
-mod pause;
-mod ping;
-mod rates;
+mod net;
 mod rdb;
-mod reaper;
-mod redaction;
-mod redis_files;
-mod removal;
-mod replies;
+mod request;
 mod resp;
-mod runs;
-mod saves;
 mod server;
-mod shared;
-mod signals;
-mod slow_log;
-mod standstill;
-mod systemd;
+mod session;
+mod sockets;
+mod state;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -73,11 +44,8 @@ mod tls;
 #[cfg(feature = "torture")]
 #[doc(hidden)]
 pub mod torture;
-mod unix_socket;
-mod waiting;
-mod waker;
+mod transact;
+mod upkeep;
 
-pub use config::{ConfigError, Settings, environment_port};
-pub use ping::{PingTls, ping, ping_file};
-pub use server::{Handle, Server, ServerError};
-pub use signals::survive_file_limit;
+pub use config::{ConfigError, PingTls, Settings, environment_port};
+pub use server::{Handle, Server, ServerError, ping, ping_file, survive_file_limit};

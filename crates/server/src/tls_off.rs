@@ -1,7 +1,7 @@
 //! Without the feature `tls`: no connection is encrypted.
 
+use crate::config::PingTls;
 use crate::config::TlsSettings;
-use crate::ping::PingTls;
 use std::io::{Read, Write};
 use std::time::Instant;
 

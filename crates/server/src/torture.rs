@@ -4,11 +4,11 @@
 
 use crate::clients::{Calls, ClientEntry};
 use crate::config::Settings;
-use crate::conversation::{Conversation, Next, Turn};
 use crate::data::Tables;
 use crate::data::collections::remove_garbage;
-use crate::shared::{Opened, Shared};
-use crate::{opening, reaper};
+use crate::session::conversation::{Conversation, Next, Turn};
+use crate::state::{Opened, Shared};
+use crate::upkeep::{opening, reaper};
 use hyades::{Builder, CommitQueue, Database, Error, Session, Ticket};
 use std::path::Path;
 use std::sync::Arc;
@@ -75,12 +75,12 @@ impl SteppedServer {
             Ok(StageLoop { session, queue })
         };
         let loops = (0..loops).map(open).collect::<Result<_, Error>>()?;
-        assert!(shared.opened.set(Opened { database, tables }).is_ok(), "it is new");
+        assert!(shared.store.opened.set(Opened { database, tables }).is_ok(), "it is new");
         Ok(SteppedServer { shared, loops, clients: Vec::new() })
     }
 
     fn opened(&self) -> &Opened {
-        self.shared.opened.get().expect("it was opened")
+        self.shared.store.opened.get().expect("it was opened")
     }
 
     /// The database.

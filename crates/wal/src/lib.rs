@@ -59,6 +59,7 @@ mod group;
 mod handle;
 mod lane;
 mod log;
+mod lsn;
 pub mod lsn_vector;
 mod manifest;
 mod marks;
@@ -95,6 +96,7 @@ pub use frame::{Frame, FrameKind, MAX_PAYLOAD, Payload, read_anchor, read_heartb
 pub use frontier::Frontier;
 pub use lane::{Lane, LaneKind};
 pub use log::Log;
+pub use lsn::Lsn;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
     BY_TIMESTAMP, CALLS, Checkpoint, CheckpointPart, Covered, Dimension, EDITS, Incarnation,
@@ -113,7 +115,3 @@ pub use stream_id::StreamId;
 pub use unfinished::Unfinished;
 pub use verdict::{Damage, IncarnationEnd, Verdict};
 pub use writer::{Reservation, Writer};
-
-/// A byte position in a stream. It counts bytes of frames only, is always the end of a frame (or
-/// the start of the stream), and is never reset.
-pub type Lsn = u64;

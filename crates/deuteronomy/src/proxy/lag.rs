@@ -1,40 +1,17 @@
 //! What is committed and not applied yet: how much it is, and since when it waits.
 //!
 //! It is in memory, so it counts within the budget. Most of it is in the version table as well, and
-//! counts there; a version that leaves the table while it waits is counted here from then on
-//! ([`HeldBytes`]), with what the proxy keeps of each record beside its versions.
+//! counts there; a version that leaves the table while it waits is counted from then on in
+//! [`HeldBytes`](crate::held_bytes::HeldBytes), with what the proxy keeps of each record beside its
+//! versions.
 
 use super::{Handed, Inbox};
 use crate::key::{Key, MOST_INLINE};
 use crate::transaction_component::version::Version;
 use hyades_platform::clock;
-use hyades_platform::sync::{AtomicUsize, Ordering, Padded};
-use std::sync::Arc;
+use hyades_platform::sync::{AtomicUsize, Ordering};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-
-/// The bytes that wait for the data component and are not counted in the version table. Sessions
-/// add and the proxy subtracts; both read. Relaxed: a sum, which orders nothing.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HeldBytes(Arc<Padded<AtomicUsize>>);
-
-impl HeldBytes {
-    pub fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub fn add(&self, bytes: usize) {
-        if bytes > 0 {
-            self.0.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    pub fn subtract(&self, bytes: usize) {
-        if bytes > 0 {
-            self.0.fetch_sub(bytes, Ordering::Relaxed);
-        }
-    }
-}
 
 /// How far the data component is behind what is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,11 @@
 use super::BATCH;
 use super::batch::{KeyVersion, Ranked, sorted};
 use super::growth::{Growth, ProxyLoad};
-use super::lag::HeldBytes;
 use crate::config::Options;
 use crate::data_component::{DataComponent, Operation};
-use crate::database::ends_until;
 use crate::error::Error;
+use crate::held_bytes::HeldBytes;
+use crate::threads::ends_until;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;

@@ -2,8 +2,9 @@
 //! options, and how its disk fails.
 
 use super::keys::LifeKeys;
-use crate::{LogOptions, Options, ReaderRecords, UpdateLogging};
+use crate::{Options, ReaderRecords, UpdateLogging};
 use hyades_platform::device::{SimulatedDevice, SimulatedFault};
+use hyades_wal::LogOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -13,8 +13,8 @@
 
 use super::TransactionComponent;
 use super::version::Version;
-use crate::database::ends_until;
 use crate::error::Error;
+use crate::threads::ends_until;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

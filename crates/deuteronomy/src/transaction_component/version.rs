@@ -1,7 +1,7 @@
 //! Versions of keys.
 
 use super::transaction_table::{Standing, TransactionTable};
-use crate::proxy::lag::HeldBytes;
+use crate::held_bytes::HeldBytes;
 use hyades_platform::sync::{AtomicU32, Ordering};
 use std::fmt;
 use std::hash::{Hash, Hasher};

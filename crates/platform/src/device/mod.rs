@@ -140,11 +140,17 @@ macro_rules! forward_names {
             self.inner.exists(path)
         }
 
-        fn lock_dir(&self, dir: &std::path::Path) -> std::io::Result<super::DirectoryLock> {
+        fn lock_dir(
+            &self,
+            dir: &std::path::Path,
+        ) -> std::io::Result<$crate::device::DirectoryLock> {
             self.inner.lock_dir(dir)
         }
 
-        fn lock_dir_shared(&self, dir: &std::path::Path) -> std::io::Result<super::DirectoryLock> {
+        fn lock_dir_shared(
+            &self,
+            dir: &std::path::Path,
+        ) -> std::io::Result<$crate::device::DirectoryLock> {
             self.inner.lock_dir_shared(dir)
         }
 

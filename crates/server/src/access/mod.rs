@@ -12,7 +12,6 @@ pub use denied::{DeniedEntry, Reason};
 pub use rules::{Denied, Selector};
 pub use users::{DEFAULT, User, Users, hexadecimal, user_name};
 
-use crate::clients::ClientEntry;
 use denied::DeniedLog;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -101,9 +100,8 @@ impl Login {
         Login { has_logged_in: user.is_open(), user, generation }
     }
 
-    /// Logs in. The name is shown by others' CLIENT LIST.
-    pub fn set(&mut self, access: &Access, entry: &ClientEntry, user: Arc<User>) {
-        entry.names.lock().expect("no holder panics").user = user.name.to_string();
+    /// Logs in.
+    pub fn set(&mut self, access: &Access, user: Arc<User>) {
         // It is looked up again if it has changed since it was found.
         *self = Login { user, generation: 0, has_logged_in: true };
         self.refresh(access);

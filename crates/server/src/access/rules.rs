@@ -1,7 +1,7 @@
 //! A set of rules: which commands may be run, on which keys and channels.
 
+use crate::base::glob;
 use crate::catalogue::{CATEGORIES, KeyAccess, NamedChannels, RequestKeys, category, names};
-use crate::glob;
 use std::fmt;
 
 /// A rule is not possible.

@@ -5,8 +5,8 @@ use super::{Done, Job, Local, help, integer, is, lower};
 use super::{unknown_subcommand, wrong_arity};
 use crate::access::{Access, DEFAULT, Denied, Selector, User, Users, hexadecimal, user_name};
 use crate::catalogue::{self, NamedChannels, names};
-use crate::channels::Topic;
 use crate::clients::ClientEntry;
+use crate::clients::channels::Topic;
 use crate::config;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
@@ -157,7 +157,7 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
         user.allows_channel(channel, channels)
     };
     let ids = clients.iter().map(|client| client.id).collect();
-    let beyond = local.shared.channels.listeners_beyond(&ids, is_allowed);
+    let beyond = local.shared.wiring.channels.listeners_beyond(&ids, is_allowed);
     clients.retain(|client| beyond.contains(&client.id));
     kill_all(local, &clients);
     Ok(())

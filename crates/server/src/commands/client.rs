@@ -1,11 +1,11 @@
 //! CLIENT.
 
 use super::{Done, Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
+use crate::client::Silence;
 use crate::clients::{ClientEntry, Unblock};
-use crate::conversation::Silence;
 use crate::data::keyspace::Stop;
-use crate::pause::PauseMode;
 use crate::resp::reply::Reply;
+use crate::state::pause::PauseMode;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -96,8 +96,8 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         ("getredir", []) => reply.integer(-1),
         ("unblock", [id, how @ ..]) => unblock(local, id, how, reply)?,
         ("unpause", []) => {
-            local.shared.pause.end();
-            local.shared.wake_all();
+            local.shared.limits.pause.end();
+            local.shared.wiring.wake_all();
             reply.ok();
         }
         ("pause", [time]) => pause(local, time, PauseMode::All, reply)?,
@@ -138,7 +138,7 @@ fn pause(local: &Local<'_>, time: &[u8], mode: PauseMode, reply: &mut Reply<'_>)
     if time > i64::MAX as u64 - local.now_ms.max(0) as u64 {
         return Err("ERR timeout is out of range".into());
     }
-    local.shared.pause.begin(mode, Duration::from_millis(time));
+    local.shared.limits.pause.begin(mode, Duration::from_millis(time));
     reply.ok();
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! choices, and the SCAN of a collection.
 
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
+use crate::base::glob;
 use crate::data::chunks::StoredString;
 use crate::data::collections::{Collection, MOST_PACKED_BYTES};
 use crate::data::head::{Form, Head, Kind};
@@ -10,7 +11,6 @@ use crate::data::long_list::LongList;
 use crate::data::member_hash::PLACES;
 use crate::data::member_run::EditedMember;
 use crate::data::packed;
-use crate::glob;
 use crate::resp::number::push_float;
 use crate::resp::reply::Reply;
 use hyades::Abort;

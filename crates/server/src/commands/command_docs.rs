@@ -6,9 +6,9 @@ mod pages;
 mod syntax;
 
 use super::{Local, SYNTAX, command_keys, help, is, lower, unknown_subcommand};
+use crate::base::glob;
 use crate::catalogue::{self, Command, names};
 use crate::data::keyspace::Stop;
-use crate::glob;
 use crate::resp::reply::Reply;
 use pages::DocPage;
 use syntax::{Argument, ArgumentKind};

@@ -3,9 +3,9 @@
 use super::{Job, Local, help, is, lower, unknown_subcommand, wrong_arity};
 use crate::config::{ConfigError, Settings};
 use crate::data::keyspace::Stop;
-use crate::open_files;
 use crate::resp::reply::Reply;
-use crate::shared::Shared;
+use crate::state::Shared;
+use crate::state::open_files;
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,7 +42,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         ("set", _) => return Err(wrong_arity("config|set")),
         ("resetstat", []) => {
             // The changes since the last save are a state: only a save sets them back.
-            let of = &shared.counters;
+            let of = &shared.stats.counters;
             let all = [
                 &of.connections,
                 &of.rejected,
@@ -67,11 +67,11 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.tls_failures,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
-            shared.rates.restart();
-            shared.command_stats.clear();
-            shared.acknowledged.clear();
+            shared.stats.rates.restart();
+            shared.stats.commands.clear();
+            shared.stats.acknowledged.clear();
             shared.access.denied.restart_counts();
-            shared.errors.lock().expect("no holder panics").clear();
+            shared.stats.errors.lock().expect("no holder panics").clear();
             reply.ok();
         }
         ("rewrite", []) => {
@@ -110,10 +110,10 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
             return Err(format!("{text} '{name}') - duplicate parameter").into());
         }
     }
-    if shared.opened.get().is_none()
+    if shared.store.opened.get().is_none()
         && changes.iter().any(|(of, _)| Settings::waits_for_loading(of))
     {
-        return Err(format!("LOADING {}", shared.loading()).into());
+        return Err(format!("LOADING {}", shared.store.loading()).into());
     }
     check_clients(&changes)?;
     let set = shared.settings.set_and_apply(&changes, || {
@@ -151,19 +151,19 @@ fn check_clients(changes: &[(String, String)]) -> Result<(), Stop> {
 fn adjust_oom_score(shared: &Shared, changes: &[(String, String)]) -> Result<(), ConfigError> {
     let is_about = |name: &str| name.to_ascii_lowercase().starts_with("oom-score-adj");
     let Some((name, _)) = changes.iter().find(|(name, _)| is_about(name)) else { return Ok(()) };
-    let adjusted = shared.oom_score.apply(&shared.settings);
+    let adjusted = shared.limits.oom_score.apply(&shared.settings);
     adjusted.map_err(|text| ConfigError(text).related_to(&name.to_ascii_lowercase()))
 }
 
 /// Listens at the port of the settings, if that is another one now.
 fn listen(shared: &Shared) -> Result<(), ConfigError> {
     let port = shared.settings.port();
-    let error = match shared.listening.listen_at(port) {
+    let error = match shared.wiring.listening.listen_at(port) {
         Ok(false) => return Ok(()),
         Ok(true) => {
-            shared.port.store(u64::from(port), Relaxed);
-            shared.wake_all();
-            shared.listening.wait_for_change();
+            shared.wiring.port.store(u64::from(port), Relaxed);
+            shared.wiring.wake_all();
+            shared.wiring.listening.wait_for_change();
             return Ok(());
         }
         Err(error) => error,
@@ -176,7 +176,7 @@ fn listen(shared: &Shared) -> Result<(), ConfigError> {
 fn take_effect(shared: &Shared, was_set: impl Fn(&str) -> bool) {
     if was_set("timeout") {
         // Loops sleep as long as the old one says.
-        shared.wake_all();
+        shared.wiring.wake_all();
     }
     if was_set("requirepass") || was_set("acl-pubsub-default") {
         let change: Result<_, Infallible> = shared.access.change(|users| {

@@ -34,7 +34,7 @@ pub fn quit(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 }
 
 pub fn monitor(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let (monitors, client) = (&local.shared.monitors, &mut *local.client);
+    let (monitors, client) = (&local.shared.wiring.monitors, &mut *local.client);
     if client.monitoring.is_none() {
         client.monitoring = Some(monitors.add(&client.entry));
     }
@@ -70,7 +70,7 @@ pub fn auth(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 fn log_in(local: &mut Local<'_>, command: &[u8], name: &[u8], password: &[u8]) -> Done {
     let (access, client) = (&local.shared.access, &mut *local.client);
     if let Some(user) = access.users().log_in(name, password) {
-        client.login.set(access, &client.entry, user);
+        client.log_in(access, user);
         return Ok(());
     }
     if let Some(source) = access::source(&client.entry.address) {

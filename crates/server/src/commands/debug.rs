@@ -3,12 +3,12 @@
 mod populate;
 
 use super::{Job, Local, config_command, dump, lower, numbers};
+use crate::base::glob;
 use crate::data::keyspace::{Context, Keyspace, Stop};
-use crate::glob;
 use crate::resp::reply::Reply;
-use crate::runs;
-use crate::shared::{Opened, Shared};
-use crate::standstill::LONGEST_SLEEP;
+use crate::state::standstill::LONGEST_SLEEP;
+use crate::state::{Opened, Shared};
+use crate::transact;
 use hyades::Transaction;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -85,16 +85,16 @@ fn sleep(shared: &Shared, seconds: &[u8]) -> Result<(), Stop> {
         return Err(format!("ERR DEBUG SLEEP takes 0 to {LONGEST_SLEEP} seconds").into());
     }
     // The others look before they do anything.
-    shared.standstill.begin(Duration::from_secs_f64(seconds), shared.clock.now_ms());
+    shared.limits.standstill.begin(Duration::from_secs_f64(seconds), shared.clock.now_ms());
     shared.stand_still();
     Ok(())
 }
 
 /// An error while the database is being opened.
 fn check_open(shared: &Shared) -> Result<(), Stop> {
-    match shared.opened.get() {
+    match shared.store.opened.get() {
         Some(_) => Ok(()),
-        None => Err(format!("LOADING {}", shared.loading()).into()),
+        None => Err(format!("LOADING {}", shared.store.loading()).into()),
     }
 }
 
@@ -112,9 +112,10 @@ fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
 
 /// In a snapshot: what is told is on disk.
 fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> {
-    let Opened { database: opened, .. } = shared.opened.get().expect("checked before the job");
+    let Opened { database: opened, .. } =
+        shared.store.opened.get().expect("checked before the job");
     let effects = RefCell::default();
-    let context = Context { is_patient: true, ..runs::context(shared, &effects) };
+    let context = Context { is_patient: true, ..transact::context(shared, &effects) };
     let body = |tx: &Transaction<'_>| -> Result<String, Stop> {
         let space = Keyspace::open(*tx, context, database)?;
         let entry = space.find(key)?;

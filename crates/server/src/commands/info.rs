@@ -7,11 +7,11 @@ mod stats;
 mod tests;
 
 use super::{Local, lower};
-use crate::clock::wall_us;
+use crate::base::clock::wall_us;
 use crate::data::databases;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::shared::Shared;
+use crate::state::Shared;
 use hyades::{Attempt, MetricValue, Session, TableStats};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -125,7 +125,7 @@ fn server(shared: &Shared, out: &mut String) {
     let is_supervised = std::env::var_os("NOTIFY_SOCKET").is_some_and(|name| !name.is_empty());
     line(out, "process_supervised", if is_supervised { "systemd" } else { "no" });
     line(out, "run_id", &shared.run_id);
-    counter(out, "tcp_port", &shared.port);
+    counter(out, "tcp_port", &shared.wiring.port);
     line(out, "server_time_usec", wall_us());
     line(out, "uptime_in_seconds", uptime);
     line(out, "uptime_in_days", uptime / 86_400);
@@ -152,13 +152,13 @@ fn clients(shared: &Shared, out: &mut String) {
     let all = shared.clients.totals();
     line(out, "client_recent_max_input_buffer", all.largest_input);
     line(out, "client_recent_max_output_buffer", all.largest_output);
-    let blocked = shared.waiting.clients() as u64 + shared.pause.clients();
+    let blocked = shared.wiring.waiting.clients() as u64 + shared.limits.pause.clients();
     line(out, "blocked_clients", blocked);
     line(out, "clients_in_timeout_table", all.with_timeout);
     line(out, "pubsub_clients", all.listening);
     line(out, "watching_clients", all.watching);
     line(out, "total_watched_keys", all.watched_keys);
-    line(out, "total_blocking_keys", shared.waiting.keys());
+    line(out, "total_blocking_keys", shared.wiring.waiting.keys());
     line(out, "total_blocking_keys_on_nokey", 0);
     line(out, "tracking_clients", 0);
 }
@@ -209,7 +209,7 @@ fn cpu(_: &Shared, out: &mut String) {
 }
 
 fn commandstats(shared: &Shared, out: &mut String) {
-    for (name, counts) in shared.command_stats.iter() {
+    for (name, counts) in shared.stats.commands.iter() {
         let all = [&counts.calls, &counts.failed, &counts.rejected, &counts.nanos];
         let [calls, failed, rejected, nanos] = all.map(|counter| counter.load(Relaxed));
         if calls + rejected > 0 {
@@ -227,7 +227,7 @@ fn commandstats(shared: &Shared, out: &mut String) {
 
 fn latencystats(shared: &Shared, out: &mut String) {
     let percentiles = shared.settings.latency_percentiles();
-    let stats = shared.command_stats.iter();
+    let stats = shared.stats.commands.iter();
     for (name, times) in stats.filter_map(|(name, counts)| Some((name, counts.times()?))) {
         let usec = |percent: f64| times.percentile(percent) as f64 / 1_000.0;
         let shown = percentiles.iter().map(|percent| format!("p{percent}={:.3}", usec(*percent)));
@@ -237,7 +237,7 @@ fn latencystats(shared: &Shared, out: &mut String) {
 }
 
 fn errorstats(shared: &Shared, out: &mut String) {
-    for (code, count) in shared.errors.lock().expect("no holder panics").iter() {
+    for (code, count) in shared.stats.errors.lock().expect("no holder panics").iter() {
         let _ = write!(out, "errorstat_{code}:count={count}\r\n");
     }
 }
@@ -246,7 +246,9 @@ fn errorstats(shared: &Shared, out: &mut String) {
 /// the time. The counts beside them are not exact either, so nothing waits for the disk.
 pub fn live_generations(shared: &Shared, session: Option<&mut Session>) -> Vec<u64> {
     let databases = shared.settings.databases();
-    let (Some(opened), Some(session)) = (shared.opened.get(), session) else { return Vec::new() };
+    let (Some(opened), Some(session)) = (shared.store.opened.get(), session) else {
+        return Vec::new();
+    };
     for _ in 0..ATTEMPTS {
         let live = session.attempt(|tx| databases::live(tx, opened.tables, databases));
         if let Ok(Attempt::Committed((live, _), _)) = live {
@@ -259,7 +261,7 @@ pub fn live_generations(shared: &Shared, session: Option<&mut Session>) -> Vec<u
 /// The databases that have keys: their numbers, their keys, and those of them that expire.
 pub fn databases_with_keys(shared: &Shared, live: &[u64]) -> Vec<(usize, i64, i64)> {
     let all = live.iter().enumerate().map(|(number, generation)| {
-        let (keys, expiring) = shared.counts.of(*generation);
+        let (keys, expiring) = shared.store.counts.of(*generation);
         (number, keys, expiring)
     });
     all.filter(|(_, keys, _)| *keys > 0).collect()
@@ -274,24 +276,24 @@ fn keyspace(shared: &Shared, out: &mut String, live: &[u64]) {
 fn hyades(shared: &Shared, out: &mut String) {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     line(out, "used_cpu_total", format!("{}.{:06}", used.tv_sec, used.tv_nsec / 1_000));
-    counter(out, "loop_wakeups", &shared.counters.turns);
-    counter(out, "tls_failures", &shared.counters.tls_failures);
-    counter(out, "run_conflicts", &shared.counters.conflicts);
-    counter(out, "runs_alone", &shared.counters.alone);
-    counter(out, "runs_large", &shared.counters.large);
-    let timers = &shared.timers.numbers;
+    counter(out, "loop_wakeups", &shared.stats.counters.turns);
+    counter(out, "tls_failures", &shared.stats.counters.tls_failures);
+    counter(out, "run_conflicts", &shared.stats.counters.conflicts);
+    counter(out, "runs_alone", &shared.stats.counters.alone);
+    counter(out, "runs_large", &shared.stats.counters.large);
+    let timers = &shared.store.timers.numbers;
     counter(out, "expiry_timers", &timers.timers);
     counter(out, "expiry_timer_bytes", &timers.bytes);
     counter(out, "expiry_due", &timers.due);
     let late = timers.late_ms.load(Relaxed) as f64 / 1_000.0;
     line(out, "expiry_late_seconds", format!("{late:.3}"));
     counter(out, "expiry_sweeps", &timers.sweeps);
-    line(out, "acknowledgements", shared.acknowledged.count());
+    line(out, "acknowledgements", shared.stats.acknowledged.count());
     for percent in [50.0, 99.0] {
-        let micros = shared.acknowledged.percentile(percent) as f64 / 1_000.0;
+        let micros = shared.stats.acknowledged.percentile(percent) as f64 / 1_000.0;
         line(out, &format!("acknowledgement_usec_p{percent}"), format!("{micros:.3}"));
     }
-    let Some(opened) = shared.opened.get() else { return };
+    let Some(opened) = shared.store.opened.get() else { return };
     let stats = opened.database.stats();
     line(out, "log_streams", opened.database.streams());
     line(out, "log_bytes", stats.log_bytes);
@@ -322,7 +324,7 @@ fn hyades(shared: &Shared, out: &mut String) {
         let _ = write!(out, "table_{name}:rows={rows},bytes={bytes}\r\n");
     }
     let recovery = opened.database.recovery();
-    let opening = shared.opening.get().copied().unwrap_or_default();
+    let opening = shared.store.opening.get().copied().unwrap_or_default();
     line(out, "opening_seconds", format!("{:.3}", opening.time.as_secs_f64()));
     line(out, "recovery_seconds", format!("{:.3}", recovery.seconds));
     line(out, "recovery_transactions", recovery.records);

@@ -3,12 +3,12 @@
 //! transaction.
 
 use super::{Done, Job, Local, SYNTAX, Stop, integer, is};
+use crate::base::glob;
 use crate::data::databases;
 use crate::data::head::{Head, KINDS};
 use crate::data::keyspace::Keyspace;
-use crate::glob;
 use crate::resp::reply::Reply;
-use crate::shared::{Opened, Shared};
+use crate::state::{Opened, Shared};
 use hyades::{Column, Columns, Error, Row};
 
 const GENERATION: Column<u64> = Column::at(0);
@@ -22,7 +22,8 @@ fn for_each_key(
     database: u32,
     mut visit: impl FnMut(&[u8], Head),
 ) -> Result<(), Error> {
-    let Opened { database: db, tables } = shared.opened.get().expect("checked before the job");
+    let Opened { database: db, tables } =
+        shared.store.opened.get().expect("checked before the job");
     let (tables, now) = (*tables, shared.clock.now_ms());
     let snapshot = db.open_snapshot();
     let generation = snapshot.read(|tx| Ok(databases::generation(tx, tables, database)?))?;

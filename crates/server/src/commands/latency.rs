@@ -2,9 +2,9 @@
 //! histograms of the times of all commands.
 
 use super::{Done, Local, help, is, latency_text, unknown_subcommand};
-use crate::clock::wall_us;
-use crate::command_stats::CommandStats;
+use crate::base::clock::wall_us;
 use crate::resp::reply::Reply;
+use crate::state::command_stats::CommandStats;
 
 const HELP: &[&str] = &[
     "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -29,7 +29,7 @@ pub fn latency(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     match &args[1..] {
         [what] if is(what, "LATEST") => latest(local, reply),
         [what, event] if is(what, "HISTORY") => {
-            let samples = shared.latency_events.find(event).unwrap_or_default().samples;
+            let samples = shared.stats.latency_events.find(event).unwrap_or_default().samples;
             reply.array(samples.len());
             for sample in samples {
                 reply.array(2);
@@ -38,22 +38,22 @@ pub fn latency(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
             }
         }
         [what, events @ ..] if is(what, "RESET") => {
-            reply.count(shared.latency_events.forget(events));
+            reply.count(shared.stats.latency_events.forget(events));
         }
         [what] if is(what, "DOCTOR") => {
             let threshold = shared.settings.latency_threshold_ms().unwrap_or(0);
-            reply.verbatim(&latency_text::doctor(&shared.latency_events.all(), threshold));
+            reply.verbatim(&latency_text::doctor(&shared.stats.latency_events.all(), threshold));
         }
         [what] if is(what, "HELP") => help(reply, HELP),
         [what, event] if is(what, "GRAPH") => {
             let name = String::from_utf8_lossy(&event[..event.len().min(128)]);
-            let Some(series) = shared.latency_events.find(event) else {
+            let Some(series) = shared.stats.latency_events.find(event) else {
                 return Err(format!("ERR No samples available for event '{name}'").into());
             };
             reply.verbatim(&latency_text::graph(&name, &series, wall_us() / 1_000_000));
         }
         [what, names @ ..] if is(what, "HISTOGRAM") => {
-            histograms(&shared.command_stats, names, reply);
+            histograms(&shared.stats.commands, names, reply);
         }
         _ => return Err(unknown_subcommand("latency", args[1])),
     }
@@ -61,7 +61,7 @@ pub fn latency(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
 }
 
 fn latest(local: &Local<'_>, reply: &mut Reply<'_>) {
-    let events = local.shared.latency_events.all();
+    let events = local.shared.stats.latency_events.all();
     reply.array(events.len());
     for (event, series) in events {
         let last = series.samples.back().expect("an event has a sample");

@@ -1,6 +1,6 @@
 //! What LATENCY says in words and pictures.
 
-use crate::latency_events::{LatencySample, LatencySeries};
+use crate::state::latency_events::{LatencySample, LatencySeries};
 use std::fmt::Write;
 
 /// Samples in a row of the picture.

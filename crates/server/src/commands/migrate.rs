@@ -16,13 +16,15 @@
 use super::collections::distinct;
 use super::{Done, Job, JobEnd, Local, SYNTAX, dump, integer, is};
 use crate::catalogue::{self, Command};
+use crate::client::{Client, Silence};
 use crate::clients::ClientEntry;
-use crate::conversation::{Client, Silence};
 use crate::data::keyspace::{self, Keyspace, Stop};
-use crate::migration::{MigrationTarget, TargetFailure, TargetName, TargetPatience, push_words};
 use crate::resp::reply::Reply;
-use crate::runs;
-use crate::shared::Shared;
+use crate::state::Shared;
+use crate::state::migration::{
+    MigrationTarget, TargetFailure, TargetName, TargetPatience, push_words,
+};
+use crate::transact;
 use hyades::{Abort, Ticket};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -220,7 +222,7 @@ impl Migration {
         body: impl Fn(&Keyspace<'_>) -> Result<T, Stop>,
     ) -> Result<(T, Ticket), String> {
         let (value, effects, ticket) =
-            runs::patiently(shared, end.order.get_or_insert_default(), |tx, context| {
+            transact::patiently(shared, end.order.get_or_insert_default(), |tx, context| {
                 body(&Keyspace::open(*tx, context, self.from)?)
             })?;
         let written = effects.written_keys.into_iter();
@@ -250,19 +252,24 @@ impl Migration {
             }
             Ok(found)
         })?;
-        ticket.wait().map_err(|error| runs::failure(shared, error))?;
+        ticket.wait().map_err(|error| transact::failure(shared, error))?;
         Ok(found)
     }
 
     /// Sends keys over a connection that is kept, or over a new one.
     fn send_all(&self, shared: &Shared, keys: &mut [SentKey]) -> SentKeys {
-        let patience = TargetPatience { shared, client: &self.client, idle: self.time };
-        let mut kept = shared.targets.take(&self.target, Instant::now());
+        let patience = TargetPatience {
+            stop: &shared.stop_signal,
+            clock: &shared.clock,
+            client: &self.client,
+            idle: self.time,
+        };
+        let mut kept = shared.wiring.targets.take(&self.target, Instant::now());
         loop {
             let (was_kept, mut done) = (kept.is_some(), SentKeys::default());
             let target = match kept.take() {
                 Some(target) => Ok(target),
-                None => MigrationTarget::connect(&self.target, &patience),
+                None => MigrationTarget::connect(&self.target, &shared.wiring.lookups, &patience),
             };
             let sent = target.and_then(|mut target| {
                 self.send(&mut target, keys, &patience, &mut done)?;
@@ -270,7 +277,7 @@ impl Migration {
             });
             match sent {
                 Ok(target) if !target.has_refused => {
-                    shared.targets.keep(self.target.clone(), target, Instant::now());
+                    shared.wiring.targets.keep(self.target.clone(), target, Instant::now());
                 }
                 Ok(_) => {}
                 // The target had closed it. Nothing was done there, or it is done again.
@@ -347,7 +354,7 @@ impl Migration {
         batch: &[SentKey],
         patience: &TargetPatience<'_>,
     ) -> Result<Vec<usize>, TargetFailure> {
-        let now = patience.shared.clock.now_ms();
+        let now = patience.clock.now_ms();
         let (mut out, mut sent) = (Vec::new(), Vec::new());
         for (at, of) in batch.iter().enumerate() {
             let ttl = match of.expires {
@@ -446,7 +453,7 @@ pub fn migrate(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done
             Ok(text) if !is_silent => reply.simple(text),
             Ok(_) => {}
             Err(text) => {
-                shared.count_error(&text);
+                shared.stats.count_error(&text);
                 if !is_silent {
                     reply.error(&text);
                 }

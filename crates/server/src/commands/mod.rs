@@ -47,12 +47,12 @@ pub use functions::{Function, function};
 pub use unsupported::error as unsupported_error;
 
 use crate::catalogue::{ANY_ARITY, names};
-use crate::conversation::Client;
+use crate::client::Client;
+use crate::clients::monitors::MonitorLine;
 use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
-use crate::monitors::MonitorLine;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::resp::{is, number};
-use crate::shared::Shared;
+use crate::state::Shared;
 use hyades::{Session, SessionOrder, Ticket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send>;
 pub struct JobEnd {
     /// Of the transaction that the reply tells of, which leaves once that is acknowledged.
     pub ticket: Option<Ticket>,
-    /// See [`crate::runs::RunQueue::take_exec_ends`].
+    /// See [`crate::session::runs::RunQueue::take_exec_ends`].
     pub exec_ends: Vec<usize>,
     /// What the command waits for, if it has no reply yet.
     pub wait: Option<Wait>,

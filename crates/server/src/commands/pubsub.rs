@@ -1,7 +1,7 @@
 //! Publish and subscribe.
 
 use super::{Done, Local, help, lower, unknown_subcommand};
-use crate::channels::{Publication, Topic};
+use crate::clients::channels::{Publication, Topic};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 
@@ -26,7 +26,7 @@ fn subscribe_to(
         return Err(format!("ERR more than {MOST_SUBSCRIPTIONS} subscriptions").into());
     }
     for name in names {
-        subscriptions.add(&local.shared.channels, topic, name);
+        subscriptions.add(&local.shared.wiring.channels, topic, name);
         tell(reply, topic.words()[0], Some(name), subscriptions.count(topic));
     }
     local.client.note_subscriptions();
@@ -86,7 +86,7 @@ pub fn sunsubscribe(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>
 
 fn publish_to(local: &mut Local<'_>, topic: Topic, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (channel, payload) = (args[1].to_vec(), args[2].to_vec());
-    reply.count(local.shared.channels.count_deliveries(topic, &channel));
+    reply.count(local.shared.wiring.channels.count_deliveries(topic, &channel));
     local.client.published.push(Publication { topic, channel, payload });
     Ok(())
 }
@@ -116,7 +116,7 @@ const HELP: &[&str] = &[
 ];
 
 pub fn pubsub(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let channels = &local.shared.channels;
+    let channels = &local.shared.wiring.channels;
     let topic = |name: &str| if name.starts_with("shard") { Topic::Shard } else { Topic::Channel };
     match (lower(args[1]).as_str(), &args[2..]) {
         (name @ ("channels" | "shardchannels"), pattern @ ([] | [_])) => {

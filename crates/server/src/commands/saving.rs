@@ -2,16 +2,20 @@
 
 use super::{Done, Job, Local, SYNTAX, is};
 use crate::resp::reply::Reply;
-use crate::saves::{Begun, SaveKind};
+use crate::state::saves::{Begun, SaveKind};
 
 const UNDER_WAY: &str = "ERR Background save already in progress";
 
 /// Replies once the checkpoint was taken.
 pub fn save(local: &mut Local<'_>, _: &[&[u8]], _: &mut Reply<'_>) -> Done {
-    *local.job = Some(Job::long(|shared, reply| match shared.saves.save(shared) {
-        Some(Ok(())) => reply.ok(),
-        Some(Err(error)) => reply.error(&format!("ERR {error}")),
-        None => reply.error(UNDER_WAY),
+    *local.job = Some(Job::long(|shared, reply| {
+        let opened = shared.store.opened.get().expect("the command comes once it is open");
+        let changes = &shared.stats.counters.changes;
+        match shared.store.saves.save(&opened.database, changes) {
+            Some(Ok(())) => reply.ok(),
+            Some(Err(error)) => reply.error(&format!("ERR {error}")),
+            None => reply.error(UNDER_WAY),
+        }
     }));
     Ok(())
 }
@@ -24,10 +28,10 @@ pub fn bgsave(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     };
     // In EXEC it is said to follow, as in Redis: it begins when the transaction has committed.
     let follows = may_follow || local.is_in_exec;
-    match local.shared.saves.begin_in_background(SaveKind::Save, follows) {
+    match local.shared.store.saves.begin_in_background(SaveKind::Save, follows) {
         Some(Begun::Started) if !local.is_in_exec => reply.simple("Background saving started"),
         Some(_) => reply.simple("Background saving scheduled"),
-        None if local.shared.saves.stats(SaveKind::Save).since.is_some() => {
+        None if local.shared.store.saves.stats(SaveKind::Save).since.is_some() => {
             return Err(UNDER_WAY.into());
         }
         None => {
@@ -40,7 +44,7 @@ pub fn bgsave(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 }
 
 pub fn bgrewriteaof(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    match local.shared.saves.begin_in_background(SaveKind::Rewrite, true) {
+    match local.shared.store.saves.begin_in_background(SaveKind::Rewrite, true) {
         Some(Begun::Started) if !local.is_in_exec => {
             reply.simple("Background append only file rewriting started");
         }

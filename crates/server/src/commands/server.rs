@@ -1,12 +1,12 @@
 //! Commands on the server.
 
 use super::{Done, Job, Local, SYNTAX, is};
-use crate::clock::wall_us;
+use crate::base::clock::wall_us;
+use crate::client::Durability;
 use crate::config::Settings;
-use crate::conversation::Durability;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
-use crate::shared::{Shared, Stopping};
+use crate::state::{Shared, Stopping};
 use hyades::BackupReport;
 use std::path::{Path, PathBuf};
 
@@ -158,7 +158,7 @@ fn copy(shared: &Shared, dir: &Path) -> Result<BackupReport, String> {
     let above = dir.parent().expect("it is below backup-dir");
     let cannot = |error| format!("cannot create {}: {error}", above.display());
     std::fs::create_dir_all(above).map_err(cannot)?;
-    let opened = shared.opened.get().expect("checked before the job");
+    let opened = shared.store.opened.get().expect("checked before the job");
     // Its error names the directory, and says what is wrong with it.
     opened.database.backup(dir).map_err(|error| error.to_string())
 }

@@ -20,7 +20,7 @@ const HELP: &[&str] = &[
 const SHOWN: usize = 10;
 
 pub fn slowlog(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let log = &local.shared.slow_log;
+    let log = &local.shared.stats.slow_log;
     match &args[1..] {
         [what] if is(what, "GET") => entries(local, SHOWN, reply),
         [what, count] if is(what, "GET") => {
@@ -41,7 +41,7 @@ pub fn slowlog(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
 }
 
 fn entries(local: &Local<'_>, most: usize, reply: &mut Reply<'_>) {
-    let entries = local.shared.slow_log.last(most);
+    let entries = local.shared.stats.slow_log.last(most);
     reply.array(entries.len());
     for entry in entries {
         reply.array(6);

@@ -2,25 +2,28 @@
 //! is refused in a sentence.
 
 mod change;
+mod events;
 mod output_limits;
+mod packed;
 mod parse;
 mod places;
+pub mod redaction;
 mod renamed;
 mod table;
 mod tls;
 mod value;
 
+pub use events::EventClasses;
 pub use output_limits::{OutputLimit, OutputLimits};
+pub use packed::PackedLimits;
 pub use parse::{ConfigError, environment_port, memory, replace};
 pub use renamed::RenamedCommands;
 pub(crate) use table::{MOST_DATABASES, SECRETS};
 #[cfg(feature = "tls")]
 pub use tls::ClientCertificates;
-pub use tls::TlsSettings;
+pub use tls::{PingTls, TlsSettings};
 
 use crate::access::Users;
-use crate::data::collections::PackedLimits;
-use crate::data::keyspace::EventClasses;
 use change::{Change, Moment};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -243,7 +246,7 @@ impl Settings {
             let is_hidden = HIDDEN.contains(&name);
             let fits = |pattern: &&[u8]| match is_hidden {
                 true => pattern.eq_ignore_ascii_case(name.as_bytes()),
-                false => crate::glob::matches(pattern, name.as_bytes(), true),
+                false => crate::base::glob::matches(pattern, name.as_bytes(), true),
             };
             patterns.iter().any(fits)
         };

@@ -70,3 +70,14 @@ impl Settings {
         })
     }
 }
+
+/// How a server is asked over an encrypted connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PingTls {
+    /// The certificates of the authorities that sign the server's, in PEM format.
+    pub authorities: Option<PathBuf>,
+    /// A certificate to show, and the file of its key, in PEM format.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Whether the server's certificate is taken as it is, whatever signed it.
+    pub takes_any: bool,
+}

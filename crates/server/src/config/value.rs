@@ -1,8 +1,8 @@
 //! How the text of a setting is checked.
 
+use super::EventClasses;
 use super::table::Value;
 use super::{ConfigError, memory, output_limits, tls};
-use crate::data::keyspace::EventClasses;
 use std::fmt::Display;
 
 /// What Redis says of a setting with too few values, or too many.

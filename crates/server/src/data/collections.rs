@@ -11,6 +11,7 @@ use super::Tables;
 use super::blocks::BlockTable;
 use super::head::Kind;
 use super::member_run::{MemberOrder, MemberRun};
+use crate::config::PackedLimits;
 use hyades::{Abort, Column, Session, Transaction};
 
 const NUMBER: Column<u64> = Column::at(0);
@@ -22,21 +23,6 @@ const BATCH: usize = 128;
 
 /// Most bytes of a collection that is packed in its key's row.
 pub const MOST_PACKED_BYTES: usize = 2 << 10;
-
-/// How many elements of a collection are packed in its key's row at most, as the settings
-/// `hash-max-listpack-entries`, `set-max-intset-entries`, `zset-max-listpack-entries` and, if it is
-/// positive, `list-max-listpack-size` say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackedLimits {
-    /// Fields of a hash.
-    pub hash: usize,
-    /// Members of a set.
-    pub set: usize,
-    /// Members of a sorted set.
-    pub sorted_set: usize,
-    /// Elements of a list.
-    pub list: usize,
-}
 
 impl PackedLimits {
     /// That of a type.

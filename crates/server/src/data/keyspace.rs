@@ -9,17 +9,18 @@ mod walking;
 mod watched;
 
 pub use effects::Effects;
-pub use notices::{EventClasses, Events, WrittenKey, events};
+pub use notices::{Events, WrittenKey, events};
 pub use waiting::{Fills, Wait};
 pub use watched::WatchedKey;
 
 use super::Tables;
 use super::blocks::BlockTable;
 use super::chunks::{LONGEST_IN_ROW, StoredString};
-use super::collections::{self, PackedLimits};
+use super::collections;
 use super::counts::KeyCounts;
 use super::databases;
 use super::head::{Form, Head, Kind};
+use crate::config::{EventClasses, PackedLimits};
 use hyades::{Abort, Column, Columns, Transaction};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

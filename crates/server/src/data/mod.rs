@@ -5,6 +5,7 @@ pub mod chunks;
 pub mod collections;
 pub mod counts;
 pub mod databases;
+pub mod expiries;
 pub mod head;
 pub mod keyspace;
 pub mod long_list;
@@ -13,6 +14,7 @@ pub mod member_run;
 pub mod packed;
 #[cfg(test)]
 mod run_tests;
+pub mod waiting;
 #[cfg(test)]
 mod walk_tests;
 

@@ -2,13 +2,14 @@
 
 use super::Tables;
 use super::blocks::{BlockTable, MOST_BLOCK_BYTES};
-use super::collections::{Collection, PackedLimits, discard, first_run, remove_garbage};
+use super::collections::{Collection, discard, first_run, remove_garbage};
 use super::counts::KeyCounts;
 use super::head::Kind;
 use super::keyspace::{Context, Effects, Stop};
 use super::long_list::{End, LongList};
 use super::member_run::{MemberEdit, MemberRun};
-use crate::clock::thread_seconds;
+use crate::base::clock::thread_seconds;
+use crate::config::PackedLimits;
 use hyades::{Column, Columns, Database};
 use proptest::prelude::*;
 use std::borrow::Cow;

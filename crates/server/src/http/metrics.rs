@@ -4,7 +4,7 @@
 use super::status::progress;
 use crate::catalogue::{self, names};
 use crate::commands::info;
-use crate::shared::Shared;
+use crate::state::Shared;
 use hyades::{Histogram, Metric, MetricValue, Metrics, Progress, StreamProgress};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -366,7 +366,7 @@ pub fn text(shared: &Shared, live: &[u64]) -> String {
     databases(&mut metrics, shared, live);
     commands(&mut metrics, shared);
     errors(&mut metrics, shared);
-    match shared.opened.get() {
+    match shared.store.opened.get() {
         Some(opened) => {
             let of = opened.database.metrics().into_iter();
             metrics.extend(of.filter(|metric| metric.name != ACKNOWLEDGEMENT));
@@ -406,8 +406,8 @@ fn recovery(metrics: &mut Metrics, progress: &Progress) {
 }
 
 fn acknowledgement(shared: &Shared) -> Option<Metric> {
-    let sum = shared.counters.acknowledged_nanos.load(Relaxed) as f64 / 1e9;
-    let (counts, all) = shared.acknowledged.at_most(&BOUNDS_NS);
+    let sum = shared.stats.counters.acknowledged_nanos.load(Relaxed) as f64 / 1e9;
+    let (counts, all) = shared.stats.acknowledged.at_most(&BOUNDS_NS);
     let buckets = BOUNDS_NS.iter().zip(counts).map(|(bound, count)| (*bound as f64 / 1e9, count));
     let buckets = buckets.chain([(f64::INFINITY, all)]).collect();
     let help = "Time from the commit of a run of commands until all that it depends on is on disk";
@@ -435,7 +435,7 @@ pub fn class_of(name: &str) -> &'static str {
 }
 
 fn commands(metrics: &mut Metrics, shared: &Shared) {
-    let all: Vec<_> = shared.command_stats.iter().collect();
+    let all: Vec<_> = shared.stats.commands.iter().collect();
     let mut each = |name, unit, help, value: &dyn Fn(usize) -> f64| {
         for (at, (command, counts)) in all.iter().enumerate() {
             if counts.calls.load(Relaxed) + counts.rejected.load(Relaxed) > 0 {
@@ -463,7 +463,7 @@ fn commands(metrics: &mut Metrics, shared: &Shared) {
 }
 
 fn errors(metrics: &mut Metrics, shared: &Shared) {
-    let errors = shared.errors.lock().expect("no holder panics").clone();
+    let errors = shared.stats.errors.lock().expect("no holder panics").clone();
     metrics.extend(errors.into_iter().map(|(code, count)| {
         let help = "Replies that were errors, by their first word";
         let value = MetricValue::Counter(count as f64);

@@ -14,8 +14,8 @@ mod status;
 mod tests;
 
 use crate::commands::info;
-use crate::shared::{Shared, Stopping};
-use crate::waker::LoopWaker;
+use crate::sockets::waker::LoopWaker;
+use crate::state::{Shared, Stopping};
 use connection::{HttpConnection, NextStep};
 use hyades::Session;
 use mio::net::TcpListener;
@@ -128,7 +128,7 @@ impl HttpServer {
             let text = "metrics-bind names no address that can be listened at";
             return Err(Error::other(text));
         }
-        shared.add_waker(waker.as_waker());
+        shared.wiring.add_waker(waker.as_waker());
         Ok(HttpServer {
             shared: shared.clone(),
             poll,
@@ -278,7 +278,7 @@ impl HttpServer {
     fn generations(&mut self) -> Vec<u64> {
         if self.session.is_none() {
             // All slots of the log may be taken; then the databases are not shown.
-            self.session = self.shared.opened.get().and_then(|of| of.database.session().ok());
+            self.session = self.shared.store.opened.get().and_then(|of| of.database.session().ok());
         }
         info::live_generations(&self.shared, self.session.as_mut())
     }

@@ -5,7 +5,7 @@ mod json;
 
 use super::metrics::class_of;
 use crate::commands::info;
-use crate::shared::{Shared, Stopping};
+use crate::state::{Shared, Stopping};
 use hyades::{Metric, MetricValue, Progress};
 use json::Json;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,9 +37,9 @@ impl ServerState {
     pub fn of(shared: &Shared) -> ServerState {
         match shared.stopping() {
             Some(Stopping::Failed(_)) => ServerState::Failed,
-            _ if shared.log_failure().is_some() => ServerState::Failed,
+            _ if shared.store.log_failure().is_some() => ServerState::Failed,
             Some(Stopping::Asked) => ServerState::Stopping,
-            None if shared.opened.get().is_some() => ServerState::Ready,
+            None if shared.store.opened.get().is_some() => ServerState::Ready,
             None => ServerState::Loading,
         }
     }
@@ -59,13 +59,13 @@ impl ServerState {
 fn cause(shared: &Shared) -> Option<String> {
     match shared.stopping() {
         Some(Stopping::Failed(cause)) => Some(cause),
-        _ => shared.log_failure().map(|cause| format!("the log failed: {cause}")),
+        _ => shared.store.log_failure().map(|cause| format!("the log failed: {cause}")),
     }
 }
 
 /// How far recovery has got.
 pub fn progress(shared: &Shared) -> Option<Progress> {
-    shared.progress.lock().expect("no holder panics").clone()
+    shared.store.progress.lock().expect("no holder panics").clone()
 }
 
 /// The status.
@@ -75,7 +75,7 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
         let state = ServerState::of(shared);
         out.key("state").text(state.name());
         out.key("cause").optional(cause(shared), Json::text);
-        let recovering = progress(shared).filter(|_| shared.opened.get().is_none());
+        let recovering = progress(shared).filter(|_| shared.store.opened.get().is_none());
         out.key("recovery").optional(recovering.as_ref(), recovery);
         let info = info::text(shared, |name| info::MONITORED.contains(&name), live);
         out.key("info").object(|out| numbers(out, &info));
@@ -87,16 +87,16 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
             });
         });
         out.key("acknowledgement").object(|out| {
-            let sum = shared.counters.acknowledged_nanos.load(Relaxed) as f64 / 1e9;
-            let steps = shared.acknowledged.steps(STEPS);
+            let sum = shared.stats.counters.acknowledged_nanos.load(Relaxed) as f64 / 1e9;
+            let steps = shared.stats.acknowledged.steps(STEPS);
             let steps = steps.into_iter().map(|(nanos, count)| (nanos as f64 / 1e9, count));
             histogram(out, sum, &steps.collect::<Vec<_>>());
         });
-        let opened = shared.opened.get().map(|of| of.database.metrics());
+        let opened = shared.store.opened.get().map(|of| of.database.metrics());
         let metrics: Vec<Metric> = opened.into_iter().flatten().collect();
         out.key("sync").object(|out| syncs(out, &metrics));
         out.key("streams").list(streams(&metrics), stream);
-        let tables = shared.opened.get().map(|of| of.database.tables()).unwrap_or_default();
+        let tables = shared.store.opened.get().map(|of| of.database.tables()).unwrap_or_default();
         out.key("tables").list(tables, |out, table| {
             out.object(|out| {
                 out.key("table").text(&table.name);
@@ -104,7 +104,7 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
                 out.key("bytes").number(table.bytes as f64);
             });
         });
-        let ran = shared.command_stats.iter().filter(|(_, of)| of.calls.load(Relaxed) > 0);
+        let ran = shared.stats.commands.iter().filter(|(_, of)| of.calls.load(Relaxed) > 0);
         out.key("commands").list(ran, |out, (name, counts)| {
             out.object(|out| {
                 out.key("command").text(name);
@@ -230,7 +230,7 @@ fn stream(out: &mut Json, (label, metrics): StreamMetrics<'_>) {
 /// see: then arguments are left out.
 fn slow_log(out: &mut Json, shared: &Shared) {
     let is_open = !shared.access.is_restricted();
-    out.list(shared.slow_log.last(MOST_SLOW), |out, entry| {
+    out.list(shared.stats.slow_log.last(MOST_SLOW), |out, entry| {
         let words = entry.args.iter().map(|arg| String::from_utf8_lossy(arg));
         let shown = words.take(if is_open { usize::MAX } else { 1 });
         out.object(|out| {

@@ -5,8 +5,8 @@ mod format;
 use super::*;
 use crate::config::Settings;
 use crate::data::Tables;
-use crate::shared::Opened;
-use crate::slow_log::SlowEntry;
+use crate::state::Opened;
+use crate::state::slow_log::SlowEntry;
 use connection::LONGEST;
 use hyades::{Database, Progress, StreamProgress};
 use serde_json::Value;
@@ -37,7 +37,7 @@ impl Pages {
         let mut builder = Database::builder().streams(2);
         let tables = Tables::declare(&mut builder);
         let database = builder.open(self.dir.path()).unwrap();
-        assert!(self.shared.opened.set(Opened { database, tables }).is_ok());
+        assert!(self.shared.store.opened.set(Opened { database, tables }).is_ok());
     }
 
     fn connect(&self) -> TcpStream {
@@ -281,7 +281,7 @@ fn slow_command(shared: &Shared) {
     let address = "127.0.0.1:1".to_string();
     let entry =
         SlowEntry { id: 0, at_seconds: 7, micros: 1_500_000, args, address, name: String::new() };
-    shared.slow_log.add(entry, 9);
+    shared.stats.slow_log.add(entry, 9);
 }
 
 /// The page asks for no password: with one, it does not show what clients need it for.
@@ -317,7 +317,7 @@ fn recovery_is_told_as_it_goes() {
     build(&mut builder);
     builder.open(dir.path()).unwrap().close().unwrap();
     let progress = last.lock().unwrap().clone().expect("recovery has told something");
-    *pages.shared.progress.lock().unwrap() = Some(progress.clone());
+    *pages.shared.store.progress.lock().unwrap() = Some(progress.clone());
     let status = pages.status();
     let told = &status["recovery"];
     assert_eq!(told["bytes_total"], progress.bytes_total as f64);

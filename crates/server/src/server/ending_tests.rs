@@ -103,10 +103,10 @@ fn are_told_of_a_log_that_fails() -> bool {
     for (at, client) in waiting.iter_mut().enumerate() {
         send(client, &format!("BLMOVE none{at} other LEFT RIGHT 0"));
     }
-    while house.server.shared.waiting.clients() < waiting.len() {
+    while house.server.shared.wiring.waiting.clients() < waiting.len() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let database = &house.server.shared.opened.get().unwrap().database;
+    let database = &house.server.shared.store.opened.get().unwrap().database;
     let (first, rest) = clients.split_at_mut(10);
     first.iter_mut().for_each(|client| send(client, "SET a 1\r\nSET b 1"));
     let stopped = Instant::now();

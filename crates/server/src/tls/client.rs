@@ -1,7 +1,7 @@
 //! The side of a client, which asks once.
 
 use super::files::{certificates, private_key};
-use crate::ping::PingTls;
+use crate::config::PingTls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};

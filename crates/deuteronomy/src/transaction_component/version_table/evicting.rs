@@ -1,7 +1,7 @@
 //! What leaves the version table, and what it leaves behind.
 
 use super::{Bucket, KeyRecord, RECORD_BYTES, SWEPT_AHEAD, Sweep, VersionTable};
-use crate::proxy::lag::HeldBytes;
+use crate::held_bytes::HeldBytes;
 use crate::transaction_component::version::Version;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Ordering;

@@ -1,8 +1,8 @@
 //! The rows of all commands, by group.
 //!
 //! The columns of a row: name, arity, phase and function, flags, specifications of the keys,
-//! categories beside those that follow from the flags, keyspace event, version, complexity, summary,
-//! and arguments in the notation of COMMAND DOCS.
+//! categories beside those that follow from the flags, keyspace event, version, complexity,
+//! summary, and arguments in the notation of COMMAND DOCS.
 
 mod bitmaps;
 mod connection;

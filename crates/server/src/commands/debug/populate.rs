@@ -7,10 +7,11 @@
 use super::check_open;
 use crate::clients::ClientEntry;
 use crate::commands::{Job, JobEnd, Local, integer};
-use crate::data::keyspace::{Context, EventClasses, Keyspace, Stop};
-use crate::memory::OUT_OF_MEMORY;
-use crate::runs;
-use crate::shared::Shared;
+use crate::config::EventClasses;
+use crate::data::keyspace::{Context, Keyspace, Stop};
+use crate::state::Shared;
+use crate::state::memory::OUT_OF_MEMORY;
+use crate::transact;
 use hyades::{SessionOrder, Ticket, Transaction};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -79,7 +80,7 @@ impl Population {
                 return Err(OUT_OF_MEMORY.to_string());
             }
             let (behind, _, ticket) =
-                runs::patiently(shared, order, |tx, context| self.add(tx, context, next))?;
+                transact::patiently(shared, order, |tx, context| self.add(tx, context, next))?;
             // One is written to disk while the next one runs.
             wait(shared, last.replace(ticket))?;
             next = behind;
@@ -120,5 +121,5 @@ impl Population {
 /// Waits until a transaction is on disk.
 fn wait(shared: &Shared, ticket: Option<Ticket>) -> Result<(), String> {
     let done = ticket.map_or(Ok(()), Ticket::wait);
-    done.map_err(|error| runs::failure(shared, error))
+    done.map_err(|error| transact::failure(shared, error))
 }

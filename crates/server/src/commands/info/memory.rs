@@ -1,7 +1,7 @@
 //! INFO memory: what the process uses, what of that counts, and what of Redis's parts is none.
 
 use super::{counter, line};
-use crate::shared::Shared;
+use crate::state::Shared;
 use hyades_platform::resident::{most_resident_bytes, resident_bytes};
 
 /// A number of bytes, and the same as people read it.
@@ -32,8 +32,8 @@ pub(super) fn memory(shared: &Shared, out: &mut String) {
     let system = rustix::system::sysinfo();
     size(out, "total_system_memory", system.totalram * u64::from(system.mem_unit));
     allocator(shared, resident, out);
-    counter(out, "lazyfreed_objects", &shared.counters.freed);
-    if let Some(opened) = shared.opened.get() {
+    counter(out, "lazyfreed_objects", &shared.stats.counters.freed);
+    if let Some(opened) = shared.store.opened.get() {
         let tables = opened.database.tables();
         // Collections and strings in blocks and chunks that are not removed yet.
         let garbage = tables.iter().find(|table| table.name == "garbage");

@@ -2,9 +2,9 @@
 //! rewrites, and the log under those of its append-only file.
 
 use super::{counter, line};
-use crate::clock::wall_us;
-use crate::saves::{SaveKind, SaveStats};
-use crate::shared::Shared;
+use crate::base::clock::wall_us;
+use crate::state::Shared;
+use crate::state::saves::{SaveKind, SaveStats};
 use hyades::Progress;
 use std::fmt::Write;
 use std::time::Duration;
@@ -33,20 +33,21 @@ fn loading(of: &Progress, out: &mut String) {
 }
 
 pub(super) fn persistence(shared: &Shared, out: &mut String) {
-    let is_loading = shared.opened.get().is_none();
+    let is_loading = shared.store.opened.get().is_none();
     line(out, "loading", u8::from(is_loading));
     line(out, "async_loading", 0);
-    let progress = shared.progress.lock().expect("no holder panics").clone();
+    let progress = shared.store.progress.lock().expect("no holder panics").clone();
     if let Some(progress) = progress.filter(|_| is_loading) {
         loading(&progress, out);
     }
-    let failed = shared.log_failure();
-    counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
-    let [save, rewrite] = [SaveKind::Save, SaveKind::Rewrite].map(|of| shared.saves.stats(of));
+    let failed = shared.store.log_failure();
+    counter(out, "rdb_changes_since_last_save", &shared.stats.counters.changes);
+    let [save, rewrite] =
+        [SaveKind::Save, SaveKind::Rewrite].map(|of| shared.store.saves.stats(of));
     let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
     let current = |of: SaveStats| seconds(of.since.map(|since| since.elapsed()));
     let status = |of: SaveStats| if of.has_failed { "err" } else { "ok" };
-    let is_saving = shared.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
+    let is_saving = shared.store.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
     // One that no command has asked for counts as well, but not BGREWRITEAOF.
     let is_saving = save.since.is_some() || is_saving && rewrite.since.is_none();
     line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
@@ -55,7 +56,7 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
     line(out, "rdb_last_bgsave_time_sec", seconds(save.last));
     line(out, "rdb_current_bgsave_time_sec", current(save));
     line(out, "rdb_saves", save.taken);
-    let opening = shared.opening.get().copied().unwrap_or_default();
+    let opening = shared.store.opening.get().copied().unwrap_or_default();
     line(out, "rdb_last_load_keys_loaded", opening.keys);
     line(out, "rdb_last_load_keys_expired", opening.expired);
     line(out, "aof_enabled", 1);
@@ -84,14 +85,15 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
 /// The newest checkpoint and the log behind it, as Redis counts the parts of its append-only file:
 /// what is read at the next start.
 fn log(shared: &Shared, out: &mut String) {
-    let Some(opened) = shared.opened.get() else {
+    let Some(opened) = shared.store.opened.get() else {
         for name in ["aof_current_size", "aof_base_size", "aof_buffer_length"] {
             line(out, name, 0);
         }
         return line(out, "aof_pending_bio_fsync", 0);
     };
     let checkpoints = opened.database.checkpoints();
-    let found = || shared.progress.lock().expect("no holder panics").as_ref().map(image_bytes);
+    let found =
+        || shared.store.progress.lock().expect("no holder panics").as_ref().map(image_bytes);
     let base = checkpoints.last.map(|of| of.bytes).or_else(found).unwrap_or(0);
     line(out, "aof_current_size", base + checkpoints.replay_bytes);
     line(out, "aof_base_size", base);

@@ -2,14 +2,14 @@
 
 use super::{counter, line};
 use crate::access::Reason;
-use crate::shared::Shared;
+use crate::state::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) fn stats(shared: &Shared, out: &mut String) {
-    let of = &shared.counters;
+    let of = &shared.stats.counters;
     counter(out, "total_connections_received", &of.connections);
     counter(out, "total_commands_processed", &of.commands);
-    let [commands, input, output, expired, turns] = shared.rates.of(of);
+    let [commands, input, output, expired, turns] = shared.stats.rates.of(of);
     line(out, "instantaneous_ops_per_sec", commands.round());
     line(out, "instantaneous_input_kbps", format!("{:.2}", input / 1_024.0));
     line(out, "instantaneous_output_kbps", format!("{:.2}", output / 1_024.0));
@@ -20,18 +20,19 @@ pub(super) fn stats(shared: &Shared, out: &mut String) {
     counter(out, "rejected_connections", &of.rejected);
     counter(out, "expired_keys", &of.expired);
     line(out, "instantaneous_expired_per_sec", expired.round());
-    let timers = &shared.timers.numbers;
-    let stale = 100.0 * timers.due.load(Relaxed) as f64 / shared.counts.expiring().max(1) as f64;
+    let timers = &shared.store.timers.numbers;
+    let stale =
+        100.0 * timers.due.load(Relaxed) as f64 / shared.store.counts.expiring().max(1) as f64;
     line(out, "expired_stale_perc", format!("{:.2}", stale.min(100.0)));
     counter(out, "expire_cycle_cpu_milliseconds", &timers.cpu_ms);
     counter(out, "keyspace_hits", &of.hits);
     counter(out, "keyspace_misses", &of.misses);
-    line(out, "pubsub_channels", shared.channels.count_channels());
-    line(out, "pubsub_patterns", shared.channels.count_patterns());
-    line(out, "pubsubshard_channels", shared.channels.count_shard_channels());
+    line(out, "pubsub_channels", shared.wiring.channels.count_channels());
+    line(out, "pubsub_patterns", shared.wiring.channels.count_patterns());
+    line(out, "pubsubshard_channels", shared.wiring.channels.count_shard_channels());
     counter(out, "total_error_replies", &of.errors);
     // Each call of RESTORE checks its payload.
-    let restores = shared.command_stats.iter().find(|(name, _)| *name == "restore");
+    let restores = shared.stats.commands.iter().find(|(name, _)| *name == "restore");
     let restores = restores.map_or(0, |(_, counts)| counts.calls.load(Relaxed));
     line(out, "dump_payload_sanitizations", restores);
     counter(out, "client_query_buffer_limit_disconnections", &of.over_input);
@@ -47,8 +48,8 @@ pub(super) fn stats(shared: &Shared, out: &mut String) {
     counter(out, "eventloop_cycles", &of.cycles);
     line(out, "instantaneous_eventloop_cycles_per_sec", turns.round());
     // Checkpoints in the background: Redis has a process of its own for each.
-    line(out, "total_forks", shared.saves.begun_in_background());
-    line(out, "migrate_cached_sockets", shared.targets.count());
+    line(out, "total_forks", shared.store.saves.begun_in_background());
+    line(out, "migrate_cached_sockets", shared.wiring.targets.count());
     absent(out);
 }
 

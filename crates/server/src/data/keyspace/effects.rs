@@ -2,8 +2,8 @@
 
 use super::{Fills, Wait, WatchedKey, WrittenKey};
 use crate::data::counts::CountChange;
+use crate::data::expiries::{Expiries, Expiry, needs_timer};
 use crate::data::head::Head;
-use crate::expiry::{self, Expiries, Expiry};
 use smallvec::SmallVec;
 
 /// What a transaction does beside its rows, applied once it has committed.
@@ -90,7 +90,7 @@ impl Effects {
         now: Option<Head>,
     ) {
         if let Some(at_ms) = now.and_then(Head::expires)
-            && expiry::needs_timer(before.and_then(Head::expires), at_ms)
+            && needs_timer(before.and_then(Head::expires), at_ms)
         {
             self.expiries.push(Expiry { at_ms, generation, key });
         }

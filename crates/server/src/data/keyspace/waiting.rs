@@ -2,7 +2,7 @@
 
 use super::{Entry, Keyspace};
 use crate::data::head::{Head, Kind};
-use crate::waiting::WaitKey;
+use crate::data::waiting::WaitKey;
 use std::time::Duration;
 
 /// What a command waits for that has found nothing to take.

@@ -248,17 +248,17 @@ fn check_histogram(name: &str, samples: &[Sample]) {
 
 fn work(pages: &Pages) {
     for nanos in [0, 10_000, 10_200, 900_000, 3_000_000_000, u64::MAX >> 8] {
-        pages.shared.note_acknowledged(Duration::from_nanos(nanos));
+        pages.shared.stats.note_acknowledged(Duration::from_nanos(nanos));
     }
     for code in ["ERR no", "WRONG\\TYPE\" x"] {
-        pages.shared.count_error(code);
+        pages.shared.stats.count_error(code);
     }
-    let Some(opened) = pages.shared.opened.get() else { return };
+    let Some(opened) = pages.shared.store.opened.get() else { return };
     let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
     opened.database.transact(|tx| Ok(tx.put(opened.tables.keys, &row)?)).unwrap();
     let change = crate::data::counts::CountChange { generation: 0, keys: 3, expiring: 2 };
-    pages.shared.counts.apply(change);
-    for (_, counts) in pages.shared.command_stats.iter().step_by(7) {
+    pages.shared.store.counts.apply(change);
+    for (_, counts) in pages.shared.stats.commands.iter().step_by(7) {
         counts.calls.store(5, std::sync::atomic::Ordering::Relaxed);
     }
 }
@@ -304,7 +304,7 @@ fn the_text_follows_the_rules_while_loading_and_after() {
 fn changes_since_a_save_are_no_counter() {
     let pages = Pages::new(&[]);
     pages.open();
-    pages.shared.counters.changes.store(7, std::sync::atomic::Ordering::Relaxed);
+    pages.shared.stats.counters.changes.store(7, std::sync::atomic::Ordering::Relaxed);
     let metrics = parsed(&pages.body("/metrics"));
     let (kind, samples) = &metrics["hyades_changes_since_save"];
     assert_eq!((&kind[..], samples[0].2), ("gauge", 7.0));

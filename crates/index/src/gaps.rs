@@ -1,0 +1,23 @@
+//! Payloads of gaps: what leaves keep for the key ranges between entries.
+
+/// Callbacks that update gap payloads when leaves are split and merged.
+///
+/// Both leaves are locked or not yet linked during the call. A payload that threads also change
+/// without a lock must be changed by sequentially consistent operations followed by
+/// [`Leaf::is_current`](crate::Leaf::is_current): if that holds, the change came before the call
+/// and is seen by it. The hooks must not panic, nor use the index.
+pub trait GapHooks<G> {
+    /// The upper part of `from`'s key range goes to a new leaf with payload `to`.
+    fn split(&self, from: &G, to: &G);
+    /// The whole key range of `from` goes to the leaf with payload `into`.
+    fn merge(&self, into: &G, from: &G);
+}
+
+/// For payloads that need no update, such as `()`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHooks;
+
+impl<G> GapHooks<G> for NoHooks {
+    fn split(&self, _from: &G, _to: &G) {}
+    fn merge(&self, _into: &G, _from: &G) {}
+}

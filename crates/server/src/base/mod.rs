@@ -1,0 +1,5 @@
+//! What any room uses: time, patterns, histograms.
+
+pub mod clock;
+pub mod glob;
+pub mod histogram;

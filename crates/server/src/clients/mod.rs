@@ -1,0 +1,318 @@
+//! The clients that are connected, as CLIENT and INFO show them.
+
+pub mod channels;
+pub mod inbox;
+pub mod monitors;
+
+use crate::access::DEFAULT;
+use crate::clients::inbox::Inbox;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+/// Clients that their event loop is to serve, by whatever other threads did to them.
+pub struct Calls {
+    ids: Mutex<Vec<u64>>,
+    waker: Waker,
+}
+
+impl Calls {
+    /// Of a loop that this wakes.
+    pub fn new(waker: Waker) -> Arc<Calls> {
+        Arc::new(Calls { ids: Mutex::default(), waker })
+    }
+
+    /// The clients that were called since, in order; some perhaps twice, or gone.
+    pub fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut self.ids.lock().expect("no holder panics"))
+    }
+
+    fn call(&self, id: u64) {
+        self.ids.lock().expect("no holder panics").push(id);
+        self.waker.wake_by_ref();
+    }
+}
+
+/// How CLIENT UNBLOCK ends waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Unblock {
+    /// As if its time had ended.
+    Timeout = 1,
+    /// With an error.
+    Error = 2,
+}
+
+/// What CLIENT UNBLOCK asks of a client, until its loop has seen it.
+#[derive(Default)]
+pub struct UnblockFlag(AtomicU8);
+
+impl UnblockFlag {
+    /// Asks for it.
+    pub fn set(&self, how: Unblock) {
+        self.0.store(how as u8, Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    /// Forgets what was asked for before the client waits.
+    pub fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// What was asked for, which is forgotten.
+    pub fn take(&self) -> Option<Unblock> {
+        match self.0.swap(0, Relaxed) {
+            0 => None,
+            1 => Some(Unblock::Timeout),
+            _ => Some(Unblock::Error),
+        }
+    }
+}
+
+/// What other clients see of a client. Written by its own event loop.
+pub struct ClientEntry {
+    /// Its number, never used again.
+    pub id: u64,
+    /// Its address.
+    pub address: String,
+    /// The server's address that it is connected to.
+    pub local_address: String,
+    /// It has connected to the file of `unixsocket`.
+    pub is_unix: bool,
+    /// When it connected, in milliseconds since 1970.
+    pub since_ms: i64,
+    /// When it sent its last command.
+    pub active_ms: AtomicI64,
+    /// Its database.
+    pub database: AtomicU32,
+    /// 2 or 3.
+    pub protocol: AtomicU32,
+    /// Bytes received that are not run yet; while a command on the connection or the server runs,
+    /// with those of its request.
+    pub input: AtomicU64,
+    /// Bytes of replies that are not sent yet.
+    pub output: AtomicU64,
+    /// Bytes of memory that its connection takes, with what MULTI has queued.
+    pub buffers: AtomicU64,
+    /// Keys that it watches.
+    pub watched: AtomicU32,
+    /// Commands queued by MULTI; -1 outside of it.
+    pub queued: AtomicI64,
+    /// What it says of itself, and its last command.
+    pub names: Mutex<ClientNames>,
+    /// It is to be disconnected.
+    pub is_killed: AtomicBool,
+    /// A reply to it would have been longer than what may wait for it: it is sent nothing more, and
+    /// is to be disconnected.
+    pub is_over_limit: AtomicBool,
+    /// A command of it waits for an element.
+    pub is_blocked: AtomicBool,
+    /// It waits so for a time at most.
+    pub has_timeout: AtomicBool,
+    /// Whether a command waits for the end of CLIENT PAUSE.
+    pub is_paused: AtomicBool,
+    /// It is told the commands of all.
+    pub is_monitor: AtomicBool,
+    /// What CLIENT UNBLOCK asks for.
+    pub unblock: UnblockFlag,
+    /// Numbers of its subscriptions: to channels, patterns, shard channels.
+    pub subscriptions: [AtomicU32; 3],
+    /// Messages that were published for it.
+    pub inbox: Inbox,
+    calls: Arc<Calls>,
+}
+
+/// Names of a client.
+#[derive(Clone, Debug, Default)]
+pub struct ClientNames {
+    /// Its user.
+    pub user: String,
+    /// By CLIENT SETNAME.
+    pub name: String,
+    /// Name of its library, by CLIENT SETINFO.
+    pub library: String,
+    /// Version of its library.
+    pub version: String,
+    /// Its last command.
+    pub command: &'static str,
+}
+
+impl ClientEntry {
+    /// The entry of a client that connects now.
+    pub fn new(
+        id: u64,
+        (address, local_address): (String, String),
+        now: i64,
+        calls: Arc<Calls>,
+    ) -> Self {
+        ClientEntry {
+            id,
+            address,
+            local_address,
+            is_unix: false,
+            since_ms: now,
+            active_ms: AtomicI64::new(now),
+            database: AtomicU32::new(0),
+            protocol: AtomicU32::new(2),
+            input: AtomicU64::new(0),
+            output: AtomicU64::new(0),
+            buffers: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
+            queued: AtomicI64::new(-1),
+            names: Mutex::new(ClientNames { user: DEFAULT.to_string(), ..Default::default() }),
+            is_killed: AtomicBool::new(false),
+            is_over_limit: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
+            has_timeout: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
+            is_monitor: AtomicBool::new(false),
+            unblock: UnblockFlag::default(),
+            subscriptions: Default::default(),
+            inbox: Inbox::default(),
+            calls,
+        }
+    }
+
+    /// Whether it has subscribed to anything.
+    pub fn listens(&self) -> bool {
+        self.subscriptions.iter().any(|of| of.load(Relaxed) > 0)
+    }
+
+    /// Has its loop disconnect it.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Relaxed);
+        self.call();
+    }
+
+    /// Has its loop serve it.
+    pub fn call(&self) {
+        self.calls.call(self.id);
+    }
+
+    /// One line of CLIENT LIST.
+    pub fn line(&self, now_ms: i64) -> String {
+        let names = self.names.lock().expect("no holder panics").clone();
+        let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
+        let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
+        let queued = self.queued.load(Relaxed);
+        let state = match queued {
+            _ if self.is_monitor.load(Relaxed) => "O",
+            _ if self.is_blocked.load(Relaxed) || self.is_paused.load(Relaxed) => "b",
+            0.. => "x",
+            _ if self.listens() => "P",
+            _ => "",
+        };
+        let flags = match (state, self.is_unix) {
+            ("", false) => "N".to_string(),
+            (state, true) => format!("{state}U"),
+            (state, false) => state.to_string(),
+        };
+        let mut line = String::new();
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub={} multi={queued} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs={output} \
+             rbp={output} obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} \
+             user={} redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local_address,
+            names.name,
+            seconds(self.since_ms),
+            seconds(self.active_ms.load(Relaxed)),
+            flags,
+            self.database.load(Relaxed),
+            self.subscriptions[0].load(Relaxed),
+            self.subscriptions[1].load(Relaxed),
+            self.subscriptions[2].load(Relaxed),
+            input + output,
+            names.command,
+            names.user,
+            self.protocol.load(Relaxed),
+            names.library,
+            names.version,
+        );
+        line
+    }
+}
+
+/// What INFO tells of all clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientTotals {
+    /// The most bytes that have arrived from one and wait to be run.
+    pub largest_input: u64,
+    /// The most bytes that wait to be sent to one.
+    pub largest_output: u64,
+    /// Bytes of memory that their connections take.
+    pub buffers: u64,
+    /// Those that watch keys.
+    pub watching: u64,
+    /// Keys that they watch, one of two clients twice.
+    pub watched_keys: u64,
+    /// Those that have subscribed to something.
+    pub listening: u64,
+    /// Those that wait for an element, for a time at most.
+    pub with_timeout: u64,
+}
+
+/// All clients by number.
+#[derive(Default)]
+pub struct Clients {
+    entries: Mutex<BTreeMap<u64, Arc<ClientEntry>>>,
+    last: AtomicU64,
+}
+
+impl Clients {
+    /// The number of the next client.
+    pub fn next_id(&self) -> u64 {
+        self.last.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Adds a client.
+    pub fn add(&self, entry: Arc<ClientEntry>) {
+        self.entries.lock().expect("no holder panics").insert(entry.id, entry);
+    }
+
+    /// Removes a client that has disconnected.
+    pub fn remove(&self, id: u64) {
+        self.entries.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// The client of this number.
+    pub fn find(&self, id: u64) -> Option<Arc<ClientEntry>> {
+        self.entries.lock().expect("no holder panics").get(&id).cloned()
+    }
+
+    /// The clients that are connected, and stay so.
+    pub fn list(&self) -> Vec<Arc<ClientEntry>> {
+        let entries = self.entries.lock().expect("no holder panics");
+        entries.values().filter(|client| !client.is_killed.load(Relaxed)).cloned().collect()
+    }
+
+    /// What INFO tells of all.
+    pub fn totals(&self) -> ClientTotals {
+        let mut all = ClientTotals::default();
+        for of in self.entries.lock().expect("no holder panics").values() {
+            all.largest_input = all.largest_input.max(of.input.load(Relaxed));
+            all.largest_output = all.largest_output.max(of.output.load(Relaxed));
+            all.buffers += of.buffers.load(Relaxed) + of.inbox.bytes() as u64;
+            let watched = u64::from(of.watched.load(Relaxed));
+            all.watched_keys += watched;
+            all.watching += u64::from(watched > 0);
+            all.listening += u64::from(of.listens());
+            all.with_timeout += u64::from(of.has_timeout.load(Relaxed));
+        }
+        all
+    }
+
+    /// Their number.
+    pub fn len(&self) -> usize {
+        self.entries.lock().expect("no holder panics").len()
+    }
+}

@@ -1,0 +1,117 @@
+//! MONITOR: clients that are told each command, once it is certain that it took effect.
+
+use crate::clients::ClientEntry;
+use crate::clients::channels::Delivery;
+use crate::config::OutputLimits;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+
+/// What a client that monitors is told of a command, without the sign of its type.
+pub type MonitorLine = Arc<str>;
+
+/// A line: the time in microseconds since 1970, the database and the address of the client, and the
+/// command. `shown` is what may be seen of each argument.
+pub fn line<'a>(
+    at_us: u64,
+    (database, address): (u32, &str),
+    shown: impl Iterator<Item = &'a [u8]>,
+) -> MonitorLine {
+    let (seconds, micros) = (at_us / 1_000_000, at_us % 1_000_000);
+    let mut line = format!("{seconds}.{micros:06} [{database} {address}]");
+    for argument in shown {
+        line.push_str(" \"");
+        quote(argument, &mut line);
+        line.push('"');
+    }
+    line.into()
+}
+
+/// Appends bytes as text of one line.
+fn quote(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        match byte {
+            b'\\' | b'"' => {
+                out.push('\\');
+                out.push(char::from(*byte));
+            }
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            7 => out.push_str("\\a"),
+            8 => out.push_str("\\b"),
+            b' '..=b'~' => out.push(char::from(*byte)),
+            other => {
+                let _ = write!(out, "\\x{other:02x}");
+            }
+        }
+    }
+}
+
+/// The clients that monitor.
+pub struct Monitors {
+    /// What may wait for one.
+    limits: Arc<OutputLimits>,
+    clients: RwLock<BTreeMap<u64, Arc<ClientEntry>>>,
+    /// Their number. It is raised before a client is told that it monitors.
+    count: AtomicUsize,
+}
+
+impl Monitors {
+    /// None yet.
+    pub fn new(limits: Arc<OutputLimits>) -> Arc<Monitors> {
+        Arc::new(Monitors { limits, clients: RwLock::default(), count: AtomicUsize::new(0) })
+    }
+
+    /// Whether there is one. If not, nothing is to be done.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
+    /// Has a client monitor, until what is returned is dropped.
+    pub fn add(self: &Arc<Self>, client: &Arc<ClientEntry>) -> Monitoring {
+        let mut clients = self.clients.write().expect("no holder panics");
+        clients.insert(client.id, client.clone());
+        self.count.store(clients.len(), Relaxed);
+        client.is_monitor.store(true, Relaxed);
+        Monitoring { monitors: self.clone(), client: client.clone() }
+    }
+
+    /// Hands a line to all of them.
+    pub fn deliver(&self, line: &MonitorLine) {
+        for client in self.clients.read().expect("no holder panics").values() {
+            let limit = self.limits.get(client.listens());
+            client.inbox.add(client, limit, Delivery::Line(line.clone()));
+        }
+    }
+}
+
+/// A client monitors.
+pub struct Monitoring {
+    monitors: Arc<Monitors>,
+    client: Arc<ClientEntry>,
+}
+
+impl Drop for Monitoring {
+    fn drop(&mut self) {
+        let mut clients = self.monitors.clients.write().expect("no holder panics");
+        clients.remove(&self.client.id);
+        self.monitors.count.store(clients.len(), Relaxed);
+        self.client.is_monitor.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_text_whatever_the_command_has() {
+        let args: [&[u8]; 3] = [b"set", b"a \"\\\r\n\t\x07\x08", b"\x00\x7f\xff~"];
+        let line = line(1_700_000_000_000_042, (9, "127.0.0.1:5"), args.into_iter());
+        let shown = r#"1700000000.000042 [9 127.0.0.1:5] "set" "a \"\\\r\n\t\a\b" "\x00\x7f\xff~""#;
+        assert_eq!(&*line, shown);
+    }
+}

@@ -1,0 +1,86 @@
+//! Classes of keyspace events.
+
+/// Classes of events, by their letters in `notify-keyspace-events`, and where they go (`K`, `E`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventClasses(u16);
+
+/// Each letter is a bit, by its place. Those before `K` are what `A` stands for.
+const LETTERS: &str = "g$lshzxetdKEmn";
+
+/// The number of letters that `A` stands for.
+const IN_ALL: usize = 10;
+
+impl EventClasses {
+    /// Reads letters in any order; `None` if one is unknown.
+    pub fn read(text: &str) -> Option<EventClasses> {
+        let bit = |letter| match letter {
+            'A' => Some((1 << IN_ALL) - 1),
+            letter => LETTERS.find(letter).map(|at| 1 << at),
+        };
+        let classes = text.chars().try_fold(0, |all, letter| Some(all | bit(letter)?))?;
+        Some(EventClasses(classes))
+    }
+
+    /// As a number.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// From [`EventClasses::bits`].
+    pub fn from_bits(bits: u16) -> EventClasses {
+        EventClasses(bits)
+    }
+
+    /// Whether a class is among them.
+    pub fn has(self, letter: char) -> bool {
+        LETTERS.find(letter).is_some_and(|at| self.0 >> at & 1 == 1)
+    }
+
+    /// Whether there can be any event: of a class, to a kind of channels.
+    pub fn is_on(self) -> bool {
+        self.has('K') || self.has('E')
+    }
+
+    /// Whether there is an event of a key that is read and not there.
+    pub fn tells_misses(self) -> bool {
+        self.is_on() && self.has('m')
+    }
+}
+
+impl std::fmt::Display for EventClasses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = (1 << IN_ALL) - 1;
+        let has_all = self.0 & all == all;
+        if has_all {
+            f.write_str("A")?;
+        }
+        let shown = LETTERS.chars().skip(if has_all { IN_ALL } else { 0 });
+        shown.filter(|letter| self.has(*letter)).try_for_each(|letter| write!(f, "{letter}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_read_back() {
+        for (text, shown) in [
+            ("", ""),
+            ("KEA", "AKE"),
+            ("g$lshzxetdE", "AE"),
+            ("Kz$l", "$lzK"),
+            ("Emn", "Emn"),
+            ("nKA", "AKn"),
+        ] {
+            let classes = EventClasses::read(text).unwrap();
+            assert_eq!(classes.to_string(), shown);
+            assert_eq!(EventClasses::from_bits(classes.bits()), classes);
+            assert_eq!(EventClasses::read(shown), Some(classes));
+        }
+        assert_eq!(EventClasses::read("Kq"), None);
+        assert!(!EventClasses::read("A").unwrap().is_on());
+        let tells_misses = |text| EventClasses::read(text).unwrap().tells_misses();
+        assert!(tells_misses("Km") && !tells_misses("m") && !tells_misses("AKE"));
+    }
+}

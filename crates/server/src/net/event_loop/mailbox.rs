@@ -1,0 +1,63 @@
+//! What other threads have for an event loop.
+
+use crate::commands::JobReply;
+use crate::sockets::client_socket::ClientSocket;
+use crate::sockets::waker::LoopWaker;
+use crate::tls::TlsStream;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::Wake;
+
+/// A connection that was accepted.
+pub struct Accepted {
+    /// Its socket.
+    pub socket: ClientSocket,
+    /// The client's address, and the server's.
+    pub addresses: (String, String),
+    /// How it is encrypted.
+    pub tls: Option<Box<TlsStream>>,
+    /// Why the client is not served. It is told.
+    pub refusal: Option<&'static str>,
+}
+
+/// What other threads have for a loop.
+pub(super) enum Message {
+    Accepted(Box<Accepted>),
+    JobDone(u64, Box<JobReply>),
+}
+
+/// A loop, as other threads see it.
+pub struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    waker: Arc<LoopWaker>,
+    /// Number of its connections.
+    pub connections: AtomicUsize,
+}
+
+impl Mailbox {
+    /// The mailbox of the loop that this wakes.
+    pub(super) fn new(waker: Arc<LoopWaker>) -> Mailbox {
+        Mailbox { messages: Mutex::default(), waker, connections: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn send(&self, message: Message) {
+        self.messages.lock().expect("no holder panics").push(message);
+        self.waker.wake_by_ref();
+    }
+
+    /// What is sent from here on wakes the loop again.
+    pub(super) fn reset(&self) {
+        self.waker.reset();
+    }
+
+    /// What was sent since the last time.
+    pub(super) fn take(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.messages.lock().expect("no holder panics"))
+    }
+
+    /// Gives the loop a connection.
+    pub fn accept(&self, accepted: Accepted) {
+        self.connections.fetch_add(1, Relaxed);
+        self.send(Message::Accepted(Box::new(accepted)));
+    }
+}

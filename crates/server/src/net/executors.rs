@@ -1,0 +1,121 @@
+//! Threads for work that would hold up an event loop.
+
+use crate::commands::{Job, JobReply, Lane};
+use crate::state::Shared;
+use crate::state::StopOnPanic;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A job, the version of its reply, and what takes the reply.
+type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
+
+/// Lanes, of which all but the first have one thread.
+const LANES: [Lane; 5] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Unbounded, Lane::Network];
+
+/// Takes jobs.
+#[derive(Clone)]
+pub struct Executors {
+    /// By [`Lane`].
+    lanes: [Sender<Order>; LANES.len()],
+}
+
+impl Executors {
+    /// Starts `threads` threads for jobs on data, and one for each other lane. They end when all
+    /// handles are dropped.
+    pub fn start(
+        shared: &Arc<Shared>,
+        threads: usize,
+    ) -> std::io::Result<(Executors, Vec<JoinHandle<()>>)> {
+        let mut handles = Vec::new();
+        let mut start = |lane: Lane| {
+            let (sender, receiver) = channel();
+            let receiver = Arc::new(Mutex::new(receiver));
+            for _ in 0..if lane == Lane::Data { threads } else { 1 } {
+                let (shared, receiver) = (shared.clone(), Arc::clone(&receiver));
+                let name = format!("executor-{}", handles.len());
+                let guard = StopOnPanic(shared.clone());
+                let thread = std::thread::Builder::new().name(name);
+                handles.push(thread.spawn(move || guard.run(|| run(&shared, &receiver, lane)))?);
+            }
+            Ok::<_, std::io::Error>(sender)
+        };
+        let [data, disk, long, unbounded, network] = LANES.map(&mut start);
+        Ok((Executors { lanes: [data?, disk?, long?, unbounded?, network?] }, handles))
+    }
+
+    /// Has a job run; `done` gets its reply on another thread.
+    pub fn submit(&self, job: Job, resp3: bool, done: impl FnOnce(JobReply) + Send + 'static) {
+        // It fails only if the server has stopped, and then no client is left.
+        let _ = self.lanes[job.lane as usize].send((job, resp3, Box::new(done)));
+    }
+}
+
+/// The next job of a lane. The thread of the network closes connections meanwhile whose time has
+/// ended; without such it sleeps. `None` once all handles are dropped.
+fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Option<Order> {
+    let receiver = receiver.lock().expect("no holder panics");
+    loop {
+        let end = shared.wiring.targets.first_end().filter(|_| lane == Lane::Network);
+        let Some(end) = end else { return receiver.recv().ok() };
+        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(order) => return Some(order),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => shared.wiring.targets.release(Instant::now()),
+        }
+    }
+}
+
+fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
+    while let Some((job, resp3, done)) = next(shared, receiver, lane) {
+        done(match (shared.stopping(), shared.store.log_failure()) {
+            (None, _) => job.run(shared, resp3),
+            // It has no effect any more, and says why.
+            (Some(_), Some(_)) if matches!(lane, Lane::Data | Lane::Network) => {
+                job.run(shared, resp3)
+            }
+            (Some(_), Some(cause)) => {
+                let bytes = format!("-MISCONF {cause}\r\n").into_bytes();
+                JobReply { bytes, ..JobReply::default() }
+            }
+            // A job that was not begun when the server stops has no effect and no reply. Its loop
+            // is told, since it waits for those that were.
+            (Some(_), None) => JobReply::default(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use std::time::Duration;
+
+    /// A job that does not end holds up those of its own lane alone.
+    #[test]
+    fn jobs_wait_for_their_own_lane() {
+        let shared = Shared::new(Settings::default());
+        let (executors, threads) = Executors::start(&shared, 1).unwrap();
+        let (ended, until_ended) = channel();
+        for long in LANES {
+            let (let_go, goes_on) = channel::<()>();
+            let mut blocks = Job::new(move |_, _| assert!(goes_on.recv().is_err()));
+            blocks.lane = long;
+            executors.submit(blocks, false, |_| ());
+            for lane in LANES {
+                let mut job = Job::new(|_, reply| reply.ok());
+                job.lane = lane;
+                let ended = ended.clone();
+                executors.submit(job, false, move |_| ended.send(lane).unwrap());
+            }
+            let next = || until_ended.recv_timeout(Duration::from_secs(60)).unwrap();
+            let others: Vec<Lane> = (1..LANES.len()).map(|_| next()).collect();
+            assert!(!others.contains(&long), "{long:?} {others:?}");
+            drop(let_go);
+            assert_eq!(next(), long);
+        }
+        drop(executors);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}

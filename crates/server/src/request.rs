@@ -1,0 +1,175 @@
+//! A request that was parsed, until it has run.
+
+use crate::catalogue;
+use crate::config::RenamedCommands;
+use crate::resp::request::Arguments;
+use smallvec::SmallVec;
+
+/// Where the arguments of a request are.
+#[derive(Clone)]
+enum Source {
+    /// In the input of the conversation.
+    Ranges(SmallVec<[(usize, usize); 4]>),
+    /// By themselves.
+    Owned(Vec<Vec<u8>>),
+}
+
+/// What a request takes beside its arguments, in bytes.
+const REQUEST_BYTES: usize = 128;
+
+/// What an argument takes beside its bytes.
+const ARGUMENT_BYTES: usize = 32;
+
+/// A request that waits to be run.
+#[derive(Clone)]
+pub struct Request {
+    source: Source,
+    /// The place of its command in the table.
+    place: Option<usize>,
+    /// Its database, if it need not be the client's: it follows SELECT in MULTI.
+    database: Option<u32>,
+    has_waited: bool,
+    /// Why it is not run.
+    refusal: Option<Box<str>>,
+}
+
+impl Request {
+    /// A request that begins at `begin` in the input. The command is the one that its name stands
+    /// for; all else knows it by its own name.
+    pub fn new(arguments: Arguments<'_>, begin: usize, renamed: &RenamedCommands) -> Request {
+        let name = arguments.get(0);
+        let given = renamed.find(name);
+        let place = given.unwrap_or_else(|| catalogue::find(name));
+        let source = match (arguments.ranges(), given.flatten()) {
+            (_, Some(place)) => {
+                let own = catalogue::all()[place].name.as_bytes();
+                let rest = arguments.iter().skip(1);
+                Source::Owned(std::iter::once(own).chain(rest).map(<[u8]>::to_vec).collect())
+            }
+            (Some(ranges), None) => {
+                Source::Ranges(ranges.map(|(from, to)| (begin + from, begin + to)).collect())
+            }
+            (None, None) => Source::Owned(arguments.iter().map(<[u8]>::to_vec).collect()),
+        };
+        Request { source, place, database: None, has_waited: false, refusal: None }
+    }
+
+    /// A request that waits for an element, by its arguments.
+    pub fn waiting(arguments: Vec<Vec<u8>>) -> Request {
+        let place = arguments.first().and_then(|name| catalogue::find(name));
+        Request {
+            source: Source::Owned(arguments),
+            place,
+            database: None,
+            has_waited: true,
+            refusal: None,
+        }
+    }
+
+    /// Has EXEC reply this error instead of running it.
+    pub fn refuse(&mut self, text: String) {
+        self.refusal = Some(text.into());
+    }
+
+    /// The error that is replied instead of running it.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// Whether it has waited for an element, and runs again.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
+    /// The place of its command in the table.
+    pub fn place(&self) -> Option<usize> {
+        self.place
+    }
+
+    fn has_flag(&self, flags: u32) -> bool {
+        self.place.is_some_and(|at| catalogue::all()[at].flags & flags != 0)
+    }
+
+    /// Whether its command is a transaction of its own, outside of EXEC.
+    pub fn is_alone(&self) -> bool {
+        self.has_flag(catalogue::ALONE | catalogue::BLOCKS)
+    }
+
+    /// Whether its command may use more memory.
+    pub fn grows(&self) -> bool {
+        self.has_flag(catalogue::DENY_OOM)
+    }
+
+    /// Whether no other thread runs it, however many conflicts it meets.
+    pub fn stays_on_loop(&self) -> bool {
+        self.has_flag(catalogue::ALONE)
+    }
+
+    /// Number of its arguments, with the name of the command.
+    pub fn len(&self) -> usize {
+        match &self.source {
+            Source::Ranges(ranges) => ranges.len(),
+            Source::Owned(owned) => owned.len(),
+        }
+    }
+
+    /// Whether its command takes as many arguments.
+    pub fn has_arity(&self) -> bool {
+        self.place.is_some_and(|at| catalogue::all()[at].takes(self.len()))
+    }
+
+    /// Its arguments, the name of the command first.
+    pub fn arguments<'a>(&'a self, input: &'a [u8]) -> SmallVec<[&'a [u8]; 8]> {
+        match &self.source {
+            Source::Ranges(ranges) => ranges.iter().map(|(from, to)| &input[*from..*to]).collect(),
+            Source::Owned(owned) => owned.iter().map(Vec::as_slice).collect(),
+        }
+    }
+
+    /// Bytes of memory that it takes by itself, about.
+    pub fn memory(&self, input: &[u8]) -> usize {
+        let argument = |argument: &&[u8]| argument.len() + ARGUMENT_BYTES;
+        REQUEST_BYTES + self.arguments(input).iter().map(argument).sum::<usize>()
+    }
+
+    /// The same with its arguments at the end of `into`, wherever they are.
+    pub fn moved_to(self, into: &mut Vec<u8>, input: &[u8]) -> Request {
+        let mut append = |argument: &[u8]| {
+            let from = into.len();
+            into.extend_from_slice(argument);
+            (from, into.len())
+        };
+        let arguments = self.arguments(input);
+        let ranges = arguments.iter().map(|argument| append(argument)).collect();
+        drop(arguments);
+        Request { source: Source::Ranges(ranges), ..self }
+    }
+
+    /// The same where the input stands this many bytes behind.
+    pub fn moved_by(mut self, bytes: usize) -> Request {
+        if let Source::Ranges(ranges) = &mut self.source {
+            ranges.iter_mut().for_each(|(from, to)| (*from, *to) = (*from + bytes, *to + bytes));
+        }
+        self
+    }
+
+    /// The same without the input.
+    pub fn into_owned(self, input: &[u8]) -> Request {
+        // EXEC may have millions of arguments.
+        if matches!(self.source, Source::Owned(_)) {
+            return self;
+        }
+        let owned = self.arguments(input).iter().map(|arg| arg.to_vec()).collect();
+        Request { source: Source::Owned(owned), ..self }
+    }
+
+    /// Its database, if it need not be the client's.
+    pub fn database(&self) -> Option<u32> {
+        self.database
+    }
+
+    /// The same in a database, whatever the client's is then.
+    pub fn in_database(self, database: Option<u32>) -> Request {
+        Request { database, ..self }
+    }
+}

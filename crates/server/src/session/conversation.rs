@@ -1,0 +1,482 @@
+//! A client's side of the server, without sockets and threads: bytes in, runs of commands, replies
+//! out in their order.
+//!
+//! Consecutive commands that a client sends at once are a *run*: one transaction. Its replies may
+//! leave once the transaction is acknowledged; what only read what is on disk leaves at once.
+
+mod admission;
+mod answering;
+mod blocking;
+mod durability;
+mod input;
+mod observing;
+mod pausing;
+mod publishing;
+mod transactions;
+
+use crate::access::Access;
+use crate::catalogue::{self, Phase};
+use crate::client::{Client, Durability, Multi, Silence};
+use crate::clients::ClientEntry;
+use crate::commands::{Job, JobReply};
+use crate::request::Request;
+use crate::resp::reply::Reply;
+use crate::resp::request::Parser;
+use crate::session::replies::Replies;
+use crate::session::runs::{Execution, RunQueue};
+use crate::state::Shared;
+use crate::state::pause::PausedClient;
+use crate::transact::OUTCOME_UNKNOWN;
+use blocking::Blocked;
+use hyades::{Session, SessionOrder, Ticket};
+use hyades_platform::mutation::{self, Mutation};
+use observing::Unfinished;
+use publishing::Outbox;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// What a conversation is given to run commands.
+pub struct Turn<'a> {
+    /// The server.
+    pub shared: &'a Arc<Shared>,
+    /// `None` while the database is being opened.
+    pub session: Option<&'a mut Session>,
+    /// Gets the tickets of transactions that are not acknowledged yet, with the mark to pass to
+    /// [`Conversation::acknowledged`].
+    pub parked: &'a mut Vec<(Ticket, u64)>,
+}
+
+/// What a conversation does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It needs more input, or the client has to read its replies.
+    Wait,
+    /// It has more to run: call again after other connections had their turn.
+    Again,
+    /// The log has no room, a transaction that an executor runs is in its way, or clients are
+    /// paused: call again after a while.
+    Pause,
+}
+
+/// A conversation.
+pub struct Conversation {
+    client: Client,
+    /// The order of its transactions, which RESET leaves: what a crash leaves of them is a prefix.
+    order: SessionOrder,
+    input: Vec<u8>,
+    /// Bytes of `input` that were taken.
+    taken: usize,
+    parser: Parser,
+    /// The parser has found no complete request in the rest of the input.
+    is_incomplete: bool,
+    /// A request that was parsed and belongs to the next run.
+    stash: Option<Request>,
+    run: RunQueue,
+    /// What EXEC runs once its transaction has committed: see [`Multi::locals`].
+    locals: Vec<(usize, Request)>,
+    /// What one of those has chosen for this transaction.
+    exec_durability: Option<Durability>,
+    /// A command that waits for an element.
+    blocked: Option<Blocked>,
+    /// Until when an attempt to log in waits, which is stashed, with all behind it.
+    held: Option<Instant>,
+    /// The request that was set aside waits for the end of CLIENT PAUSE.
+    paused: Option<PausedClient>,
+    replies: Replies,
+    /// Messages that it publishes.
+    outbox: Outbox,
+    job: Option<Job>,
+    is_waiting_for_job: bool,
+    unfinished: Option<Unfinished>,
+    /// What was wrong with the input. It is replied behind what was right before it.
+    protocol_error: Option<String>,
+}
+
+/// More replies than these are not parked: the client is not read.
+const MOST_PARKED: usize = 1_024;
+/// More bytes than these are not kept for a client that does not read.
+const MOST_UNSENT: usize = 1 << 20;
+/// Most commands of a connection in a turn.
+const MOST_COMMANDS: usize = 64;
+/// Most keys that a client watches: EXEC compares them on an event loop.
+const MOST_WATCHED: usize = 1 << 14;
+/// How often WATCH is tried at once if other loops change what it marks.
+const MOST_MARKED_AT_ONCE: usize = 16;
+/// Most bytes of a run.
+const MOST_RUN_BYTES: usize = 64 << 10;
+/// Most arguments of a request.
+const MOST_ARGUMENTS: usize = 1 << 20;
+
+impl Conversation {
+    /// A conversation with a client that has just connected.
+    pub fn new(access: &Access, entry: Arc<ClientEntry>) -> Conversation {
+        Conversation {
+            client: Client::new(access, entry),
+            order: SessionOrder::default(),
+            input: Vec::new(),
+            taken: 0,
+            parser: Parser::default(),
+            is_incomplete: false,
+            stash: None,
+            run: RunQueue::default(),
+            locals: Vec::new(),
+            exec_durability: None,
+            blocked: None,
+            held: None,
+            paused: None,
+            replies: Replies::default(),
+            outbox: Outbox::default(),
+            job: None,
+            is_waiting_for_job: false,
+            unfinished: None,
+            protocol_error: None,
+        }
+    }
+
+    /// Tells the client why it is not served.
+    pub fn refuse(&mut self, error: &str) {
+        Reply::new(self.replies.buffer(), false).error(error);
+        self.replies.seal_free();
+        self.client.is_closing = true;
+    }
+
+    /// Whether the client should not be read for now.
+    pub fn is_full(&self) -> bool {
+        self.is_waiting_for_job
+            || self.replies.parked() >= MOST_PARKED
+            || self.undelivered() >= MOST_PARKED
+            || self.replies.unsent() >= MOST_UNSENT
+    }
+
+    /// Whether the connection is to be closed once all replies are sent.
+    pub fn is_closing(&self) -> bool {
+        self.client.is_closing
+    }
+
+    /// Whether there is something to run that needs no more input: a request that was set aside,
+    /// the rest of a run, or input that was not looked through. A loop that stops serving such
+    /// a conversation has to list it again: no event will.
+    pub fn has_work(&self) -> bool {
+        if !self.client.entry.inbox.is_empty() {
+            return true;
+        }
+        if let Some(until) = self.held {
+            return until <= Instant::now();
+        }
+        if self.blocked.is_some() {
+            return !self.run.is_empty() || self.is_due();
+        }
+        let has_input = self.input.len() > self.taken && !self.is_incomplete;
+        let is_broken = self.protocol_error.is_some();
+        let has_next = self.stash.is_some() || has_input || is_broken;
+        !self.run.is_empty() || has_next && !self.client.is_closing
+    }
+
+    /// Whether more is to be run than a turn can: the client is not read for now.
+    pub fn is_ahead(&self) -> bool {
+        (self.has_work() || self.is_blocked() || self.held.is_some())
+            && self.input_bytes() >= MOST_RUN_BYTES
+    }
+
+    /// Whether no command is under way, and none is to be run, but for one that waits for the end
+    /// of a pause.
+    pub fn is_idle(&self) -> bool {
+        let only_waits = self.is_set_aside() && self.client.entry.inbox.is_empty();
+        (!self.has_work() || only_waits) && self.job.is_none() && !self.is_waiting_for_job
+    }
+
+    /// Whether an attempt to log in waits: it will be replied to.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether another thread makes the next reply.
+    pub fn is_waiting_for_job(&self) -> bool {
+        self.is_waiting_for_job
+    }
+
+    /// Bytes received that were not run.
+    pub fn input_bytes(&self) -> usize {
+        self.input.len() - self.taken
+    }
+
+    /// Bytes of replies that were not sent.
+    pub fn output_bytes(&self) -> usize {
+        self.replies.unsent()
+    }
+
+    /// Bytes of memory that its buffers take, and what MULTI has queued.
+    pub fn buffer_bytes(&self) -> usize {
+        let queued = self.client.multi.as_ref().map_or(0, |multi| multi.bytes);
+        self.input.capacity() + self.replies.capacity() + queued
+    }
+
+    /// The number of keys that its client watches.
+    pub fn watched_keys(&self) -> usize {
+        self.client.watched.len()
+    }
+
+    /// A transaction is acknowledged: its replies may leave.
+    pub fn acknowledged(&mut self, mark: u64) {
+        self.replies.acknowledge(mark);
+        self.deliver();
+    }
+
+    /// What may be sent.
+    pub fn output(&self) -> &[u8] {
+        self.replies.ready()
+    }
+
+    /// A number of bytes of [`Conversation::output`] was sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.replies.consume(bytes);
+    }
+
+    /// The log has failed: replies that wait for an acknowledgement become errors. What is run from
+    /// here on is refused.
+    pub fn fail(&mut self, shared: &Shared) {
+        self.replies.fail(OUTCOME_UNKNOWN);
+        self.fail_blocked(shared);
+        self.forget_published();
+    }
+
+    /// Work for another thread. [`Conversation::job_done`] takes its reply.
+    pub fn take_job(&mut self) -> Option<Job> {
+        let mut job = self.job.take()?;
+        self.is_waiting_for_job = true;
+        job.is_silent |= self.client.silence != Silence::None;
+        Some(job)
+    }
+
+    /// Whether the replies of a job are in version 3 of the protocol.
+    pub fn is_resp3(&self) -> bool {
+        self.client.is_resp3
+    }
+
+    /// Takes the reply of a job. If it waits for an acknowledgement, returns the ticket with the
+    /// mark to pass to [`Conversation::acknowledged`].
+    pub fn job_done(&mut self, shared: &Arc<Shared>, reply: JobReply) -> Option<(Ticket, u64)> {
+        self.is_waiting_for_job = false;
+        self.client.entry.is_over_limit.fetch_or(reply.is_over_limit, Relaxed);
+        let replies = usize::from(!reply.bytes.is_empty());
+        let is_error = reply.bytes.first() == Some(&b'-');
+        let from = self.replies.append(reply.bytes);
+        self.tell_monitors(shared, reply.end.lines);
+        self.run_locals(shared, from, &reply.end.exec_ends);
+        self.end_unfinished(shared, reply.time, is_error);
+        self.settle_waiting(shared, reply.end.wait);
+        self.publish_events(shared, reply.end.events);
+        reply.end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
+        // A job whose transactions are on disk has none.
+        self.order = reply.end.order.unwrap_or_else(|| std::mem::take(&mut self.order));
+        let parked = match reply.end.ticket {
+            Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
+                Some((ticket, self.seal_transaction(shared, replies)))
+            }
+            // The transaction of a silent client has no reply already.
+            Some(_) => {
+                self.replies.seal_free();
+                None
+            }
+            None => {
+                self.seal_local(from, false);
+                None
+            }
+        };
+        self.exec_durability = None;
+        self.deliver();
+        parked
+    }
+
+    /// Runs what the client has sent, a turn's worth.
+    pub fn run(&mut self, turn: &mut Turn<'_>) -> Next {
+        self.receive();
+        let next = self.run_input(turn);
+        self.deliver();
+        match next {
+            Next::Wait if self.has_deliverable() => Next::Again,
+            next => next,
+        }
+    }
+
+    fn run_input(&mut self, turn: &mut Turn<'_>) -> Next {
+        let mut left = MOST_COMMANDS;
+        // One that waits may be the first of a queue: it runs, whatever its client reads.
+        let may_run = |of: &Self| !of.is_full() || of.is_blocked() && !of.is_waiting_for_job;
+        while may_run(&*self) && self.job.is_none() {
+            if self.run.is_empty() && self.blocked.is_some() {
+                if !self.look_at_blocked(turn) {
+                    return Next::Wait;
+                }
+                continue;
+            }
+            if self.run.is_empty() {
+                if self.client.is_closing || left == 0 {
+                    return if self.client.is_closing { Next::Wait } else { Next::Again };
+                }
+                match self.collect(turn, left) {
+                    0 if self.paused.is_some() => return Next::Pause,
+                    0 => {
+                        self.end_broken(turn.shared);
+                        return Next::Wait;
+                    }
+                    taken => left -= taken.min(left),
+                }
+                if self.run.is_empty() {
+                    continue;
+                }
+            }
+            if self.is_run_paused(turn) {
+                return Next::Pause;
+            }
+            match self.execute(turn) {
+                Execution::Done => {}
+                // It may take a while: the loop goes on without it.
+                Execution::Patience => {
+                    self.job = Some(self.take_run_job());
+                }
+                // What an executor runs may take long: this would only fail again until it ends.
+                Execution::Conflict if turn.shared.patient.load(Relaxed) > 0 => {
+                    return Next::Pause;
+                }
+                Execution::Conflict | Execution::Marked => return Next::Again,
+                Execution::NoRoom => return Next::Pause,
+            }
+        }
+        Next::Wait
+    }
+
+    /// The next transaction of the run as a job. Nothing runs before its reply is here, and with
+    /// that the order.
+    fn take_run_job(&mut self) -> Job {
+        let long = self.take_long_input();
+        self.run.take_job(&self.client, &self.order, &self.input, long)
+    }
+
+    fn execute(&mut self, turn: &mut Turn<'_>) -> Execution {
+        let Some(session) = &mut turn.session else {
+            unreachable!("a run is collected only if there is a session")
+        };
+        let from = self.replies.buffer().len();
+        let (wrote, is_exec) = (self.run.writes(), self.run.is_exec());
+        let (run, replies) = (&mut self.run, &mut self.replies);
+        let mut session = session.in_order(&mut self.order);
+        let mut execute =
+            || run.execute(turn.shared, &mut session, &self.client, &self.input, replies);
+        let (mut done, mut tries) = (execute(), 1);
+        // Other clients of the loop that may change what is marked, come after it.
+        while done == Execution::Marked && tries < MOST_MARKED_AT_ONCE {
+            (done, tries) = (execute(), tries + 1);
+        }
+        drop(session);
+        if done == Execution::Done {
+            let (lines, ends) = (self.run.take_lines(), self.run.take_exec_ends());
+            self.tell_monitors(turn.shared, lines);
+            self.run_locals(turn.shared, from, &ends);
+            let is_error = self.replies.buffer().get(from) == Some(&b'-');
+            self.end_unfinished(turn.shared, self.run.time(), is_error);
+            let wait = self.run.take_wait();
+            self.settle_waiting(turn.shared, wait);
+            let events = self.run.take_events();
+            self.publish_events(turn.shared, events);
+            let (unwatched, watched) = self.run.take_watched();
+            if unwatched {
+                self.client.watched.clear();
+            }
+            self.client.watched.extend(watched);
+        }
+        if let Some((ticket, replies)) = self.run.take_ticket() {
+            self.client.note_ticket(&ticket);
+            let is_told_at_once = mutation::is(Mutation::ReadWithoutNeeds) && !wrote;
+            // What it depends on may be on disk already.
+            if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
+                self.replies.seal_free();
+            } else {
+                if is_exec {
+                    self.replies.hold_free();
+                }
+                turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
+            }
+        }
+        self.exec_durability = None;
+        if self.run.is_empty() {
+            self.compact();
+        }
+        done
+    }
+
+    /// Takes requests: the next run, or one that runs outside of transactions, at once. Returns how
+    /// many.
+    fn collect(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+        let (mut taken, begin) = (0, self.taken);
+        while taken < most && self.taken - begin < MOST_RUN_BYTES {
+            let request = match self.stash.take() {
+                Some(request) => request,
+                None => match self.parse(turn.shared) {
+                    Some(request) => request,
+                    None => return taken,
+                },
+            };
+            if self.is_paused(turn, &request) {
+                self.stash = Some(request);
+                return taken;
+            }
+            let place = request.place();
+            let is_data = place.is_some_and(|at| catalogue::all()[at].phase == Phase::Data)
+                && request.has_arity()
+                && self.client.silence == Silence::None
+                && self.client.multi.is_none()
+                && !self.client.only_listens()
+                && self.client.monitoring.is_none()
+                && turn.session.is_some()
+                && self.client.watched.len() < MOST_WATCHED
+                && self.is_admitted(turn.shared, &request);
+            // Reads in front of a run do not wait for the writes behind them.
+            let joins = is_data
+                && !request.is_alone()
+                && place.is_none_or(|at| self.run.takes(&catalogue::all()[at]));
+            if joins {
+                self.run.push(request);
+                taken += 1;
+            } else if self.run.is_empty() {
+                if self.holds(&turn.shared.access, &request) {
+                    self.stash = Some(request);
+                    return taken;
+                }
+                self.run_alone(turn, request, is_data);
+                return taken + 1;
+            } else {
+                self.stash = Some(request);
+                return taken;
+            }
+        }
+        taken
+    }
+
+    /// Runs a request by itself.
+    fn run_alone(&mut self, turn: &mut Turn<'_>, request: Request, is_data: bool) {
+        if is_data {
+            return self.run.push(request);
+        }
+        if self.client.silence == Silence::Next {
+            self.client.silence = Silence::This;
+        }
+        let from = self.replies.buffer().len();
+        let command = request.place().map(|at| &catalogue::all()[at]);
+        let subscribes = command.is_some_and(|command| command.name.ends_with("subscribe"));
+        let is_queued_or_run = self.answer(turn, request);
+        if self.job.is_none() && is_queued_or_run {
+            // Subscriptions are confirmed by messages. Errors, and QUEUED, are not messages.
+            let first = self.replies.buffer().get(from);
+            let is_message = subscribes && matches!(first, Some(b'*' | b'>'));
+            self.seal_local(from, is_message);
+        }
+        if self.run.is_empty() {
+            self.compact();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Whether a client may run what it asks for.
+
+use super::Conversation;
+use super::transactions::tries_to_log_in;
+use crate::access::{self, Access, Denied};
+use crate::catalogue::{self, Command, NO_AUTH, names};
+use crate::request::Request;
+use crate::session::refusing::{note_in, sort_refusal};
+use crate::state::Shared;
+use smallvec::SmallVec;
+use std::time::Instant;
+
+impl Conversation {
+    /// Whether nothing is said against a request that runs with its neighbours.
+    #[inline]
+    pub(super) fn is_admitted(&mut self, shared: &Shared, request: &Request) -> bool {
+        self.is_allowed(&shared.access, request) && !(request.grows() && shared.is_out_of_memory())
+    }
+
+    /// Whether the client may run a request.
+    #[inline]
+    pub(super) fn is_allowed(&mut self, access: &Access, request: &Request) -> bool {
+        !access.is_restricted() || self.is_allowed_by_rules(access, request)
+    }
+
+    #[cold]
+    fn is_allowed_by_rules(&mut self, access: &Access, request: &Request) -> bool {
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        let login = &mut self.client.login;
+        !login.is_missing(access)
+            && login.check(access, &args).is_ok()
+            && sort_refusal(login.refresh(access), &args).is_none()
+    }
+
+    /// What is replied to a request that the client may not run; it is noted for ACL LOG. `command`
+    /// is `None` if it is not built.
+    pub(super) fn refused(
+        &mut self,
+        shared: &Shared,
+        request: &Request,
+        command: Option<&Command>,
+    ) -> Option<String> {
+        let access = &shared.access;
+        if !access.is_restricted() {
+            return None;
+        }
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        // What Redis does not have either, is told by that.
+        let named = names::of_request(&args)?;
+        let is_free = command.is_some_and(|command| command.has(NO_AUTH));
+        if self.client.login.is_missing(access) && !is_free {
+            return Some("NOAUTH Authentication required.".to_string());
+        }
+        let Err(denied) = self.client.login.check(access, &args) else {
+            return sort_refusal(self.client.login.refresh(access), &args);
+        };
+        note(shared, &self.client, &args, denied);
+        let text = "NOPERM this user has no permissions to";
+        Some(match denied {
+            Denied::Command => {
+                format!("{text} run the '{}' command", names::all()[named].name)
+            }
+            Denied::Key(_) => format!("{text} access one of the keys used as arguments"),
+            Denied::Channel(_) => format!("{text} access one of the channels used as arguments"),
+        })
+    }
+
+    /// Whether an attempt to log in, or an EXEC with one, has to wait: too many from its address
+    /// have failed.
+    pub(super) fn holds(&mut self, access: &Access, request: &Request) -> bool {
+        let Some(name) = request.place().map(|at| catalogue::all()[at].name) else { return false };
+        let tries = match &self.client.multi {
+            Some(multi) => name == "exec" && multi.logs_in && !multi.is_refused,
+            None => tries_to_log_in(name, request.len()),
+        };
+        if !tries {
+            return false;
+        }
+        let now = Instant::now();
+        match self.held.take() {
+            // It has waited.
+            Some(until) if until <= now => false,
+            Some(until) => {
+                self.held = Some(until);
+                true
+            }
+            None => {
+                let source = access::source(&self.client.entry.address);
+                let delay = source.map(|source| access.throttle.delay(source, now));
+                self.held = delay.filter(|delay| !delay.is_zero()).map(|delay| now + delay);
+                self.held.is_some()
+            }
+        }
+    }
+}
+
+fn note(shared: &Shared, client: &crate::client::Client, args: &[&[u8]], denied: Denied) {
+    note_in(shared, (&client.login, &client.entry), args, denied, client.multi.is_some());
+}

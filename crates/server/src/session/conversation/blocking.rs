@@ -1,0 +1,174 @@
+//! A conversation whose command waits for an element: nothing behind it runs before it has its
+//! reply.
+
+use super::{Conversation, Turn};
+use crate::catalogue;
+use crate::clients::Unblock;
+use crate::data::keyspace::Wait;
+use crate::data::waiting::Places;
+use crate::request::Request;
+use crate::resp::reply::Reply;
+use crate::state::Shared;
+use crate::state::memory::OUT_OF_MEMORY;
+use hyades_platform::mutation::{self, Mutation};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A command that waits.
+pub(super) struct Blocked {
+    request: Request,
+    places: Places,
+    /// When it stops waiting.
+    deadline: Option<Instant>,
+    is_silent: bool,
+}
+
+impl Conversation {
+    /// Whether a command waits for an element.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// When the command that waits stops waiting: [`Conversation::run`] has to be called then.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.held.is_some() {
+            return self.held;
+        }
+        self.blocked.as_ref()?.deadline
+    }
+
+    /// Whether the command that waits, if there is one, has to be looked at.
+    pub(super) fn is_due(&self) -> bool {
+        self.blocked.as_ref().is_some_and(|blocked| {
+            blocked.places.is_called()
+                || self.client.entry.unblock.is_set()
+                || blocked.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        })
+    }
+
+    /// A command has run that may wait: it does, or it has replied.
+    pub(super) fn settle_waiting(&mut self, shared: &Shared, wait: Option<Wait>) {
+        let Some(wait) = wait else { return self.unblock() };
+        if self.blocked.is_some() {
+            return;
+        }
+        let entry = self.client.entry.clone();
+        entry.unblock.clear();
+        entry.is_blocked.store(true, Relaxed);
+        entry.has_timeout.store(wait.timeout.is_some(), Relaxed);
+        self.blocked = Some(Blocked {
+            request: Request::waiting(wait.request),
+            places: shared.wiring.waiting.enter(entry, wait.keys),
+            // One beyond all time is none.
+            deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            is_silent: wait.is_silent,
+        });
+    }
+
+    /// The command waits no longer.
+    pub(super) fn unblock(&mut self) {
+        if self.blocked.take().is_some() {
+            self.client.entry.is_blocked.store(false, Relaxed);
+            self.client.entry.has_timeout.store(false, Relaxed);
+        }
+    }
+
+    /// The client sends nothing more. A command that waits takes nothing for it, and what is behind
+    /// that is not run; replies to what was before it are sent.
+    pub fn hang_up(&mut self) {
+        let runs = !self.run.is_empty() || self.job.is_some() || self.is_waiting_for_job;
+        if self.blocked.is_some() && !runs {
+            self.unblock();
+            self.client.is_closing = true;
+        }
+    }
+
+    /// The log has failed: nothing will be added for which a command waits. One that was called
+    /// already runs, here or on another thread, and is refused there.
+    pub(super) fn fail_blocked(&mut self, shared: &Shared) {
+        let Some(is_silent) = self.blocked.as_ref().map(|of| of.is_silent) else { return };
+        if !self.run.is_empty() || self.job.is_some() || self.is_waiting_for_job {
+            return;
+        }
+        if !is_silent {
+            let cause = shared.store.log_failure().unwrap_or_else(|| "the log failed".to_string());
+            let text = format!("MISCONF {cause}");
+            shared.stats.count_error(&text);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+            self.replies.seal_free();
+        }
+        self.unblock();
+    }
+
+    /// Ends the waiting of a command that its user may not run any more.
+    fn ends_refused(&mut self, shared: &Shared) -> bool {
+        let Some(Blocked { request, is_silent, .. }) = &self.blocked else { return false };
+        let (request, is_silent) = (request.clone(), *is_silent);
+        if self.is_allowed(&shared.access, &request) {
+            return false;
+        }
+        let command = request.place().map(|at| &catalogue::all()[at]);
+        let Some(text) = self.refused(shared, &request, command) else { return false };
+        if !is_silent {
+            shared.stats.count_error(&text);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+            self.replies.seal_free();
+        }
+        self.unblock();
+        true
+    }
+
+    /// Has the command that waits run again, if it was called; replies for it, if its time has
+    /// ended. False if it goes on waiting.
+    pub(super) fn look_at_blocked(&mut self, turn: &Turn<'_>) -> bool {
+        if !self.is_due() {
+            return false;
+        }
+        let Some(blocked) = &self.blocked else { return true };
+        let unblock = self.client.entry.unblock.take();
+        if unblock.is_none() && blocked.places.is_called() && self.ends_refused(turn.shared) {
+            return true;
+        }
+        let Some(blocked) = &self.blocked else { return true };
+        let is_called = unblock.is_none() && blocked.places.take_call();
+        let is_refused = is_called && blocked.request.grows() && turn.shared.is_out_of_memory();
+        if is_called && !is_refused {
+            self.run.is_silent = blocked.is_silent;
+            self.run.push(blocked.request.clone());
+            if mutation::is(Mutation::PopTwice) {
+                self.run.push(blocked.request.clone());
+            }
+            return true;
+        }
+        let (is_silent, request) = (blocked.is_silent, blocked.request.clone());
+        if is_refused {
+            turn.shared.note_out_of_memory();
+            turn.shared.stats.commands.reject(&request, &[]);
+        }
+        let is_error = unblock == Some(Unblock::Error);
+        let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+        match unblock {
+            _ if is_silent => {}
+            _ if is_refused => {
+                turn.shared.stats.count_error(OUT_OF_MEMORY);
+                reply.error(OUT_OF_MEMORY);
+            }
+            Some(Unblock::Error) => {
+                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                turn.shared.stats.count_error(text);
+                reply.error(text);
+            }
+            // Also of a command whose reply is no array, as in Redis.
+            _ => reply.null_array(),
+        }
+        if !is_refused {
+            // It has run without an element. What it waited for takes no time.
+            self.note_ran(turn.shared, &request, Duration::ZERO, is_error);
+        }
+        if !is_silent {
+            self.replies.seal_free();
+        }
+        self.unblock();
+        true
+    }
+}

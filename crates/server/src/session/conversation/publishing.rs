@@ -1,0 +1,153 @@
+//! What a conversation publishes and receives.
+
+use super::{Conversation, MOST_UNSENT};
+use crate::clients::channels::{Channels, Delivery, Publication};
+use crate::clients::monitors::{MonitorLine, Monitors};
+use crate::data::keyspace::Events;
+use crate::resp::reply::Reply;
+use crate::state::Shared;
+use hyades_platform::mutation::{self, Mutation};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+/// Most messages and lines that are handed on before other connections have their turn.
+const MOST_DELIVERED: usize = 1_024;
+
+/// What waits for what its sender was told before: one or more, in their order.
+enum Outgoing {
+    Messages(Arc<Channels>, IntoIter<Publication>),
+    Lines(Arc<Monitors>, IntoIter<MonitorLine>),
+}
+
+impl Outgoing {
+    /// Delivers the first one. False if there is none.
+    fn deliver_next(&mut self) -> bool {
+        match self {
+            Outgoing::Messages(channels, messages) => {
+                let next = messages.next().map(Arc::new);
+                next.map(|publication| channels.deliver(&publication)).is_some()
+            }
+            Outgoing::Lines(monitors, lines) => {
+                lines.next().map(|line| monitors.deliver(&line)).is_some()
+            }
+        }
+    }
+}
+
+/// Messages and lines, with the mark of the transaction that they wait for.
+#[derive(Default)]
+pub(super) struct Outbox {
+    outgoing: VecDeque<(u64, Outgoing)>,
+    /// The number of messages and lines.
+    count: usize,
+}
+
+impl Outbox {
+    fn add(&mut self, mark: u64, count: usize, outgoing: Outgoing) {
+        if count > 0 {
+            self.outgoing.push_back((mark, outgoing));
+            self.count += count;
+        }
+    }
+}
+
+impl Conversation {
+    /// Whether all that it has published was handed to the subscribers.
+    pub fn has_delivered(&self) -> bool {
+        self.outbox.count == 0
+    }
+
+    /// Whether something that it has published is on disk, and was not handed on yet.
+    pub fn has_deliverable(&self) -> bool {
+        let first = self.outbox.outgoing.front();
+        first.is_some_and(|(mark, _)| self.is_deliverable(*mark))
+    }
+
+    fn is_deliverable(&self, mark: u64) -> bool {
+        let is_early = mutation::is(Mutation::PublishEarly);
+        is_early || self.replies.first_waiting().is_none_or(|of| of > mark)
+    }
+
+    /// Messages that wait for the disk.
+    pub(super) fn undelivered(&self) -> usize {
+        self.outbox.count
+    }
+
+    /// Takes what the last command has published: it is delivered when the replies so far, and
+    /// those of the transaction whose replies are being written, are on disk.
+    pub(super) fn publish(&mut self, channels: &Arc<Channels>) {
+        if !self.client.published.is_empty() {
+            let published = std::mem::take(&mut self.client.published);
+            self.add_messages(channels, published);
+        }
+    }
+
+    fn add_messages(&mut self, channels: &Arc<Channels>, messages: Vec<Publication>) {
+        let (mark, count) = (self.replies.next_mark(), messages.len());
+        let outgoing = Outgoing::Messages(channels.clone(), messages.into_iter());
+        self.outbox.add(mark, count, outgoing);
+    }
+
+    /// Takes lines for the clients that monitor, as [`Conversation::publish`].
+    pub(super) fn tell_monitors(&mut self, shared: &Shared, lines: Vec<MonitorLine>) {
+        if !lines.is_empty() {
+            let (mark, count) = (self.replies.next_mark(), lines.len());
+            let outgoing = Outgoing::Lines(shared.wiring.monitors.clone(), lines.into_iter());
+            self.outbox.add(mark, count, outgoing);
+        }
+    }
+
+    /// Takes the messages of keys that a transaction has written, as [`Conversation::publish`].
+    pub(super) fn publish_events(&mut self, shared: &Shared, events: Events) {
+        if !events.is_empty() && shared.wiring.channels.is_heard() {
+            self.add_messages(&shared.wiring.channels, events);
+        }
+    }
+
+    /// Delivers what is on disk, some of it if it is much: see [`Conversation::has_deliverable`].
+    pub fn deliver(&mut self) {
+        let mut left = MOST_DELIVERED;
+        while left > 0 && self.has_deliverable() {
+            let Some((_, outgoing)) = self.outbox.outgoing.front_mut() else { return };
+            while left > 0 && outgoing.deliver_next() {
+                (left, self.outbox.count) = (left - 1, self.outbox.count - 1);
+            }
+            if left > 0 {
+                self.outbox.outgoing.pop_front();
+            }
+        }
+        if self.outbox.count == 0 {
+            self.outbox.outgoing.clear();
+        }
+    }
+
+    /// Forgets what it has not delivered: the log has failed.
+    pub(super) fn forget_published(&mut self) {
+        self.outbox = Outbox::default();
+    }
+
+    /// Whether there are messages for it, and it has read enough of those before.
+    pub fn may_receive(&self) -> bool {
+        !self.client.entry.inbox.is_empty() && self.replies.unsent() < MOST_UNSENT
+    }
+
+    /// Appends the messages that were published for it, as far as it reads them.
+    pub(super) fn receive(&mut self) {
+        let entry = self.client.entry.clone();
+        while self.may_receive() {
+            let Some(delivery) = entry.inbox.take() else { return };
+            let is_wanted = match &delivery {
+                Delivery::Message(publication, pattern) => {
+                    self.client.subscriptions.wants(publication, pattern)
+                }
+                Delivery::Line(_) => self.client.monitoring.is_some(),
+            };
+            if is_wanted {
+                let mut reply = Reply::of_any_length(self.replies.buffer(), self.client.is_resp3);
+                delivery.write(&mut reply);
+                self.replies.seal_free();
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What is told and counted of each command that has run.
+
+use crate::base::clock::wall_us;
+use crate::catalogue::{self, ADMIN, FAST, SKIP_SLOWLOG, names};
+use crate::clients::ClientEntry;
+use crate::clients::monitors::{self, MonitorLine};
+use crate::config::redaction;
+use crate::request::Request;
+use crate::state::Shared;
+use crate::state::latency_events::LatencySample;
+use crate::state::slow_log::{self, SlowEntry};
+
+/// A command that has run.
+pub struct ExecutedCommand<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// The input that its arguments may be in.
+    pub input: &'a [u8],
+    /// The client.
+    pub client: &'a ClientEntry,
+    /// Its database.
+    pub database: u32,
+    /// How long it ran.
+    pub nanos: u64,
+    /// Its reply is an error.
+    pub is_error: bool,
+}
+
+impl ExecutedCommand<'_> {
+    /// Counts it. Returns what the clients that monitor are told of it.
+    #[must_use]
+    pub fn note(&self, shared: &Shared) -> Option<MonitorLine> {
+        let stats = &shared.stats.commands;
+        let at = match stats.place(self.request, self.input) {
+            Ok(at) => at,
+            // As for a command that there is not.
+            Err(_) => {
+                stats.reject(self.request, self.input);
+                return None;
+            }
+        };
+        stats.note(at, self.nanos, self.is_error, shared.settings.tracks_latency());
+        let micros = self.nanos / 1_000;
+        let flags = names::all()[at].flags;
+        // The commands of EXEC stand for it.
+        let is_slow = shared.settings.slower_than().is_some_and(|least| micros >= least);
+        if is_slow && flags & SKIP_SLOWLOG == 0 {
+            self.note_slow(shared, micros);
+        }
+        if shared.settings.latency_threshold_ms().is_some_and(|least| micros / 1_000 >= least) {
+            self.note_latency(shared, micros / 1_000);
+        }
+        // Clients that monitor are not told of commands for operators.
+        let is_told = flags & ADMIN == 0;
+        (is_told && shared.wiring.monitors.is_on()).then(|| self.line())
+    }
+
+    #[cold]
+    fn line(&self) -> MonitorLine {
+        let args = self.request.arguments(self.input);
+        let shown = (0..args.len()).map(|at| redaction::shown(&args, at));
+        monitors::line(wall_us(), (self.database, &self.client.address), shown)
+    }
+
+    #[cold]
+    fn note_latency(&self, shared: &Shared, ms: u64) {
+        let command = &catalogue::all()[self.request.place().expect("it is a command")];
+        let event = if command.has(FAST) { "fast-command" } else { "command" };
+        let sample = LatencySample { at_seconds: wall_us() / 1_000_000, ms };
+        shared.stats.latency_events.add(event, sample);
+    }
+
+    #[cold]
+    fn note_slow(&self, shared: &Shared, micros: u64) {
+        let args = self.request.arguments(self.input);
+        let entry = SlowEntry {
+            id: 0,
+            at_seconds: wall_us() / 1_000_000,
+            micros,
+            args: slow_log::kept(&args, |at| redaction::shown(&args, at)),
+            address: self.client.address.clone(),
+            name: self.client.names.lock().expect("no holder panics").name.clone(),
+        };
+        shared.stats.slow_log.add(entry, shared.settings.slow_log_length());
+    }
+}

@@ -1,0 +1,422 @@
+//! Runs: consecutive commands of a client as one transaction.
+
+mod commands;
+mod patient;
+mod wrote;
+
+use crate::catalogue::{self, Command};
+use crate::client::Client;
+use crate::client::QueuedCommands;
+use crate::clients::monitors::MonitorLine;
+use crate::commands::Job;
+use crate::data::keyspace::{self, Context, Effects, Events, Wait, WatchedKey};
+use crate::request::Request;
+use crate::resp::reply::Reply;
+use crate::session::replies::Replies;
+use crate::state::Shared;
+use crate::transact::{abort_text, context, failure};
+use commands::{Commands, run_all};
+use hyades::{Abort, Attempt, Session, SessionOrder, Ticket, Transaction};
+use patient::PatientRun;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use wrote::{Origin, Wrote};
+
+/// The commands of EXEC.
+pub enum ExecCommands {
+    /// Those that a loop may run, with their arguments.
+    Few(Vec<Request>, Vec<u8>),
+    /// Others.
+    Many(QueuedCommands),
+}
+
+/// What EXEC has beside the commands of its transaction.
+pub struct Exec {
+    /// What it compares before it runs them.
+    pub watched: Vec<WatchedKey>,
+    /// The replies in its array that the transaction does not write.
+    pub others: usize,
+    /// An error of a command undoes all.
+    pub rolls_back: bool,
+}
+
+/// How an execution has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// The run, or a part of it, has replies.
+    Done,
+    /// It met a conflict: try again.
+    Conflict,
+    /// It has starved, or is too much for a loop: [`RunQueue::take_job`].
+    Patience,
+    /// The log has no room.
+    NoRoom,
+    /// WATCH has marked what it watches: try again, at once, to see it.
+    Marked,
+}
+
+/// After this many conflicts a run is taken apart: its commands are transactions of their own.
+const CONFLICTS_TOGETHER: u32 = 4;
+
+/// After this many it is run with patience, if need be while no other transaction runs.
+const CONFLICTS: u32 = 8;
+
+/// What writes more bytes may have to wait for room in the log, and is run with patience as well.
+const MOST_WRITTEN: usize = 512 << 10;
+
+/// A run whose replies reach this many bytes ends there: the client reads them before the rest is
+/// run.
+const MOST_REPLIED: usize = 1 << 20;
+
+/// The run of a conversation, while it is collected and until it is executed.
+#[derive(Default)]
+pub struct RunQueue {
+    requests: Vec<Request>,
+    /// Those before it have been executed.
+    first: usize,
+    conflicts: u32,
+    /// The replies are dropped.
+    pub is_silent: bool,
+    /// It is the commands of MULTI, whose replies are an array.
+    exec: Option<Exec>,
+    /// The arguments of those.
+    exec_input: Vec<u8>,
+    /// They are too many for a loop.
+    long: Option<QueuedCommands>,
+    writes: bool,
+    effects: RefCell<Effects>,
+    ticket: Option<(Ticket, usize)>,
+    wrote: Wrote,
+}
+
+impl RunQueue {
+    /// Whether there is nothing to execute.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.exec.is_none()
+    }
+
+    /// Whether a command may join: writes do not join reads.
+    pub fn takes(&self, command: &Command) -> bool {
+        self.requests.is_empty() || self.writes || !command.writes()
+    }
+
+    /// Whether a command of it may write.
+    pub fn writes(&self) -> bool {
+        self.writes || self.exec.is_some()
+    }
+
+    /// Whether a command of it writes, as its table says.
+    pub fn has_writes(&self) -> bool {
+        let writes =
+            |request: &Request| request.place().is_some_and(|at| catalogue::all()[at].writes());
+        let long = self.long.as_ref().is_some_and(QueuedCommands::writes);
+        long || self.requests.iter().any(writes)
+    }
+
+    /// Adds a request.
+    pub fn push(&mut self, request: Request) {
+        self.writes |= request.place().is_some_and(|at| catalogue::all()[at].writes());
+        self.requests.push(request);
+    }
+
+    /// The run is the commands of MULTI, if what was watched has not changed.
+    pub fn set_exec(&mut self, queued: ExecCommands, exec: Exec) {
+        self.exec = Some(exec);
+        match queued {
+            ExecCommands::Few(requests, input) => {
+                (self.requests, self.exec_input) = (requests, input);
+            }
+            ExecCommands::Many(queued) => self.long = Some(queued),
+        }
+    }
+
+    /// Whether it is what EXEC runs.
+    pub fn is_exec(&self) -> bool {
+        self.exec.is_some()
+    }
+
+    /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
+    /// each reply. Empty if there is no such array, or no other replies stand in it.
+    pub fn take_exec_ends(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.wrote.ends)
+    }
+
+    /// Whether one request is left, which is not that of an EXEC.
+    pub fn is_one_request(&self) -> bool {
+        self.exec.is_none() && self.first + 1 == self.requests.len()
+    }
+
+    /// The commands of the next transaction: all that are left, or one of a run that was taken
+    /// apart.
+    fn part(&self) -> std::ops::Range<usize> {
+        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && self.exec.is_none();
+        self.first..if is_apart { self.first + 1 } else { self.requests.len() }
+    }
+
+    /// What [`Execution::Patience`] asks for: the commands of EXEC as a job, or the next command.
+    /// The commands behind it are run once it has its reply. `long` is the input if the job may
+    /// have it: if there is [one request](RunQueue::is_one_request).
+    pub fn take_job(
+        &mut self,
+        client: &Client,
+        order: &SessionOrder,
+        input: &[u8],
+        long: Option<Vec<u8>>,
+    ) -> Job {
+        let is_exec = self.exec.is_some();
+        let part = self.first..if is_exec { self.requests.len() } else { self.first + 1 };
+        let mut taken = std::mem::take(&mut self.requests);
+        let (mut own, mut rest) = (Vec::new(), Vec::new());
+        if is_exec {
+            own = std::mem::take(&mut taken);
+        }
+        let exec_input = std::mem::take(&mut self.exec_input);
+        for (at, request) in taken.into_iter().enumerate() {
+            match at {
+                at if part.contains(&at) && long.is_some() => own.push(request),
+                at if part.contains(&at) => own.push(request.into_owned(input)),
+                at if at >= part.end => rest.push(request),
+                _ => {}
+            }
+        }
+        let is_silent = self.is_silent;
+        let long_exec = self.long.take().map(|queued| (queued, client.login.clone()));
+        let run = PatientRun {
+            requests: own,
+            input: long.unwrap_or(exec_input),
+            long_exec,
+            exec: self.exec.take(),
+            is_silent,
+            has_starved: self.conflicts >= CONFLICTS,
+            client: client.entry.clone(),
+            order: order.clone(),
+            database: client.database,
+        };
+        (self.requests, self.first) = (rest, 0);
+        self.finish(0);
+        let job = Job::transaction(move |shared, reply| run.run(shared, reply));
+        job.silent_if(is_silent)
+    }
+
+    /// Whether what was executed has ended watching, and what it has begun to watch.
+    pub fn take_watched(&mut self) -> (bool, Vec<WatchedKey>) {
+        let effects = self.effects.get_mut();
+        (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
+    }
+
+    /// What clients that monitor are told of what was executed.
+    pub fn take_lines(&mut self) -> Vec<MonitorLine> {
+        std::mem::take(&mut self.wrote.lines)
+    }
+
+    /// How long the commands took that were executed.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.wrote.times.iter().sum())
+    }
+
+    /// Messages of what was written by what was executed.
+    pub fn take_events(&mut self) -> Events {
+        std::mem::take(&mut self.wrote.events)
+    }
+
+    /// What the command waits for that was executed, if it has no reply yet.
+    pub fn take_wait(&mut self) -> Option<Wait> {
+        self.effects.get_mut().wait.take()
+    }
+
+    /// The ticket of what was executed, and how many replies depend on it.
+    pub fn take_ticket(&mut self) -> Option<(Ticket, usize)> {
+        self.ticket.take()
+    }
+
+    fn finish(&mut self, executed: usize) {
+        self.first += executed;
+        self.conflicts = 0;
+        if self.first >= self.requests.len() {
+            self.requests.clear();
+            (self.exec_input, self.long) = (Vec::new(), None);
+            (self.first, self.writes) = (0, false);
+            (self.exec, self.is_silent) = (None, false);
+        }
+    }
+
+    /// Tries to execute the run, or its next command.
+    pub fn execute(
+        &mut self,
+        shared: &Arc<Shared>,
+        session: &mut Session,
+        client: &Client,
+        input: &[u8],
+        replies: &mut Replies,
+    ) -> Execution {
+        if self.conflicts >= CONFLICTS || self.long.is_some() {
+            return Execution::Patience;
+        }
+        let from = replies.buffer().len();
+        let part = self.part();
+        let requests = &self.requests[part.clone()];
+        let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
+        let arguments = if exec.is_some() { &self.exec_input[..] } else { input };
+        let wrote = RefCell::new(&mut self.wrote);
+        let context = Context { is_patient, ..context(shared, &self.effects) };
+        let most =
+            if self.is_silent { 0 } else { client.most_output(&shared.settings.output_limits) };
+        let out = RefCell::new(replies.buffer());
+        let outcome = session.attempt(|tx: &Transaction<'_>| {
+            let mut out = out.borrow_mut();
+            out.truncate(from);
+            context.effects.borrow_mut().clear();
+            let mut reply = Reply::limited(&mut out, client.is_resp3, most).on_loop();
+            let mut wrote = wrote.borrow_mut();
+            wrote.clear();
+            let database = client.database;
+            let commands = Commands { database, requests, input: arguments, exec };
+            run_all(tx, context, &commands, &mut reply, *wrote)
+        });
+        let (done, ticket) = match outcome {
+            Ok(Attempt::Committed(done, ticket)) => (done, ticket),
+            Ok(Attempt::Abandoned(Ended::TooMuch, _)) => {
+                replies.buffer().truncate(from);
+                return Execution::Patience;
+            }
+            Ok(Attempt::Conflict) => {
+                replies.buffer().truncate(from);
+                self.note_conflict(shared);
+                return Execution::Conflict;
+            }
+            Ok(Attempt::NoRoom) => return Execution::NoRoom,
+            Ok(Attempt::Abandoned(ended, ticket)) => {
+                self.refuse(replies, from, part.len(), client, &ended.text());
+                (part.len(), ticket)
+            }
+            Err(error) => {
+                self.refuse(replies, from, part.len(), client, &failure(shared, error));
+                replies.seal_free();
+                self.finish(part.len());
+                return Execution::Done;
+            }
+        };
+        if std::mem::take(&mut self.effects.get_mut().marked) {
+            // What is seen next depends on the marks, so its ticket waits for theirs.
+            replies.buffer().truncate(from);
+            self.effects.get_mut().clear();
+            return Execution::Marked;
+        }
+        if self.is_silent {
+            replies.buffer().truncate(from);
+        }
+        self.settle(shared, (client, input), part.start..part.start + done, ticket);
+        // Of an EXEC that was not to run nothing is left.
+        self.finish(if self.exec.is_some() { part.len() } else { done });
+        Execution::Done
+    }
+
+    fn note_conflict(&mut self, shared: &Shared) {
+        // While another one runs alone, that one is met, and no rival.
+        if shared.patient.load(Relaxed) == 0 && !self.is_alone() {
+            self.conflicts += 1;
+        }
+        shared.stats.counters.conflicts.fetch_add(1, Relaxed);
+    }
+
+    /// Counts what was committed, and keeps its ticket.
+    fn settle(
+        &mut self,
+        shared: &Shared,
+        (client, input): (&Client, &[u8]),
+        part: std::ops::Range<usize>,
+        ticket: Ticket,
+    ) {
+        let count = match &mut self.effects.get_mut().wait {
+            Some(wait) => {
+                wait.is_silent = self.is_silent;
+                self.ticket = Some((ticket, 0));
+                self.name_last(client, part);
+                return shared.apply(&self.effects.borrow());
+            }
+            None if self.exec.is_some() => 1,
+            None => part.len(),
+        };
+        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
+        let requests = &self.requests[part.clone()];
+        let input = if self.exec.is_some() { &self.exec_input[..] } else { input };
+        let origin = Origin { client: &client.entry, database: client.database, input };
+        self.wrote.count(shared, &origin, requests, &self.effects.borrow());
+        self.name_last(client, part);
+    }
+
+    /// Tells CLIENT LIST which command of a part was the last.
+    fn name_last(&self, client: &Client, part: std::ops::Range<usize>) {
+        if let Some(last) = self.requests[part].last().and_then(Request::place) {
+            let mut names = client.entry.names.lock().expect("no holder panics");
+            names.command = catalogue::all()[last].name;
+        }
+    }
+
+    /// WATCH and UNWATCH touch a few heads, and are not handed on: what they have seen stays here.
+    fn is_alone(&self) -> bool {
+        self.exec.is_none() && self.requests.first().is_some_and(Request::stays_on_loop)
+    }
+
+    /// Replies an error to each request, unless replies are dropped.
+    fn refuse(
+        &mut self,
+        replies: &mut Replies,
+        from: usize,
+        count: usize,
+        client: &Client,
+        text: &str,
+    ) {
+        replies.buffer().truncate(from);
+        let mut reply = Reply::new(replies.buffer(), client.is_resp3);
+        let count = match self.exec.is_some() {
+            _ if self.is_silent => 0,
+            true => 1,
+            false => count,
+        };
+        (0..count).for_each(|_| reply.error(text));
+        self.effects.get_mut().clear();
+        self.wrote.fail(text);
+    }
+}
+
+/// Why the body of a run ends without its replies.
+enum Ended {
+    Abort(Abort),
+    /// It reads or writes more than a loop should wait for.
+    TooMuch,
+    /// A command of EXEC had an error, and its client wants all or nothing.
+    RolledBack {
+        /// The place of the command in the table.
+        place: usize,
+        /// Its number in the transaction, from 1 on.
+        number: usize,
+        /// Its error.
+        text: String,
+    },
+}
+
+impl Ended {
+    /// What the client is told.
+    fn text(&self) -> String {
+        match self {
+            Ended::Abort(abort) => abort_text(*abort),
+            Ended::RolledBack { place, number, text } => {
+                let name = catalogue::all()[*place].name.to_uppercase();
+                format!("EXECABORT nothing was done, since {name}, number {number}, failed: {text}")
+            }
+            Ended::TooMuch => unreachable!("no loop waits for a patient run"),
+        }
+    }
+}
+
+impl From<Abort> for Ended {
+    fn from(abort: Abort) -> Ended {
+        match abort {
+            keyspace::TOO_MUCH_FOR_LOOP => Ended::TooMuch,
+            abort => Ended::Abort(abort),
+        }
+    }
+}

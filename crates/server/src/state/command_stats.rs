@@ -1,0 +1,105 @@
+//! Calls and times of commands.
+
+use crate::base::histogram::TimeHistogram;
+use crate::catalogue::{self, names};
+use crate::request::Request;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What is counted of a command.
+#[derive(Default)]
+pub struct CommandCounts {
+    /// Calls that have run.
+    pub calls: AtomicU64,
+    /// Those of them that have failed.
+    pub failed: AtomicU64,
+    /// Calls that were refused before they could run.
+    pub rejected: AtomicU64,
+    /// Time of all that have run.
+    pub nanos: AtomicU64,
+    /// Made by the first call.
+    times: OnceLock<TimeHistogram>,
+}
+
+impl CommandCounts {
+    /// How long its calls took, if there was one.
+    pub fn times(&self) -> Option<&TimeHistogram> {
+        self.times.get().filter(|times| times.count() > 0)
+    }
+
+    fn clear(&self) {
+        let all = [&self.calls, &self.failed, &self.rejected, &self.nanos];
+        all.iter().for_each(|counter| counter.store(0, Relaxed));
+        if let Some(times) = self.times.get() {
+            times.clear();
+        }
+    }
+}
+
+/// What is counted of all commands, subcommands by themselves.
+pub struct CommandStats {
+    /// By place in the catalogue.
+    counts: Vec<CommandCounts>,
+    /// Places in the catalogue, by those in the table.
+    places: Vec<usize>,
+}
+
+impl Default for CommandStats {
+    fn default() -> Self {
+        let place = |name: &str| names::find(name.as_bytes()).expect("each one is in it");
+        CommandStats {
+            counts: names::all().iter().map(|_| CommandCounts::default()).collect(),
+            places: catalogue::all().iter().map(|command| place(command.name)).collect(),
+        }
+    }
+}
+
+impl CommandStats {
+    /// All of them, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &CommandCounts)> {
+        names::all().iter().map(|named| named.name).zip(&self.counts)
+    }
+
+    /// Sets all to 0.
+    pub fn clear(&self) {
+        self.counts.iter().for_each(CommandCounts::clear);
+    }
+
+    /// The place of what a request runs in the catalogue. An error, with the place of its command,
+    /// if it has no such subcommand.
+    pub fn place(&self, request: &Request, input: &[u8]) -> Result<usize, usize> {
+        let own = self.places[request.place().expect("it is a command")];
+        if !names::all()[own].is_container || request.len() < 2 {
+            return Ok(own);
+        }
+        match names::of_request(&request.arguments(input)[..2]) {
+            Some(at) if at != own => Ok(at),
+            _ => Err(own),
+        }
+    }
+
+    /// The name of what a request runs, such as `client|list`.
+    pub fn name(&self, request: &Request, input: &[u8]) -> &'static str {
+        let (Ok(at) | Err(at)) = self.place(request, input);
+        names::all()[at].name
+    }
+
+    /// Counts a request that was refused before it could run.
+    pub fn reject(&self, request: &Request, input: &[u8]) {
+        let (Ok(at) | Err(at)) = self.place(request, input);
+        self.counts[at].rejected.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a command that has run, by its place among the names.
+    pub fn note(&self, at: usize, nanos: u64, is_error: bool, keeps_times: bool) {
+        let counts = &self.counts[at];
+        counts.calls.fetch_add(1, Relaxed);
+        counts.nanos.fetch_add(nanos, Relaxed);
+        if is_error {
+            counts.failed.fetch_add(1, Relaxed);
+        }
+        if keeps_times {
+            counts.times.get_or_init(TimeHistogram::default).add(nanos);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What all threads of a server share.
+
+pub mod command_stats;
+mod counters;
+mod handshakes;
+pub mod latency_events;
+mod limits;
+pub mod memory;
+pub mod migration;
+pub mod oom_score;
+pub mod open_files;
+pub mod pause;
+mod rates;
+pub mod reaping;
+pub mod saves;
+pub mod slow_log;
+pub mod standstill;
+mod stats;
+pub mod stopping;
+mod store;
+pub mod timers;
+mod used_memory;
+mod wiring;
+
+pub use stats::Stats;
+pub use stopping::Stopping;
+pub use store::{Opened, Opening, Store};
+
+use crate::access::Access;
+use crate::base::clock::{Clock, wall_us};
+use crate::clients::Clients;
+use crate::config::Settings;
+use crate::data::keyspace::Effects;
+use limits::CommandLimits;
+use reaping::ReapQueue;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+use stopping::StopSignal;
+use wiring::Wiring;
+
+/// State of a server.
+pub struct Shared {
+    /// Settings.
+    pub settings: Settings,
+    /// Wall clock.
+    pub clock: Clock,
+    /// Users, and their rules.
+    pub access: Access,
+    /// Connected clients.
+    pub clients: Clients,
+    /// What is counted and measured.
+    pub stats: Stats,
+    /// The database.
+    pub store: Store,
+    /// What the reaper is to do.
+    pub reaping: ReapQueue,
+    /// What limits commands.
+    pub limits: CommandLimits,
+    /// What connects clients, threads and other servers.
+    pub wiring: Wiring,
+    /// Whether the server stops.
+    pub stop_signal: StopSignal,
+    /// When the server was started.
+    pub started: Instant,
+    /// The number of this run, 40 hexadecimal digits.
+    pub run_id: String,
+    /// Clients that were disconnected at the end of the time of a stop: they had not read their
+    /// replies, or had not got them.
+    pub cut_off: AtomicU64,
+    /// Transactions that have starved and are being run: others may find the gate closed.
+    pub patient: AtomicU64,
+}
+
+impl Shared {
+    /// The state of a server that starts now.
+    pub fn new(settings: Settings) -> Arc<Shared> {
+        Arc::new(Shared {
+            access: Access::new(settings.users().clone()),
+            wiring: Wiring::new(&settings.output_limits),
+            settings,
+            clock: Clock::default(),
+            clients: Clients::default(),
+            stats: Stats::default(),
+            store: Store::default(),
+            reaping: ReapQueue::default(),
+            limits: CommandLimits::default(),
+            stop_signal: StopSignal::default(),
+            started: Instant::now(),
+            run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
+            cut_off: AtomicU64::new(0),
+            patient: AtomicU64::new(0),
+        })
+    }
+
+    /// Stops the server; the first cause counts.
+    pub fn stop(&self, cause: Stopping) {
+        self.stop_signal.stop(cause);
+        self.reaping.wake();
+        self.store.timers.wake();
+        self.store.saves.stop();
+        self.wiring.wake_all();
+    }
+
+    /// Stops the server because its log has failed.
+    pub fn stop_for_log(&self, cause: &str) {
+        self.stop(Stopping::Failed(format!("the log failed: {cause}")));
+    }
+
+    /// Why the server stops, if it does.
+    pub fn stopping(&self) -> Option<Stopping> {
+        self.stop_signal.cause()
+    }
+
+    /// For an event loop: waits until the standstill is over, if there is one, or the server stops.
+    #[inline]
+    pub fn stand_still(&self) {
+        while let Some(left) = self.limits.standstill.left()
+            && self.stopping().is_none()
+        {
+            self.stop_signal.wait_at_most(left);
+        }
+    }
+
+    /// When the newest checkpoint was written, in seconds since 1970; before there is one, when the
+    /// server was started.
+    pub fn last_save_seconds(&self) -> i64 {
+        let started = wall_us() as i64 / 1_000_000 - self.started.elapsed().as_secs() as i64;
+        self.store.last_save_seconds(&self.settings.dir(), started)
+    }
+
+    /// Applies what a committed transaction does beside its rows.
+    pub fn apply(&self, effects: &Effects) {
+        effects.counts.iter().for_each(|change| self.store.counts.apply(*change));
+        let add = |counter: &AtomicU64, n: u64| {
+            if n > 0 {
+                counter.fetch_add(n, Relaxed);
+            }
+        };
+        add(&self.stats.counters.hits, effects.hits);
+        add(&self.stats.counters.misses, effects.misses);
+        add(&self.stats.counters.expired, effects.expired);
+        // Redis saves at FLUSHALL if it saves at all. Here nothing is left to save.
+        let saves = || self.settings.has_times_of_saving();
+        let saved = effects.flushed_all_after.filter(|_| saves());
+        if saved.is_some() {
+            self.stats.counters.changes.store(0, Relaxed);
+        }
+        add(&self.stats.counters.changes, effects.changes - saved.unwrap_or(0));
+        if !effects.fills.is_empty() {
+            self.wiring.waiting.call(effects.fills.keys.iter());
+            if effects.fills.unnamed {
+                self.wiring.waiting.call_all();
+            }
+            effects.fills.databases.iter().for_each(|of| self.wiring.waiting.call_database(*of));
+        }
+        if effects.discarded {
+            self.reaping.remove_garbage();
+        }
+        if effects.flushed || effects.swapped {
+            self.store.timers.note_generations();
+        }
+        if effects.flushed {
+            self.reaping.no_later_than(0);
+        }
+        if !effects.expiries.is_empty() {
+            self.store.timers.add(&effects.expiries);
+        }
+    }
+}
+
+/// Stops the server if its thread panics: without one of its threads it would serve some clients
+/// and leave others waiting for ever.
+pub struct StopOnPanic(pub Arc<Shared>);
+
+impl StopOnPanic {
+    /// Runs the work of a thread.
+    pub fn run(self, work: impl FnOnce()) {
+        work();
+    }
+}
+
+impl Drop for StopOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop(Stopping::Failed("a thread of the server has panicked".to_string()));
+        }
+    }
+}

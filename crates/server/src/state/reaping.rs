@@ -1,0 +1,105 @@
+//! What the reaper is to do, and when.
+
+use super::stopping::StopSignal;
+use crate::base::clock::Clock;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+impl Default for ReapTimes {
+    fn default() -> ReapTimes {
+        ReapTimes { next: i64::MAX, earliest: 0, in_pass: false, garbage: false }
+    }
+}
+
+/// When the reaper looks for keys of databases that were flushed, in milliseconds since 1970.
+struct ReapTimes {
+    /// There is something to remove then; 0: now, `i64::MAX`: never.
+    next: i64,
+    /// It pauses until then, whatever there is to remove.
+    earliest: i64,
+    /// A pass over the keys is under way: it goes on at `earliest`, and `next` is for the one
+    /// that follows.
+    in_pass: bool,
+    /// There are blocks to remove.
+    garbage: bool,
+}
+
+/// What the reaper is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaping {
+    /// To walk over the keys.
+    Keys,
+    /// To remove blocks that are garbage.
+    Garbage,
+}
+
+/// Orders for the reaper.
+#[derive(Default)]
+pub struct ReapQueue {
+    times: Mutex<ReapTimes>,
+    changed: Condvar,
+}
+
+impl ReapQueue {
+    /// Has the reaper look for keys to remove at this time, or earlier.
+    pub fn no_later_than(&self, at_ms: i64) {
+        let mut reap_at = self.times.lock().expect("no holder panics");
+        if at_ms < reap_at.next {
+            reap_at.next = at_ms;
+            self.changed.notify_all();
+        }
+    }
+
+    /// For the reaper: it pauses until then.
+    pub fn no_earlier_than(&self, at_ms: i64) {
+        self.times.lock().expect("no holder panics").earliest = at_ms;
+    }
+
+    /// For the reaper: the pass over the keys has ended that began when it was told to walk.
+    pub fn end_pass(&self) {
+        self.times.lock().expect("no holder panics").in_pass = false;
+    }
+
+    /// Has the reaper remove blocks that are garbage.
+    pub fn remove_garbage(&self) {
+        self.times.lock().expect("no holder panics").garbage = true;
+        self.changed.notify_all();
+    }
+
+    /// For the reaper: waits until there is something to do, and forgets it, but for a pass over
+    /// the keys until that [has ended](ReapQueue::end_pass). `None` if the server stops.
+    pub fn wait(&self, clock: &Clock, stop: &StopSignal) -> Option<Reaping> {
+        let mut reap_at = self.times.lock().expect("no holder panics");
+        loop {
+            if stop.cause().is_some() {
+                return None;
+            }
+            if std::mem::take(&mut reap_at.garbage) {
+                return Some(Reaping::Garbage);
+            }
+            let now = clock.now_ms();
+            let next = if reap_at.in_pass { i64::MIN } else { reap_at.next };
+            let next = next.max(reap_at.earliest);
+            if next <= now {
+                if !std::mem::replace(&mut reap_at.in_pass, true) {
+                    reap_at.next = i64::MAX;
+                }
+                return Some(Reaping::Keys);
+            }
+            reap_at = match next {
+                i64::MAX => self.changed.wait(reap_at).expect("no holder panics"),
+                at => {
+                    let left = Duration::from_millis((at - now).clamp(1, 60_000) as u64);
+                    self.changed.wait_timeout(reap_at, left).expect("no holder panics").0
+                }
+            };
+        }
+    }
+
+    /// The server stops.
+    pub fn wake(&self) {
+        // The reaper looks for the cause, then waits, under this lock: it does not sleep between.
+        drop(self.times.lock().expect("no holder panics"));
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,163 @@
+//! SAVE, BGSAVE and BGREWRITEAOF, which all take a checkpoint. What is acknowledged is on disk
+//! before it, and after it; it makes the log shorter, and the next start faster. BGSAVE and
+//! BGREWRITEAOF are answered at once, and a thread of its own takes the checkpoint.
+
+use hyades::{Database, Error};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// What has asked for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveKind {
+    /// SAVE and BGSAVE.
+    Save,
+    /// BGREWRITEAOF.
+    Rewrite,
+}
+
+/// How a checkpoint has begun that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It begins now.
+    Started,
+    /// It follows the one that is under way, which is of the other kind.
+    Scheduled,
+}
+
+/// Checkpoints of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SaveStats {
+    /// Since when one has been under way.
+    pub since: Option<Instant>,
+    /// One follows that.
+    pub is_scheduled: bool,
+    /// How many were taken.
+    pub taken: u64,
+    /// How long the last one took.
+    pub last: Option<Duration>,
+    /// The last one has failed.
+    pub has_failed: bool,
+}
+
+#[derive(Debug, Default)]
+struct SaveState {
+    /// By [`SaveKind`].
+    kinds: [SaveStats; 2],
+    /// What the thread is to begin with.
+    wanted: Option<SaveKind>,
+    /// How many checkpoints it has begun.
+    begun: u64,
+    stops: bool,
+}
+
+impl SaveState {
+    fn is_under_way(&self) -> bool {
+        self.kinds.iter().any(|of| of.since.is_some())
+    }
+
+    fn of(&mut self, kind: SaveKind) -> &mut SaveStats {
+        &mut self.kinds[kind as usize]
+    }
+}
+
+/// Checkpoints that clients have asked for: one at a time.
+#[derive(Debug, Default)]
+pub struct Saves {
+    state: Mutex<SaveState>,
+    changed: Condvar,
+}
+
+impl Saves {
+    fn lock(&self) -> MutexGuard<'_, SaveState> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// What is known of a kind.
+    pub fn stats(&self, kind: SaveKind) -> SaveStats {
+        *self.lock().of(kind)
+    }
+
+    /// How many checkpoints were begun in the background.
+    pub fn begun_in_background(&self) -> u64 {
+        self.lock().begun
+    }
+
+    /// Has the thread take a checkpoint: now, or, if it `may_follow`, after one of the other kind.
+    /// `None` if one of this kind is under way, or if it may not follow.
+    pub fn begin_in_background(&self, kind: SaveKind, may_follow: bool) -> Option<Begun> {
+        let mut state = self.lock();
+        if state.of(kind).since.is_some() {
+            return None;
+        }
+        if state.is_under_way() {
+            state.of(kind).is_scheduled |= may_follow;
+            return may_follow.then_some(Begun::Scheduled);
+        }
+        state.of(kind).since = Some(Instant::now());
+        state.wanted = Some(kind);
+        self.changed.notify_all();
+        Some(Begun::Started)
+    }
+
+    /// For SAVE: takes a checkpoint on this thread; `changes` counts those since the last one.
+    /// `None` if another one is under way.
+    pub fn save(&self, database: &Database, changes: &AtomicU64) -> Option<Result<(), Error>> {
+        let mut state = self.lock();
+        if state.is_under_way() {
+            return None;
+        }
+        state.of(SaveKind::Save).since = Some(Instant::now());
+        drop(state);
+        Some(self.take(database, changes, SaveKind::Save))
+    }
+
+    /// Takes the checkpoint that was begun; what is scheduled follows it on the thread.
+    pub fn take(
+        &self,
+        database: &Database,
+        changes: &AtomicU64,
+        kind: SaveKind,
+    ) -> Result<(), Error> {
+        let before = changes.load(Relaxed);
+        let result = database.checkpoint().map(drop);
+        if result.is_ok() {
+            let left = |now: u64| Some(now.saturating_sub(before));
+            let _ = changes.fetch_update(Relaxed, Relaxed, left);
+        }
+        let mut state = self.lock();
+        let of = state.of(kind);
+        of.last = of.since.take().map(|since| since.elapsed());
+        of.has_failed = result.is_err();
+        of.taken += u64::from(result.is_ok());
+        for next in [SaveKind::Save, SaveKind::Rewrite] {
+            if !state.is_under_way() && std::mem::take(&mut state.of(next).is_scheduled) {
+                state.of(next).since = Some(Instant::now());
+                state.wanted = Some(next);
+                self.changed.notify_all();
+            }
+        }
+        result
+    }
+
+    /// Waits for a checkpoint that is to be taken in the background. `None` if the server stops.
+    pub fn wait(&self) -> Option<SaveKind> {
+        let mut state = self.lock();
+        loop {
+            if state.stops {
+                return None;
+            }
+            if let Some(kind) = state.wanted.take() {
+                state.begun += 1;
+                return Some(kind);
+            }
+            state = self.changed.wait(state).expect("no holder panics");
+        }
+    }
+
+    /// Ends [`Saves::wait`].
+    pub fn stop(&self) {
+        self.lock().stops = true;
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,51 @@
+//! The end of a server: why it stops, and waiting for that.
+
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// Why a server stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopping {
+    /// It was asked to.
+    Asked,
+    /// Its log failed, or it could not be opened.
+    Failed(String),
+}
+
+/// Tells all threads that the server stops.
+#[derive(Default)]
+pub struct StopSignal {
+    cause: Mutex<Option<Stopping>>,
+    stopped: Condvar,
+}
+
+impl StopSignal {
+    /// Stops; the first cause counts.
+    pub fn stop(&self, cause: Stopping) {
+        self.cause.lock().expect("no holder panics").get_or_insert(cause);
+        self.stopped.notify_all();
+    }
+
+    /// Why the server stops, if it does.
+    pub fn cause(&self) -> Option<Stopping> {
+        self.cause.lock().expect("no holder panics").clone()
+    }
+
+    /// Waits until the server stops.
+    pub fn wait(&self) -> Stopping {
+        let mut stopping = self.cause.lock().expect("no holder panics");
+        loop {
+            match &*stopping {
+                Some(cause) => return cause.clone(),
+                None => stopping = self.stopped.wait(stopping).expect("no holder panics"),
+            }
+        }
+    }
+
+    /// Waits until the server stops, or until this time has passed.
+    pub fn wait_at_most(&self, time: Duration) {
+        let stopping = self.cause.lock().expect("no holder panics");
+        let goes_on = |stopping: &mut Option<Stopping>| stopping.is_none();
+        let _ended = self.stopped.wait_timeout_while(stopping, time, goes_on);
+    }
+}

@@ -1,0 +1,95 @@
+//! The memory that counts for `maxmemory`, and what happens when there is none left.
+
+use super::Shared;
+use hyades::{Abort, Session, Transaction};
+use hyades_platform::resident::resident_bytes;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The pages of the process are counted again after this time, in milliseconds.
+const COUNTED_MS: i64 = 10;
+
+/// While writes are refused, sleeping loops are woken at this interval, in milliseconds.
+const WOKEN_MS: i64 = 100;
+
+/// Empty transactions of a loop in a turn. Each frees a share of what is to be freed.
+const EMPTY_TRANSACTIONS: u32 = 8;
+
+impl Shared {
+    /// Bytes that count for `maxmemory`.
+    pub fn used_memory(&self) -> u64 {
+        match self.settings.memory_counter() {
+            Some(allocated) => allocated().saturating_sub(self.log_buffers()),
+            None => self.resident_memory(),
+        }
+    }
+
+    /// Bytes that the program has allocated and not freed; if it does not say, those of its pages.
+    pub fn allocated_memory(&self) -> u64 {
+        match self.settings.memory_counter() {
+            Some(allocated) => allocated(),
+            None => self.resident_memory(),
+        }
+    }
+
+    /// Bytes of the buffers of all log streams: they are allocated at the start, whatever there is
+    /// to write.
+    pub fn log_buffers(&self) -> u64 {
+        let log = self.store.opened.get().and_then(|opened| opened.database.log());
+        log.map_or(0, |log| (log.streams() * log.buffer_bytes()) as u64)
+    }
+
+    fn resident_memory(&self) -> u64 {
+        let (memory, now) = (&self.limits.memory, self.clock.now_ms());
+        if now - memory.counted_ms.load(Relaxed) >= COUNTED_MS {
+            memory.resident.store(resident_bytes(), Relaxed);
+            memory.counted_ms.store(now, Relaxed);
+        }
+        memory.resident.load(Relaxed)
+    }
+
+    /// The memory of a server without data is what is used now.
+    pub fn note_memory_at_start(&self) {
+        self.limits.memory.at_start.store(self.used_memory(), Relaxed);
+    }
+
+    /// That memory, in bytes; 0 before it is known.
+    pub fn memory_at_start(&self) -> u64 {
+        self.limits.memory.at_start.load(Relaxed)
+    }
+
+    /// Bytes of removed rows that are about to be freed. No command is refused for them.
+    pub fn removed_memory(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(removed) = self.limits.memory.removed.get() {
+            return removed();
+        }
+        self.store.opened.get().map_or(0, |opened| opened.database.removed_bytes())
+    }
+
+    /// Whether more memory is used than `maxmemory` allows.
+    #[inline]
+    pub fn is_out_of_memory(&self) -> bool {
+        let most = self.settings.max_memory();
+        most > 0 && self.used_memory().saturating_sub(self.removed_memory()) > most
+    }
+
+    /// A command was refused since there is no memory left: loops that sleep may have something to
+    /// free.
+    pub fn note_out_of_memory(&self) {
+        let (woken, now) = (&self.limits.memory.woken_ms, self.clock.now_ms());
+        if now - woken.load(Relaxed) >= WOKEN_MS {
+            woken.store(now, Relaxed);
+            self.wiring.wake_all();
+        }
+    }
+
+    /// If there is no memory left, frees some of what a loop's transactions have deleted.
+    pub fn free_deleted(&self, session: &mut Session) {
+        if self.is_out_of_memory() {
+            for _ in 0..EMPTY_TRANSACTIONS {
+                // What fails here fails again at the next command, which tells it.
+                let _ = session.attempt(|_: &Transaction<'_>| Ok::<(), Abort>(()));
+            }
+        }
+    }
+}

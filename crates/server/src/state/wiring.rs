@@ -1,0 +1,57 @@
+//! What connects clients, threads and other servers.
+
+use super::migration::{KeptTargets, Lookups};
+use crate::clients::channels::Channels;
+use crate::clients::monitors::Monitors;
+use crate::config::OutputLimits;
+use crate::data::waiting::WaitQueues;
+use crate::sockets::listening::ListeningPlaces;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+/// What connects clients, threads and other servers.
+pub struct Wiring {
+    /// Publish and subscribe.
+    pub channels: Arc<Channels>,
+    /// Clients that monitor.
+    pub monitors: Arc<Monitors>,
+    /// Clients that wait for an element.
+    pub waiting: Arc<WaitQueues>,
+    /// Connections to the targets of MIGRATE.
+    pub targets: KeptTargets,
+    /// Look-ups of their names.
+    pub lookups: Lookups,
+    /// The port that is listened to.
+    pub port: AtomicU64,
+    /// The listening addresses.
+    pub listening: ListeningPlaces,
+    /// Wakers of the event loops and of the listener.
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Wiring {
+    /// Between clients, for whose messages these limits hold.
+    pub fn new(limits: &Arc<OutputLimits>) -> Wiring {
+        Wiring {
+            channels: Channels::new(limits.clone()),
+            monitors: Monitors::new(limits.clone()),
+            waiting: Arc::default(),
+            targets: KeptTargets::default(),
+            lookups: Lookups::default(),
+            port: AtomicU64::new(0),
+            listening: ListeningPlaces::default(),
+            wakers: Mutex::default(),
+        }
+    }
+
+    /// Adds a thread that is woken when something changes for all.
+    pub fn add_waker(&self, waker: Waker) {
+        self.wakers.lock().expect("no holder panics").push(waker);
+    }
+
+    /// Wakes all event loops and the listener.
+    pub fn wake_all(&self) {
+        self.wakers.lock().expect("no holder panics").iter().for_each(Waker::wake_by_ref);
+    }
+}

@@ -1,0 +1,99 @@
+//! Transactions with retries and waiting, of whatever runs on no event loop, and what clients are
+//! told if one fails.
+
+mod failing;
+
+pub use failing::{OUTCOME_UNKNOWN, failure};
+
+use crate::data::keyspace::{self, Context, Effects, Stop};
+use crate::state::{Opened, Shared};
+use hyades::{Abort, SessionOrder, Ticket, Transaction};
+use std::cell::RefCell;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a transaction of commands is given now.
+pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
+    let opened = shared.store.opened.get().expect("there is a session");
+    Context {
+        tables: opened.tables,
+        now_ms: shared.clock.now_ms(),
+        databases: shared.settings.databases(),
+        longest: shared.settings.longest_argument(),
+        packed: shared.settings.packed(),
+        counts: &shared.store.counts,
+        effects,
+        names_filled: shared.wiring.waiting.wants_keys(),
+        has_waited: false,
+        events: shared.settings.events(),
+        is_exec: false,
+        is_patient: false,
+    }
+}
+
+/// What the client is told of a transaction that was aborted.
+pub fn abort_text(abort: Abort) -> String {
+    match abort {
+        keyspace::TOO_MUCH => {
+            let most = keyspace::MOST_COPIED >> 20;
+            format!("ERR the transaction reads and writes more than {most} MiB")
+        }
+        abort => format!("ERR {abort}"),
+    }
+}
+
+/// Counts the patient runs that are under way.
+pub struct Underway<'a>(&'a Shared);
+
+impl Underway<'_> {
+    /// Counts one, until this is dropped.
+    pub fn begin(shared: &Shared) -> Underway<'_> {
+        shared.patient.fetch_add(1, Relaxed);
+        Underway(shared)
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.patient.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Runs a transaction of a command that is no run, with retries and waiting, in the order of its
+/// client, and applies what it does beside its rows. Returns what has come of it, its effects, and
+/// its ticket: the result counts once that is acknowledged.
+///
+/// # Errors
+/// What the client is told: an error of the body, once all that it was based on is on disk, or one
+/// of the engine.
+pub fn patiently<T>(
+    shared: &Shared,
+    order: &mut SessionOrder,
+    body: impl Fn(&Transaction<'_>, Context<'_>) -> Result<T, Stop>,
+) -> Result<(T, Effects, Ticket), String> {
+    let _underway = Underway::begin(shared);
+    let effects = RefCell::default();
+    let context = Context { is_patient: true, ..context(shared, &effects) };
+    let Opened { database, .. } = shared.store.opened.get().expect("there was a session");
+    let failed = |error| failure(shared, error);
+    let mut session = database.session().map_err(failed)?;
+    let submitted = session.in_order(order).try_submit(|tx| {
+        effects.borrow_mut().clear();
+        // It may have waited for long.
+        body(tx, Context { now_ms: shared.clock.now_ms(), ..context })
+    });
+    let (result, ticket) = submitted.map_err(failed)?;
+    let effects = effects.into_inner();
+    match result {
+        Ok(value) => {
+            shared.apply(&effects);
+            Ok((value, effects, ticket))
+        }
+        Err(stop) => {
+            ticket.wait().map_err(failed)?;
+            Err(match stop {
+                Stop::Error(text) => text.into_owned(),
+                Stop::Abort(abort) => abort_text(abort),
+            })
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Removes timers that are needed no more: of keys that were deleted, or expire later or never.
+//!
+//! A sweep goes bucket by bucket, in the order of their times. A timer whose row expires later than
+//! the timer says is moved to the row's time, which is in this bucket or one behind. A timer whose
+//! row expires earlier is dropped: there is another one of that time or before. So once a bucket is
+//! swept, it holds one timer for each row that expires in it, and no other.
+
+use super::wheel::Wheel;
+use crate::data::expiries::{Expiries, Expiry};
+use crate::data::head::Head;
+use crate::state::{Opened, Shared};
+use hyades::{Column, Error};
+
+const HEAD: Column<u64> = Column::at(2);
+
+/// A sweep begins at twice as many timers as keys that expire, and this many.
+pub(super) const LEAST: usize = if cfg!(test) { 64 } else { 1 << 16 };
+
+/// Keys that are looked up in one snapshot, which ends once what it holds is on disk.
+const BATCH: usize = 4_096;
+
+/// Where a sweep is.
+#[derive(Default)]
+pub(super) struct Sweep {
+    under_way: Option<Stage>,
+    ended: u64,
+    /// Timers that the last one has left.
+    left: usize,
+}
+
+#[derive(Default)]
+struct Stage {
+    /// Buckets that begin before were swept.
+    from: i64,
+    /// The end of the bucket that is being swept.
+    end: i64,
+    /// Its timers, the place of the first that was not looked up, and those that are kept.
+    timers: Expiries,
+    next: usize,
+    kept: Expiries,
+}
+
+impl Sweep {
+    /// Whether there are many more timers than keys that expire, or a sweep is under way.
+    pub(super) fn is_due(&self, wheel: &Wheel, shared: &Shared) -> bool {
+        let needed = (shared.store.counts.expiring() as usize).max(self.left);
+        self.under_way.is_some() || wheel.len() >= 2 * needed + LEAST
+    }
+
+    /// How many there were.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Looks some keys up.
+    ///
+    /// # Errors
+    /// Those of a snapshot; what was not looked up is, next time.
+    pub(super) fn go_on(&mut self, wheel: &mut Wheel, opened: &Opened) -> Result<(), Error> {
+        let stage = self.under_way.get_or_insert_default();
+        if stage.next == stage.timers.byte_len() {
+            for of in std::mem::take(&mut stage.kept).without_doubles().iter() {
+                wheel.add(of);
+            }
+            let Some((begin, end)) = wheel.bucket_from(stage.from.max(stage.end)) else {
+                (self.under_way, self.ended, self.left) = (None, self.ended + 1, wheel.len());
+                return Ok(());
+            };
+            let timers = wheel.take(begin);
+            *stage = Stage { from: begin, end, timers, ..Stage::default() };
+        }
+        let snapshot = opened.database.open_snapshot();
+        let (mut kept, mut later) = (Expiries::default(), Vec::new());
+        let batch: Vec<Expiry<'_>> = stage.timers.from(stage.next).take(BATCH).collect();
+        snapshot.read(|tx| {
+            kept.clear();
+            later.clear();
+            for of in &batch {
+                let place = (of.generation, of.key);
+                let row = tx.get_columns(opened.tables.keys, place, HEAD.only())?;
+                let head = row.and_then(|row| Head::from_word(row.get(HEAD)));
+                match head.and_then(Head::expires) {
+                    Some(at_ms) if (of.at_ms..stage.end.max(of.at_ms + 1)).contains(&at_ms) => {
+                        kept.push(Expiry { at_ms, ..*of });
+                    }
+                    Some(at_ms) if at_ms > of.at_ms => later.push(Expiry { at_ms, ..*of }),
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        later.iter().for_each(|of| wheel.add(*of));
+        stage.kept.append(&kept);
+        stage.next += batch.iter().map(Expiry::bytes).sum::<usize>();
+        Ok(())
+    }
+
+    /// Bytes and number of the timers that a sweep holds.
+    pub(super) fn held(&self) -> (usize, usize) {
+        self.under_way.as_ref().map_or((0, 0), |of| {
+            let left = of.timers.from(of.next).count();
+            (of.timers.bytes() + of.kept.bytes(), left + of.kept.len())
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! Keys expire in time, each of them, whatever is done with their times; timers are bounded.
+
+use super::turning::Turner;
+use super::*;
+use crate::config::Settings;
+use crate::data::Tables;
+use crate::data::head::{Form, Head, Kind};
+use crate::data::keyspace::Keyspace;
+use crate::state::timers::FINEST_MS;
+use crate::state::{Opened, Shared};
+use crate::transact;
+use hyades::{Column, Columns, Session};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+struct House {
+    shared: Arc<Shared>,
+    session: Session,
+    _dir: tempfile::TempDir,
+}
+
+impl House {
+    fn new() -> House {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let shared = Shared::new(Settings::default());
+        let mut builder = hyades::Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        let session = database.session().unwrap();
+        assert!(shared.store.opened.set(Opened { database, tables }).is_ok());
+        House { shared, session, _dir: dir }
+    }
+
+    fn opened(&self) -> &Opened {
+        self.shared.store.opened.get().unwrap()
+    }
+
+    /// A transaction of commands in database 0.
+    fn write(&mut self, body: impl Fn(&Keyspace<'_>)) {
+        let effects = RefCell::new(crate::data::keyspace::Effects::default());
+        let shared = self.shared.clone();
+        let (_, ticket) = self
+            .session
+            .submit(|tx| {
+                effects.borrow_mut().clear();
+                let context = transact::context(&shared, &effects);
+                body(&Keyspace::open(*tx, context, 0)?);
+                Ok(())
+            })
+            .unwrap();
+        drop(ticket);
+        self.shared.apply(&effects.borrow());
+    }
+
+    /// Stores a key; removes it without a time that it expires at.
+    fn set(&mut self, key: &str, at_ms: Option<i64>) {
+        self.write(|keys| {
+            let entry = keys.find(key.as_bytes()).unwrap();
+            let head = Head::new(Kind::String, Form::Plain).with_expiry(at_ms);
+            keys.put(key.as_bytes(), &entry, head, b"value").unwrap();
+        });
+    }
+
+    fn remove(&mut self, key: &str) {
+        self.write(|keys| {
+            let entry = keys.find(key.as_bytes()).unwrap();
+            keys.remove(key.as_bytes(), &entry).unwrap();
+        });
+    }
+
+    /// When the keys expire that are there.
+    fn stored(&self) -> HashMap<String, Option<i64>> {
+        let mut all = HashMap::new();
+        let (key, head) = (Column::<[u8]>::at(1), Column::<u64>::at(2));
+        let snapshot = self.opened().database.open_snapshot();
+        let mut visit = |row: &hyades::Row<'_>| {
+            let head = Head::from_word(row.get(head)).unwrap();
+            all.insert(String::from_utf8(row.get(key).to_vec()).unwrap(), head.expires());
+        };
+        snapshot.for_each(self.opened().tables.keys, Columns::of(&[1, 2]), &mut visit).unwrap();
+        all
+    }
+}
+
+/// Drives the wheel as the thread does, until nothing is due.
+fn turn(of: &mut Turner, house: &House) {
+    of.take_new(&house.shared);
+    let (shared, opened) = (&house.shared, house.opened());
+    while of.next_due(shared.clock.now_ms()) {
+        of.remove_batch(shared, opened, &mut Vec::new()).unwrap();
+    }
+}
+
+/// Times are set, put off, brought forward, taken away, and keys removed, at random: a key that has
+/// expired is removed within two ticks of the wheel, others stay, and sweeps lose no timer.
+#[test]
+fn what_expires_is_removed_whatever_was_done_with_its_time() {
+    let mut house = House::new();
+    let (mut turner, mut sweeps) = (Turner::default(), 0);
+    for seed in 0..6 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..400 {
+            let key = format!("key:{}", random.u8(0..20));
+            let now = house.shared.clock.now_ms();
+            match random.u8(0..8) {
+                0 => house.remove(&key),
+                1 => house.set(&key, None),
+                2 => house.set(&key, Some(now + 1_000_000)),
+                _ => house.set(&key, Some(now + random.i64(1..200))),
+            }
+            if random.u8(0..20) == 0 {
+                turn(&mut turner, &house);
+            }
+            while turner.sweep_once(&house.shared, house.opened()) {
+                sweeps += 1;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(200 + 2 * FINEST_MS as u64));
+        let before = house.shared.clock.now_ms() - 2 * FINEST_MS;
+        turn(&mut turner, &house);
+        let late = house.stored().into_iter().filter(|(_, at)| at.is_some_and(|at| at <= before));
+        assert_eq!(late.collect::<Vec<_>>(), [], "seed {seed}");
+        let counted = house.shared.store.counts.of(0);
+        let stored = house.stored();
+        let expiring = stored.values().filter(|at| at.is_some()).count() as i64;
+        assert_eq!(counted, (stored.len() as i64, expiring), "seed {seed}");
+    }
+    assert!(sweeps > 10, "{sweeps} steps of sweeps");
+}
+
+/// A key whose time is put off has one timer; of keys that are deleted there are no more timers
+/// than twice those that are needed, and a few.
+#[test]
+fn timers_are_bounded() {
+    let mut house = House::new();
+    let mut turner = Turner::default();
+    let later = house.shared.clock.now_ms() + 1_000_000;
+    let mut most = 0;
+    for n in 0..2_000 {
+        house.set("put off", Some(later + n));
+        house.set("lock", Some(later + n));
+        house.remove("lock");
+        house.set("again", Some(later));
+        house.set("again", None);
+        turn(&mut turner, &house);
+        while turner.sweep_once(&house.shared, house.opened()) {}
+        most = most.max(turner.timers());
+    }
+    assert!(most <= sweeping::LEAST + 16, "{most} timers");
+    assert!(turner.timers() > 0);
+}
+
+/// The wheel is filled from the rows when the database is opened.
+#[test]
+fn a_start_finds_what_expires() {
+    let mut house = House::new();
+    let now = house.shared.clock.now_ms();
+    house.set("soon", Some(now + 20));
+    house.set("late", Some(now + 1_000_000));
+    house.set("never", None);
+    let shared = Shared::new(Settings::default());
+    let Opened { database, tables } = house.opened();
+    crate::upkeep::opening::count_keys(&shared, database, *tables).unwrap();
+    let opened = Opened { database: database.clone(), tables: *tables };
+    assert!(shared.store.opened.set(opened).is_ok());
+    house.shared = shared;
+    std::thread::sleep(Duration::from_millis(20 + 2 * FINEST_MS as u64));
+    remove_expired(&house.shared, house.opened()).unwrap();
+    let mut left: Vec<_> = house.stored().into_keys().collect();
+    left.sort();
+    assert_eq!(left, ["late", "never"]);
+    assert_eq!(house.shared.stats.counters.expired.load(Relaxed), 1);
+}

@@ -1,0 +1,204 @@
+//! A wheel of timers: keys in buckets by their time of expiry, finer ones for times that are near.
+//!
+//! A bucket of level 0 spans 64 ms, one of each further level 64 times as much. A time belongs to
+//! the level of the highest digit (in base 64, of the number of its 64 ms) in which the time
+//! differs from the wheel's hand. So the buckets divide the future, none overlaps another, and the
+//! first one is the next to turn to: one of level 0 is due at its end, another one is divided when
+//! the hand reaches its begin. A key moves at most once for each level. (Varghese and Lauck,
+//! "Hashed and Hierarchical Timing Wheels", SOSP 1987, scheme 7.)
+
+use crate::data::expiries::{Expiries, Expiry};
+use crate::state::timers::{DIGIT_BITS, FINEST_MS};
+use std::collections::BTreeMap;
+
+struct Bucket {
+    level: u32,
+    expiries: Expiries,
+}
+
+impl Bucket {
+    /// When the wheel turns to it, in milliseconds since 1970.
+    fn turn_ms(&self, begin: i64) -> i64 {
+        if self.level == 0 { begin + FINEST_MS } else { begin }
+    }
+
+    /// When all of its times have passed.
+    fn end_ms(&self, begin: i64) -> i64 {
+        begin + (FINEST_MS << (DIGIT_BITS * self.level))
+    }
+}
+
+/// Keys by their times of expiry.
+#[derive(Default)]
+pub struct Wheel {
+    /// Where the hand stands, a multiple of [`FINEST_MS`]: all times before have been due.
+    hand: i64,
+    /// By the first time that each may hold.
+    buckets: BTreeMap<i64, Bucket>,
+    count: usize,
+}
+
+impl Wheel {
+    /// Adds a key. A time before the hand counts as the hand's.
+    pub fn add(&mut self, of: Expiry<'_>) {
+        let (level, begin) = self.place(of.at_ms);
+        let bucket = self.buckets.entry(begin);
+        let bucket = bucket.or_insert_with(|| Bucket { level, expiries: Expiries::default() });
+        debug_assert_eq!(bucket.level, level, "buckets do not overlap");
+        bucket.expiries.push(of);
+        self.count += 1;
+    }
+
+    /// The level and the begin of the bucket of a time.
+    fn place(&self, at_ms: i64) -> (u32, i64) {
+        let at = at_ms.max(self.hand);
+        let differs = (at ^ self.hand) >> DIGIT_BITS;
+        let level = if differs == 0 { 0 } else { differs.ilog2() / DIGIT_BITS };
+        let bits = DIGIT_BITS * (level + 1);
+        (level, at >> bits << bits)
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        self.buckets.values().map(|of| size_of::<(i64, Bucket)>() + of.expiries.bytes()).sum()
+    }
+
+    /// When it is next to be turned, in milliseconds since 1970.
+    pub fn next_turn_ms(&self) -> Option<i64> {
+        self.buckets.first_key_value().map(|(begin, bucket)| bucket.turn_ms(*begin))
+    }
+
+    /// The number of keys in buckets that are due.
+    pub fn due(&self, now_ms: i64) -> usize {
+        let due = self.buckets.iter().take_while(|(begin, of)| of.end_ms(**begin) <= now_ms);
+        due.map(|(_, of)| of.expiries.len()).sum()
+    }
+
+    /// Removes all keys.
+    #[cfg(any(test, feature = "torture"))]
+    pub fn take_all(&mut self) -> Expiries {
+        let mut all = Expiries::default();
+        std::mem::take(&mut self.buckets).values().for_each(|of| all.append(&of.expiries));
+        self.count = 0;
+        all
+    }
+
+    /// Turns the hand on to a bucket that is due, and removes that. `None` if none is due yet: the
+    /// hand then stands at `now_ms`, so that what is added next is in few buckets.
+    pub fn turn(&mut self, now_ms: i64) -> Option<Expiries> {
+        let due = loop {
+            let Some(first) = self.buckets.first_entry() else { break None };
+            if first.get().turn_ms(*first.key()) > now_ms {
+                break None;
+            }
+            let (begin, Bucket { level, expiries }) = first.remove_entry();
+            self.count -= expiries.len();
+            if level == 0 {
+                self.hand = begin + FINEST_MS;
+                break Some(expiries);
+            }
+            self.divide(begin, &expiries);
+        };
+        if due.is_none() {
+            // No bucket but one of level 0 begins at the hand or before: none contains it.
+            let now = now_ms >> DIGIT_BITS << DIGIT_BITS;
+            let first = self.buckets.first_key_value().map_or(now, |(begin, _)| *begin);
+            self.hand = self.hand.max(now.min(first));
+        }
+        // Where the hand is at the begin of a bucket of several, those of its keys that are
+        // added from now on belong to finer ones.
+        while let Some(first) = self.buckets.first_entry()
+            && *first.key() <= self.hand
+            && first.get().level > 0
+        {
+            let (begin, bucket) = first.remove_entry();
+            self.count -= bucket.expiries.len();
+            self.divide(begin, &bucket.expiries);
+        }
+        due
+    }
+
+    fn divide(&mut self, begin: i64, expiries: &Expiries) {
+        self.hand = self.hand.max(begin);
+        expiries.iter().for_each(|of| self.add(of));
+    }
+
+    /// The first bucket that begins at this time or later: its begin, and where it ends.
+    pub fn bucket_from(&self, at_ms: i64) -> Option<(i64, i64)> {
+        let (begin, bucket) = self.buckets.range(at_ms..).next()?;
+        Some((*begin, bucket.end_ms(*begin)))
+    }
+
+    /// Removes the keys of a bucket.
+    pub fn take(&mut self, begin: i64) -> Expiries {
+        let taken = self.buckets.remove(&begin).map(|bucket| bucket.expiries).unwrap_or_default();
+        self.count -= taken.len();
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expiry(at_ms: i64, key: &[u8]) -> Expiry<'_> {
+        Expiry { at_ms, generation: 0, key }
+    }
+
+    /// Times of every distance, some of them added while the hand turns: each is due after its
+    /// time, and no later than a bucket of level 0 takes.
+    #[test]
+    fn each_key_is_due_at_its_time() {
+        for seed in 0..20 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut wheel, mut now) = (Wheel::default(), 1_700_000_000_000i64);
+            let mut waiting = std::collections::HashMap::new();
+            let mut next = 0u64;
+            for _ in 0..3_000 {
+                for _ in 0..random.u8(0..4) {
+                    let at = now - 50 + (random.u64(..) >> random.u32(24..64)) as i64;
+                    wheel.add(expiry(at, &next.to_le_bytes()));
+                    waiting.insert(next, at);
+                    next += 1;
+                }
+                now += match random.u8(0..10) {
+                    0 => (random.u64(..) >> random.u32(24..64)) as i64,
+                    _ => random.i64(0..100),
+                };
+                while let Some(due) = wheel.turn(now) {
+                    for of in due.iter() {
+                        let number = u64::from_le_bytes(of.key.try_into().unwrap());
+                        assert_eq!(waiting.remove(&number), Some(of.at_ms), "seed {seed}");
+                        assert!(of.at_ms <= now, "seed {seed}");
+                    }
+                }
+                let late = |at: &i64| now - at > 50 + FINEST_MS;
+                assert!(!waiting.values().any(late), "seed {seed}: {now}");
+                assert_eq!(wheel.len(), waiting.len());
+                assert!(wheel.next_turn_ms().is_none_or(|at| at > now));
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_are_taken_in_the_order_of_their_times() {
+        let mut wheel = Wheel::default();
+        let far = (1i64 << 48) - 1;
+        let times = [100, 5_000, 5_001, 1 << 20, 1 << 40, far];
+        times.iter().for_each(|at| wheel.add(expiry(*at, b"key")));
+        let (mut seen, mut from) = (Vec::new(), 0);
+        while let Some((begin, end)) = wheel.bucket_from(from) {
+            let taken = wheel.take(begin);
+            assert!(taken.iter().all(|of| (begin..end).contains(&of.at_ms)));
+            seen.extend(taken.iter().map(|of| of.at_ms));
+            from = end;
+        }
+        assert_eq!(seen, times);
+        assert_eq!((wheel.len(), wheel.next_turn_ms()), (0, None));
+    }
+}

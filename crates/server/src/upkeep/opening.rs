@@ -1,0 +1,174 @@
+//! Opens the database while the server already answers.
+
+use crate::data::Tables;
+use crate::data::counts::CountChange;
+use crate::data::expiries::{Expiries, Expiry};
+use crate::data::head::Head;
+use crate::state::{Opened, Opening, Shared};
+use hyades::{Column, Columns, Database, Error};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const GENERATION: Column<u64> = Column::at(0);
+const KEY: Column<[u8]> = Column::at(1);
+const HEAD: Column<u64> = Column::at(2);
+
+/// Keys that expire are handed over in runs of this many.
+const TIMERS_AT_ONCE: usize = 1_024;
+
+/// How often `key-load-delay` is looked at while loading is delayed.
+const DELAY_STEP: Duration = Duration::from_millis(20);
+
+/// The most log streams that are not asked for.
+const MOST_PROBED: usize = 8;
+
+/// The buffer of a log stream, in bytes. A record of up to 1 MiB fits into a quarter of it. Twice
+/// as many made no command faster, and all of them are soon in memory, however small the data are.
+const LOG_BUFFER: usize = 4 << 20;
+
+/// Opens the database of the settings and counts its keys.
+pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
+    let began = Instant::now();
+    shared.note_memory_at_start();
+    let settings = &shared.settings;
+    let telling = Arc::downgrade(shared);
+    let mut builder = Database::builder()
+        .log_settings(|log| {
+            log.buffer_bytes = LOG_BUFFER;
+            log.streams = settings.streams().unwrap_or(MOST_PROBED);
+            // The tail of a stream is shared by the loops that log to it.
+            let least = (settings.loops() / 4).clamp(1, MOST_PROBED);
+            log.probe_streams = settings.streams().is_none().then_some(least);
+        })
+        .max_recovery(Duration::from_secs(settings.max_recovery_seconds()))
+        .on_progress(move |progress| {
+            if let Some(shared) = telling.upgrade() {
+                *shared.store.progress.lock().expect("no holder panics") = Some(progress.clone());
+            }
+        });
+    let tables = Tables::declare(&mut builder);
+    let database = builder.open(settings.dir())?;
+    if let Some(progress) = &mut *shared.store.progress.lock().expect("no holder panics") {
+        progress.phase = "counting the keys";
+    }
+    let recovered = began.elapsed();
+    let expired = count_keys(shared, &database, tables)?;
+    let time = began.elapsed();
+    let keys = (shared.store.counts.all() as u64).saturating_sub(expired);
+    let _first =
+        shared.store.opening.set(Opening { time, counting: time - recovered, keys, expired });
+    // What the first read of a key that is missing allocates is memory of the empty server.
+    let missing: (u64, &[u8]) = (u64::MAX, b"");
+    database.transact(|tx| Ok(tx.get_columns(tables.keys, missing, HEAD.only())?.is_some()))?;
+    delay(shared);
+    let opened = Opened { database, tables };
+    assert!(shared.store.opened.set(opened).is_ok(), "a server opens its database once");
+    // What has expired meanwhile, and what was flushed before, is removed at once: not before the
+    // reaper finds the database, or it would forget.
+    shared.store.timers.wake();
+    shared.reaping.no_later_than(0);
+    shared.reaping.remove_garbage();
+    shared.wiring.wake_all();
+    Ok(())
+}
+
+/// Waits as long as `key-load-delay` has loading last longer: the setting as it is now, as clients
+/// may change it meanwhile. A stop of the server ends it.
+fn delay(shared: &Shared) {
+    let keys = u64::try_from(shared.store.counts.all()).unwrap_or(0);
+    let since = Instant::now();
+    loop {
+        let left = shared.settings.load_delay(keys).saturating_sub(since.elapsed());
+        if left.is_zero() || shared.stopping().is_some() {
+            return;
+        }
+        shared.stop_signal.wait_at_most(left.min(DELAY_STEP));
+    }
+}
+
+/// Counts the keys, and hands those over that expire. Returns how many have expired.
+///
+/// # Errors
+/// A value has a head that this version does not know: later it would pass for a torn view.
+pub(crate) fn count_keys(
+    shared: &Shared,
+    database: &Database,
+    tables: Tables,
+) -> Result<u64, Error> {
+    let (snapshot, mut unknown) = (database.open_snapshot(), None);
+    let (now_ms, mut expired) = (shared.clock.now_ms(), 0);
+    let mut expiries = Expiries::default();
+    snapshot.for_each(tables.keys, Columns::of(&[0, 1, 2]), |row| {
+        let Some(head) = Head::from_word(row.get(HEAD)) else {
+            unknown = Some(row.get(HEAD));
+            return;
+        };
+        let (generation, expiring) = (row.get(GENERATION), i64::from(head.expires().is_some()));
+        shared.store.counts.apply(CountChange { generation, keys: 1, expiring });
+        if let Some(at_ms) = head.expires() {
+            expired += u64::from(at_ms <= now_ms);
+            expiries.push(Expiry { at_ms, generation, key: row.get(KEY) });
+            if expiries.len() >= TIMERS_AT_ONCE {
+                shared.store.timers.add(&expiries);
+                expiries.clear();
+            }
+        }
+    })?;
+    shared.store.timers.add(&expiries);
+    match unknown {
+        None => Ok(expired),
+        Some(word) => Err(Error::Mismatch(format!(
+            "the database has a value whose head is {word:#x}, which this version does not know: \
+             open it with the version that wrote it"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn what_recovery_tells_is_kept_until_the_keys_are_counted() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let arguments = ["--dir", dir.path().to_str().unwrap(), "--streams", "2"];
+        let start = || {
+            let shared = Shared::new(Settings::from_arguments(&arguments).unwrap());
+            open(&shared).unwrap();
+            shared
+        };
+        let shared = start();
+        // There was nothing to recover.
+        assert_eq!(shared.store.loading(), "the database is being opened");
+        let Opened { database, tables } = shared.store.opened.get().unwrap();
+        let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
+        database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+        database.clone().close().unwrap();
+        drop(shared);
+        let shared = start();
+        let progress = shared.store.progress.lock().unwrap().clone().unwrap();
+        assert_eq!((progress.phase, progress.records_done), ("counting the keys", 1));
+        assert_eq!(progress.by_stream.iter().map(|of| of.records).sum::<u64>(), 1);
+        assert_eq!(shared.store.loading(), "100 %, about 0 s left");
+        assert_eq!(shared.store.counts.all(), 1);
+    }
+
+    #[test]
+    fn a_head_of_a_later_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut builder = Database::builder();
+        let tables = Tables::declare(&mut builder);
+        let database = builder.open(dir.path()).unwrap();
+        let put = |head: u64| {
+            let row = [0u64.into(), b"a"[..].into(), head.into(), b"1"[..].into()];
+            database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+        };
+        let shared = Shared::new(Settings::default());
+        put(0);
+        count_keys(&shared, &database, tables).unwrap();
+        put(1 << 9);
+        let error = count_keys(&shared, &database, tables).unwrap_err().to_string();
+        assert!(error.contains("0x200") && error.contains("version"), "{error}");
+    }
+}
