@@ -2,9 +2,11 @@
 
 mod durability;
 mod queued;
+mod run_end;
 
 pub use durability::Durability;
 pub use queued::QueuedCommands;
+pub use run_end::RunEnd;
 
 use crate::access::{Access, Login, User};
 use crate::clients::ClientEntry;

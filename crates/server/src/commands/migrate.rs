@@ -14,8 +14,9 @@
 //! that to another one, and nothing is removed.
 
 use super::collections::distinct;
-use super::{Done, Job, JobEnd, Local, SYNTAX, dump, integer, is};
+use super::{Done, Job, Local, SYNTAX, dump, integer, is};
 use crate::catalogue::{self, Command};
+use crate::client::RunEnd;
 use crate::client::{Client, Silence};
 use crate::clients::ClientEntry;
 use crate::data::keyspace::{self, Keyspace, Stop};
@@ -185,7 +186,7 @@ impl Migration {
 
     /// Does it, and returns what is replied in place of an error. `end` gets the ticket of what
     /// that tells of, and messages.
-    fn run(&self, shared: &Shared, end: &mut JobEnd) -> Result<&'static str, String> {
+    fn run(&self, shared: &Shared, end: &mut RunEnd) -> Result<&'static str, String> {
         let mut keys = self.find(shared, end)?;
         if keys.is_empty() {
             return Ok("NOKEY");
@@ -218,7 +219,7 @@ impl Migration {
     fn transact<T>(
         &self,
         shared: &Shared,
-        end: &mut JobEnd,
+        end: &mut RunEnd,
         body: impl Fn(&Keyspace<'_>) -> Result<T, Stop>,
     ) -> Result<(T, Ticket), String> {
         let (value, effects, ticket) =
@@ -231,7 +232,7 @@ impl Migration {
     }
 
     /// Reads those of the keys that exist. What is returned is on disk.
-    fn find(&self, shared: &Shared, end: &mut JobEnd) -> Result<Vec<SentKey>, String> {
+    fn find(&self, shared: &Shared, end: &mut RunEnd) -> Result<Vec<SentKey>, String> {
         let (found, ticket) = self.transact(shared, end, |space| {
             let mut found = Vec::new();
             for key in &self.keys {
@@ -385,7 +386,7 @@ impl Migration {
 
     /// Removes the keys that the target has, but for those that were written since they were read.
     /// Returns the number of these.
-    fn remove(&self, shared: &Shared, keys: &[SentKey], end: &mut JobEnd) -> Result<usize, String> {
+    fn remove(&self, shared: &Shared, keys: &[SentKey], end: &mut RunEnd) -> Result<usize, String> {
         if !keys.iter().any(|of| of.is_taken) {
             return Ok(0);
         }
@@ -448,7 +449,7 @@ pub fn migrate(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done
     }
     let order = Some(local.order.clone());
     *local.job = Some(Job::on_network(move |shared, reply| {
-        let mut end = JobEnd { order, ..JobEnd::default() };
+        let mut end = RunEnd { order, ..RunEnd::default() };
         match migration.run(shared, &mut end) {
             Ok(text) if !is_silent => reply.simple(text),
             Ok(_) => {}

@@ -47,15 +47,14 @@ pub use functions::{Function, function};
 pub use unsupported::error as unsupported_error;
 
 use crate::catalogue::{ANY_ARITY, names};
-use crate::client::Client;
-use crate::clients::monitors::MonitorLine;
-use crate::data::keyspace::{Events, Keyspace, Stop, Wait};
+use crate::client::{Client, RunEnd};
+use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::resp::{is, number};
 use crate::state::Shared;
-use hyades::{Session, SessionOrder, Ticket};
+use hyades::{Session, SessionOrder};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Runs inside a transaction, perhaps several times: it has no effect but on its keys.
 pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
@@ -64,24 +63,7 @@ pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(),
 pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
 /// Appends the reply of a job.
-type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send>;
-
-/// What a job leaves beside its reply.
-#[derive(Default)]
-pub struct JobEnd {
-    /// Of the transaction that the reply tells of, which leaves once that is acknowledged.
-    pub ticket: Option<Ticket>,
-    /// See [`crate::session::runs::RunQueue::take_exec_ends`].
-    pub exec_ends: Vec<usize>,
-    /// What the command waits for, if it has no reply yet.
-    pub wait: Option<Wait>,
-    /// Messages of what was written.
-    pub events: Events,
-    /// What clients that monitor are told.
-    pub lines: Vec<MonitorLine>,
-    /// The order of its client, in which its transactions are.
-    pub order: Option<SessionOrder>,
-}
+type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send>;
 
 /// Where a job runs: jobs wait for others of their lane alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,9 +97,7 @@ pub struct JobReply {
     /// The reply; empty if the client gets none.
     pub bytes: Vec<u8>,
     /// What else there is.
-    pub end: JobEnd,
-    /// How long it ran.
-    pub time: Duration,
+    pub end: RunEnd,
     /// The reply would have been longer than what may wait for the client.
     pub is_over_limit: bool,
 }
@@ -127,13 +107,13 @@ impl Job {
     pub fn new(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
         Job::transaction(move |shared, reply| {
             body(shared, reply);
-            JobEnd::default()
+            RunEnd::default()
         })
     }
 
     /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
     pub fn transaction(
-        body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send + 'static,
     ) -> Job {
         Job { body: Box::new(body), lane: Lane::Data, most: 0, is_silent: false }
     }
@@ -149,13 +129,13 @@ impl Job {
     }
 
     /// Work that takes as long as a client wants.
-    pub fn unbounded(body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static) -> Job {
+    pub fn unbounded(body: impl FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send + 'static) -> Job {
         Job { lane: Lane::Unbounded, ..Job::transaction(body) }
     }
 
     /// Work that waits for another server, with the transaction that its reply tells of.
     pub fn on_network(
-        body: impl FnOnce(&Shared, &mut Reply<'_>) -> JobEnd + Send + 'static,
+        body: impl FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send + 'static,
     ) -> Job {
         Job { lane: Lane::Network, ..Job::transaction(body) }
     }
@@ -171,6 +151,7 @@ impl Job {
         let mut reply = Reply::limited(&mut bytes, resp3, self.most);
         let started = Instant::now();
         let mut end = (self.body)(shared, &mut reply);
+        end.time = started.elapsed();
         let too_long = reply.too_long();
         if let Some(text) = too_long {
             reply.truncate(0);
@@ -178,7 +159,7 @@ impl Job {
             end.exec_ends.clear();
         }
         let is_over_limit = too_long == Some(TOO_LONG_FOR_CLIENT);
-        JobReply { bytes, end, time: started.elapsed(), is_over_limit }
+        JobReply { bytes, end, is_over_limit }
     }
 }
 

@@ -16,7 +16,7 @@ mod transactions;
 
 use crate::access::Access;
 use crate::catalogue::{self, Phase};
-use crate::client::{Client, Durability, Multi, Silence};
+use crate::client::{Client, Durability, Multi, RunEnd, Silence};
 use crate::clients::ClientEntry;
 use crate::commands::{Job, JobReply};
 use crate::request::Request;
@@ -260,17 +260,12 @@ impl Conversation {
         self.is_waiting_for_job = false;
         self.client.entry.is_over_limit.fetch_or(reply.is_over_limit, Relaxed);
         let replies = usize::from(!reply.bytes.is_empty());
-        let is_error = reply.bytes.first() == Some(&b'-');
         let from = self.replies.append(reply.bytes);
-        self.tell_monitors(shared, reply.end.lines);
-        self.run_locals(shared, from, &reply.end.exec_ends);
-        self.end_unfinished(shared, reply.time, is_error);
-        self.settle_waiting(shared, reply.end.wait);
-        self.publish_events(shared, reply.end.events);
-        reply.end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
+        let mut end = reply.end;
         // A job whose transactions are on disk has none.
-        self.order = reply.end.order.unwrap_or_else(|| std::mem::take(&mut self.order));
-        let parked = match reply.end.ticket {
+        self.order = end.order.take().unwrap_or_else(|| std::mem::take(&mut self.order));
+        let ticket = self.finish(shared, from, end);
+        let parked = match ticket {
             Some(ticket) if !ticket.is_acknowledged().unwrap_or(false) => {
                 Some((ticket, self.seal_transaction(shared, replies)))
             }
@@ -331,7 +326,7 @@ impl Conversation {
                 return Next::Pause;
             }
             match self.execute(turn) {
-                Execution::Done => {}
+                Execution::Done(_) => {}
                 // It may take a while: the loop goes on without it.
                 Execution::Patience => {
                     self.job = Some(self.take_run_job());
@@ -366,37 +361,14 @@ impl Conversation {
             || run.execute(turn.shared, &mut session, &self.client, &self.input, replies);
         let (mut done, mut tries) = (execute(), 1);
         // Other clients of the loop that may change what is marked, come after it.
-        while done == Execution::Marked && tries < MOST_MARKED_AT_ONCE {
+        while matches!(done, Execution::Marked) && tries < MOST_MARKED_AT_ONCE {
             (done, tries) = (execute(), tries + 1);
         }
         drop(session);
-        if done == Execution::Done {
-            let (lines, ends) = (self.run.take_lines(), self.run.take_exec_ends());
-            self.tell_monitors(turn.shared, lines);
-            self.run_locals(turn.shared, from, &ends);
-            let is_error = self.replies.buffer().get(from) == Some(&b'-');
-            self.end_unfinished(turn.shared, self.run.time(), is_error);
-            let wait = self.run.take_wait();
-            self.settle_waiting(turn.shared, wait);
-            let events = self.run.take_events();
-            self.publish_events(turn.shared, events);
-            let (unwatched, watched) = self.run.take_watched();
-            if unwatched {
-                self.client.watched.clear();
-            }
-            self.client.watched.extend(watched);
-        }
-        if let Some((ticket, replies)) = self.run.take_ticket() {
-            self.client.note_ticket(&ticket);
-            let is_told_at_once = mutation::is(Mutation::ReadWithoutNeeds) && !wrote;
-            // What it depends on may be on disk already.
-            if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
-                self.replies.seal_free();
-            } else {
-                if is_exec {
-                    self.replies.hold_free();
-                }
-                turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
+        if let Execution::Done(end) = &mut done {
+            let (replies, end) = (end.replies, std::mem::take(end));
+            if let Some(ticket) = self.finish(turn.shared, from, end) {
+                self.seal_run(turn, (ticket, replies), (wrote, is_exec));
             }
         }
         self.exec_durability = None;
@@ -404,6 +376,40 @@ impl Conversation {
             self.compact();
         }
         done
+    }
+
+    /// Seals the replies of a run that has a ticket.
+    fn seal_run(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (ticket, replies): (Ticket, usize),
+        (wrote, is_exec): (bool, bool),
+    ) {
+        let is_told_at_once = mutation::is(Mutation::ReadWithoutNeeds) && !wrote;
+        // What it depends on may be on disk already.
+        if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
+            return self.replies.seal_free();
+        }
+        if is_exec {
+            self.replies.hold_free();
+        }
+        turn.parked.push((ticket, self.seal_transaction(turn.shared, replies)));
+    }
+
+    /// Does what a run, or a job, has left to do. The replies begin at `from`. Returns the ticket.
+    fn finish(&mut self, shared: &Arc<Shared>, from: usize, end: RunEnd) -> Option<Ticket> {
+        self.tell_monitors(shared, end.lines);
+        self.run_locals(shared, from, &end.exec_ends);
+        let is_error = self.replies.buffer().get(from) == Some(&b'-');
+        self.end_unfinished(shared, end.time, is_error);
+        self.settle_waiting(shared, end.wait);
+        self.publish_events(shared, end.events);
+        if end.unwatched {
+            self.client.watched.clear();
+        }
+        self.client.watched.extend(end.watched);
+        end.ticket.iter().for_each(|ticket| self.client.note_ticket(ticket));
+        end.ticket
     }
 
     /// Takes requests: the next run, or one that runs outside of transactions, at once. Returns how

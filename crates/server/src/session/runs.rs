@@ -6,10 +6,9 @@ mod wrote;
 
 use crate::catalogue::{self, Command};
 use crate::client::Client;
-use crate::client::QueuedCommands;
-use crate::clients::monitors::MonitorLine;
+use crate::client::{QueuedCommands, RunEnd};
 use crate::commands::Job;
-use crate::data::keyspace::{self, Context, Effects, Events, Wait, WatchedKey};
+use crate::data::keyspace::{self, Context, Effects, WatchedKey};
 use crate::request::Request;
 use crate::resp::reply::Reply;
 use crate::session::replies::Replies;
@@ -43,10 +42,11 @@ pub struct Exec {
 }
 
 /// How an execution has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// The largest variant is the one that there nearly always is.
+#[allow(clippy::large_enum_variant)]
 pub enum Execution {
     /// The run, or a part of it, has replies.
-    Done,
+    Done(RunEnd),
     /// It met a conflict: try again.
     Conflict,
     /// It has starved, or is too much for a loop: [`RunQueue::take_job`].
@@ -87,7 +87,6 @@ pub struct RunQueue {
     long: Option<QueuedCommands>,
     writes: bool,
     effects: RefCell<Effects>,
-    ticket: Option<(Ticket, usize)>,
     wrote: Wrote,
 }
 
@@ -135,12 +134,6 @@ impl RunQueue {
     /// Whether it is what EXEC runs.
     pub fn is_exec(&self) -> bool {
         self.exec.is_some()
-    }
-
-    /// Where the parts of EXEC's reply end, counted from its begin: the head of the array, then
-    /// each reply. Empty if there is no such array, or no other replies stand in it.
-    pub fn take_exec_ends(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.wrote.ends)
     }
 
     /// Whether one request is left, which is not that of an EXEC.
@@ -200,35 +193,21 @@ impl RunQueue {
         job.silent_if(is_silent)
     }
 
-    /// Whether what was executed has ended watching, and what it has begun to watch.
-    pub fn take_watched(&mut self) -> (bool, Vec<WatchedKey>) {
+    /// What was executed has left, with its ticket, and the number of replies that depend on it.
+    fn end(&mut self, ticket: Option<Ticket>, replies: usize) -> RunEnd {
         let effects = self.effects.get_mut();
-        (std::mem::take(&mut effects.unwatched), std::mem::take(&mut effects.watched))
-    }
-
-    /// What clients that monitor are told of what was executed.
-    pub fn take_lines(&mut self) -> Vec<MonitorLine> {
-        std::mem::take(&mut self.wrote.lines)
-    }
-
-    /// How long the commands took that were executed.
-    pub fn time(&self) -> Duration {
-        Duration::from_nanos(self.wrote.times.iter().sum())
-    }
-
-    /// Messages of what was written by what was executed.
-    pub fn take_events(&mut self) -> Events {
-        std::mem::take(&mut self.wrote.events)
-    }
-
-    /// What the command waits for that was executed, if it has no reply yet.
-    pub fn take_wait(&mut self) -> Option<Wait> {
-        self.effects.get_mut().wait.take()
-    }
-
-    /// The ticket of what was executed, and how many replies depend on it.
-    pub fn take_ticket(&mut self) -> Option<(Ticket, usize)> {
-        self.ticket.take()
+        RunEnd {
+            ticket,
+            replies,
+            exec_ends: std::mem::take(&mut self.wrote.ends),
+            wait: effects.wait.take(),
+            events: std::mem::take(&mut self.wrote.events),
+            lines: std::mem::take(&mut self.wrote.lines),
+            order: None,
+            unwatched: std::mem::take(&mut effects.unwatched),
+            watched: std::mem::take(&mut effects.watched),
+            time: Duration::from_nanos(self.wrote.times.iter().sum()),
+        }
     }
 
     fn finish(&mut self, executed: usize) {
@@ -295,7 +274,7 @@ impl RunQueue {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
                 replies.seal_free();
                 self.finish(part.len());
-                return Execution::Done;
+                return Execution::Done(self.end(None, 0));
             }
         };
         if std::mem::take(&mut self.effects.get_mut().marked) {
@@ -307,10 +286,10 @@ impl RunQueue {
         if self.is_silent {
             replies.buffer().truncate(from);
         }
-        self.settle(shared, (client, input), part.start..part.start + done, ticket);
+        let replies = self.settle(shared, (client, input), part.start..part.start + done);
         // Of an EXEC that was not to run nothing is left.
         self.finish(if self.exec.is_some() { part.len() } else { done });
-        Execution::Done
+        Execution::Done(self.end(Some(ticket), replies))
     }
 
     fn note_conflict(&mut self, shared: &Shared) {
@@ -321,30 +300,29 @@ impl RunQueue {
         shared.stats.counters.conflicts.fetch_add(1, Relaxed);
     }
 
-    /// Counts what was committed, and keeps its ticket.
+    /// Counts what was committed. Returns the number of replies that depend on it.
     fn settle(
         &mut self,
         shared: &Shared,
         (client, input): (&Client, &[u8]),
         part: std::ops::Range<usize>,
-        ticket: Ticket,
-    ) {
+    ) -> usize {
         let count = match &mut self.effects.get_mut().wait {
             Some(wait) => {
                 wait.is_silent = self.is_silent;
-                self.ticket = Some((ticket, 0));
                 self.name_last(client, part);
-                return shared.apply(&self.effects.borrow());
+                shared.apply(&self.effects.borrow());
+                return 0;
             }
             None if self.exec.is_some() => 1,
             None => part.len(),
         };
-        self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
         let requests = &self.requests[part.clone()];
         let input = if self.exec.is_some() { &self.exec_input[..] } else { input };
         let origin = Origin { client: &client.entry, database: client.database, input };
         self.wrote.count(shared, &origin, requests, &self.effects.borrow());
         self.name_last(client, part);
+        if self.is_silent { 0 } else { count }
     }
 
     /// Tells CLIENT LIST which command of a part was the last.

@@ -5,8 +5,9 @@
 //! the server stops, or its client is killed (CLIENT KILL).
 
 use super::check_open;
+use crate::client::RunEnd;
 use crate::clients::ClientEntry;
-use crate::commands::{Job, JobEnd, Local, integer};
+use crate::commands::{Job, Local, integer};
 use crate::config::EventClasses;
 use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::state::Shared;
@@ -48,7 +49,7 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
             Ok(()) => reply.ok(),
             Err(text) => reply.error(&text),
         }
-        JobEnd { order: Some(order), ..JobEnd::default() }
+        RunEnd { order: Some(order), ..RunEnd::default() }
     }));
     Ok(())
 }

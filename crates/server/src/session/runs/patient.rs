@@ -5,8 +5,8 @@ use super::wrote::{Origin, Wrote};
 use super::{Commands, Ended, Exec, run_all};
 use crate::access::Login;
 use crate::client::QueuedCommands;
+use crate::client::RunEnd;
 use crate::clients::ClientEntry;
-use crate::commands::JobEnd;
 use crate::data::keyspace::{Context, Wait};
 use crate::request::Request;
 use crate::resp::reply::Reply;
@@ -43,7 +43,7 @@ pub struct PatientRun {
 impl PatientRun {
     /// Runs it and writes its one reply. The reply may leave once the ticket is acknowledged;
     /// without one it depends on nothing.
-    pub fn run(mut self, shared: &Shared, reply: &mut Reply<'_>) -> JobEnd {
+    pub fn run(mut self, shared: &Shared, reply: &mut Reply<'_>) -> RunEnd {
         debug_assert!(self.exec.is_some() || self.requests.len() == 1, "it has one reply");
         if let Some((queued, mut login)) = self.long_exec.take() {
             (self.requests, self.input) = queued.into_one();
@@ -75,7 +75,8 @@ impl PatientRun {
         if !shared.wiring.channels.is_heard() {
             events.clear();
         }
-        JobEnd { ticket, exec_ends, wait, events, lines, order: Some(self.order) }
+        let order = Some(self.order);
+        RunEnd { ticket, exec_ends, wait, events, lines, order, ..RunEnd::default() }
     }
 
     fn submit(

@@ -19,7 +19,7 @@ pub struct Wrote {
     pub failed: Vec<(usize, String)>,
     /// How long each command took, in nanoseconds, as far as they were run.
     pub times: Vec<u64>,
-    /// See [`super::RunQueue::take_exec_ends`].
+    /// See [`RunEnd::exec_ends`](crate::client::RunEnd::exec_ends).
     pub ends: Vec<usize>,
     /// Messages of what was written.
     pub events: Events,
