@@ -22,6 +22,7 @@
 
 use crate::clock;
 use crate::sync::Padded;
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
 // Not loom's: the counts steer when memory is freed. Whether it may be freed is decided by
 // crossbeam-epoch alone.
@@ -32,6 +33,9 @@ use std::time::Duration;
 /// A thread collects after it has retired this many objects, or this many bytes.
 const DUE_OBJECTS: u32 = 64;
 const DUE_BYTES: u64 = 64 << 10;
+
+/// What the collector keeps for the objects that a thread hands over at once, however few.
+const BAG_BYTES: u64 = 2 << 10;
 
 /// The most objects that one call of crossbeam-epoch's `flush` frees: eight bags of 64.
 const FREED_OBJECTS: u32 = 512;
@@ -101,6 +105,9 @@ struct Owned(&'static Padded<ThreadState>);
 
 thread_local! {
     static OWNED: Owned = Owned(registry().state());
+    /// What [`OWNED`] has, once there is one and until the thread ends. Read at each pin: without a
+    /// destructor, and so without a look at what has become of the variable.
+    static OWN_STATE: Cell<Option<&'static ThreadState>> = const { Cell::new(None) };
 }
 
 fn registry() -> MutexGuard<'static, Registry> {
@@ -108,8 +115,16 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 /// The calling thread's state; `None` while the thread ends.
+#[inline]
 fn own_state() -> Option<&'static ThreadState> {
-    OWNED.try_with(|owned| &**owned.0).ok()
+    OWN_STATE.get().or_else(first_own_state)
+}
+
+#[cold]
+fn first_own_state() -> Option<&'static ThreadState> {
+    let state = OWNED.try_with(|owned| &**owned.0).ok();
+    OWN_STATE.set(state);
+    state
 }
 
 impl Registry {
@@ -137,6 +152,7 @@ impl Registry {
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        OWN_STATE.set(None);
         self.0.publish();
         // A guard that is dropped after this, by a later destructor of the thread, has the state
         // still: it counts down what it has counted up.
@@ -190,14 +206,9 @@ impl ThreadState {
     /// Whether the thread, which holds no guard, should collect.
     #[inline]
     fn is_due(&self) -> bool {
-        self.has_much() || WAITING.load(Ordering::Relaxed) > EASE_BYTES
-    }
-
-    /// Whether the thread has retired enough for a collection of its own.
-    #[inline]
-    fn has_much(&self) -> bool {
         self.due_objects.load(Ordering::Relaxed) >= DUE_OBJECTS
             || self.due_bytes.load(Ordering::Relaxed) >= DUE_BYTES
+            || WAITING.load(Ordering::Relaxed) > EASE_BYTES
     }
 
     fn forget_due(&self) {
@@ -208,13 +219,15 @@ impl ThreadState {
     /// Frees some of what no thread can be reading. The thread holds no guard.
     #[cold]
     fn collect(&self) {
+        let objects = self.due_objects.load(Ordering::Relaxed);
+        let has_bag =
+            objects >= DUE_OBJECTS || self.due_bytes.load(Ordering::Relaxed) >= 2 * BAG_BYTES;
         let skips = self.skips.load(Ordering::Relaxed);
-        if !self.has_much() && skips > 0 {
+        if !has_bag && skips > 0 {
             return self.skips.store(skips - 1, Ordering::Relaxed);
         }
-        let hands_over_few = (1..DUE_OBJECTS).contains(&self.due_objects.load(Ordering::Relaxed));
         // Twice as many as were retired: what a guard has kept is made up for.
-        let rounds = 1 + 2 * self.due_objects.load(Ordering::Relaxed) / FREED_OBJECTS;
+        let rounds = 1 + 2 * objects / FREED_OBJECTS;
         let before = WAITING.load(Ordering::Relaxed);
         let mut after = before;
         for _ in 0..rounds {
@@ -228,8 +241,8 @@ impl ThreadState {
         let fruitless = self.fruitless.load(Ordering::Relaxed);
         let fruitless = if after < before { 0 } else { (fruitless + 1).min(MOST_FRUITLESS) };
         self.fruitless.store(fruitless, Ordering::Relaxed);
-        // The collector keeps a bag of 2 KiB for whatever a collection hands over.
-        let skips = if hands_over_few { DUE_OBJECTS } else { 1 << fruitless };
+        // A few objects are not worth a bag each time.
+        let skips = if objects > 0 && !has_bag { DUE_OBJECTS } else { 1 << fruitless };
         self.skips.store(skips - 1, Ordering::Relaxed);
         if after > CROWDED_BYTES && after >= before {
             // Threads that were interrupted while pinned get on.
