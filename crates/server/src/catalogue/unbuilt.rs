@@ -55,11 +55,11 @@ pub const UNBUILT: &[(&str, &str)] = &[
 type KeyPlaces = SmallVec<[(usize, KeyFlags); 4]>;
 
 /// The value is read.
-const READ: KeyFlags = RO | ACCESS;
+const READS: KeyFlags = RO | ACCESS;
 /// The value is written.
-const WRITTEN: KeyFlags = RW | UPDATE;
+const WRITES: KeyFlags = RW | UPDATE;
 /// Both.
-const BOTH: KeyFlags = RW | ACCESS | UPDATE;
+const READS_AND_WRITES: KeyFlags = RW | ACCESS | UPDATE;
 
 /// Commands by where their keys are.
 const FIRST_READ: &[&str] = &[
@@ -84,23 +84,23 @@ pub fn keys(args: &[&[u8]]) -> Option<KeyPlaces> {
     let name = String::from_utf8_lossy(args[0]).to_ascii_lowercase();
     let is_in = |names: &[&str]| names.contains(&name.as_str());
     let mut keys: KeyPlaces = match name.as_str() {
-        _ if is_in(FIRST_READ) => smallvec![(1, READ)],
-        _ if is_in(FIRST_WRITTEN) => smallvec![(1, WRITTEN)],
-        _ if is_in(BEHIND_A_NUMBER) => behind_a_number(args, BOTH),
-        _ if is_in(READ_BEHIND_A_NUMBER) => behind_a_number(args, READ),
+        _ if is_in(FIRST_READ) => smallvec![(1, READS)],
+        _ if is_in(FIRST_WRITTEN) => smallvec![(1, WRITES)],
+        _ if is_in(BEHIND_A_NUMBER) => behind_a_number(args, READS_AND_WRITES),
+        _ if is_in(READ_BEHIND_A_NUMBER) => behind_a_number(args, READS),
         "xlen" => smallvec![(1, RO)],
-        "xautoclaim" => smallvec![(1, BOTH)],
-        "xgroup" => smallvec![(2, WRITTEN)],
-        "xinfo" => smallvec![(2, READ)],
+        "xautoclaim" => smallvec![(1, READS_AND_WRITES)],
+        "xgroup" => smallvec![(2, WRITES)],
+        "xinfo" => smallvec![(2, READS)],
         "xread" | "xreadgroup" => of_streams(args),
-        "pfcount" => (1..args.len()).map(|at| (at, READ)).collect(),
-        "pfdebug" => smallvec![(2, BOTH)],
+        "pfcount" => (1..args.len()).map(|at| (at, READS)).collect(),
+        "pfdebug" => smallvec![(2, READS_AND_WRITES)],
         "pfmerge" => {
-            let sources = (2..args.len()).map(|at| (at, READ));
-            std::iter::once((1, BOTH)).chain(sources).collect()
+            let sources = (2..args.len()).map(|at| (at, READS));
+            std::iter::once((1, READS_AND_WRITES)).chain(sources).collect()
         }
         "georadius" | "georadiusbymember" => geo_radius(args),
-        "geosearchstore" => smallvec![(1, WRITTEN), (2, READ)],
+        "geosearchstore" => smallvec![(1, WRITES), (2, READS)],
         _ => return None,
     };
     keys.retain(|(at, _)| *at < args.len());
@@ -121,16 +121,16 @@ fn of_streams(args: &[&[u8]]) -> KeyPlaces {
         return KeyPlaces::new();
     };
     let count = (args.len() - word - 1) / 2;
-    (word + 1..=word + count).map(|at| (at, READ)).collect()
+    (word + 1..=word + count).map(|at| (at, READS)).collect()
 }
 
 /// The last STORE or STOREDIST counts. In front of them are a key, two or one for the middle, the
 /// radius and its unit.
 fn geo_radius(args: &[&[u8]]) -> KeyPlaces {
-    let mut keys: KeyPlaces = smallvec![(1, READ)];
+    let mut keys: KeyPlaces = smallvec![(1, READS)];
     let is_option = |at: &usize| is(args[*at], "STORE") || is(args[*at], "STOREDIST");
     let option = (5..args.len().saturating_sub(1)).rev().find(is_option);
-    keys.extend(option.map(|at| (at + 1, WRITTEN)));
+    keys.extend(option.map(|at| (at + 1, WRITES)));
     keys
 }
 

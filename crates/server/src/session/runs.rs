@@ -42,7 +42,7 @@ pub struct Exec {
 }
 
 /// How an execution has ended.
-// The largest variant is the one that there nearly always is.
+// `Done` is the largest variant and the common one: a box would allocate for each run.
 #[allow(clippy::large_enum_variant)]
 pub enum Execution {
     /// The run, or a part of it, has replies.
