@@ -3,6 +3,7 @@
 
 use super::data::{CHURNED, ROWS, SoakData};
 use super::life::SoakLife;
+use super::watch::COUNTERS;
 use hyades::{
     Abort, Columns, CommitQueue, Database, Error, ProcedureId, RecordKind, Session, Ticket,
 };
@@ -25,6 +26,14 @@ fn say(text: &str) {
 /// Tells the parent that a thread goes on.
 fn say_progress() {
     say("ran\n");
+}
+
+/// Tells the parent what the database counts, for the report of a process with too much memory.
+fn say_counters(db: &Database) -> Result<(), Error> {
+    loop {
+        say(&format!("{COUNTERS} {:?}\n", db.stats()));
+        sleep(Duration::from_millis(100));
+    }
 }
 
 /// Runs until the process is killed. Prints the recovered state, then acknowledgements.
@@ -79,6 +88,7 @@ fn threads<'d>(
     if let Some(time) = life.body_ms.map(Duration::from_millis) {
         threads.push(("long transaction".to_string(), Box::new(move || run_long(db, time))));
     }
+    threads.push(("counters".to_string(), Box::new(move || say_counters(db))));
     threads
 }
 

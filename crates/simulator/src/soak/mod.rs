@@ -19,7 +19,6 @@ use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use watch::Watch;
 
@@ -79,10 +78,7 @@ impl Known {
         std::thread::scope(|scope| {
             scope.spawn(|| watch.watch(pid, time, life.memory_limit()));
             for line in lines.map_while(Result::ok) {
-                if line.starts_with("found") {
-                    watch.has_opened.store(true, Ordering::Relaxed);
-                }
-                watch.lines.fetch_add(1, Ordering::Relaxed);
+                watch.take(&line);
                 let found = self.take(&line);
                 wrong = wrong.take().or(found);
             }

@@ -17,22 +17,47 @@ const STALLS_AFTER: Duration = Duration::from_secs(5);
 /// Without progress for so long, the process hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
+/// How a line begins with what the database counts, which is no progress.
+pub(super) const COUNTERS: &str = "counters";
+
 /// What was seen of a process.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// Lines that the process has printed, each of which is progress. Written by its reader, read
     /// by the watch: Relaxed.
-    pub lines: AtomicU64,
+    lines: AtomicU64,
     /// Set once the process has printed what it has found, at the end of the opening. Relaxed.
-    pub has_opened: AtomicBool,
+    has_opened: AtomicBool,
     /// The most bytes in memory.
     most_memory: AtomicU64,
     /// The longest time without progress, in milliseconds.
     longest_ms: AtomicU64,
+    /// The counters that the process has printed last.
+    counters: Mutex<String>,
     wrong: Mutex<Option<String>>,
 }
 
 impl Watch {
+    /// Takes note of a line that the process has printed.
+    pub fn take(&self, line: &str) {
+        if line.starts_with(COUNTERS) {
+            *locked(&self.counters) = line.to_string();
+            return;
+        }
+        if line.starts_with("found") {
+            self.has_opened.store(true, Ordering::Relaxed);
+        }
+        self.lines.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the process was doing, and what its database counted, when it had too much memory.
+    fn circumstances(&self, pid: Pid, after: Duration) -> String {
+        let opened = self.has_opened.load(Ordering::Relaxed);
+        let (lines, counters) = (self.lines.load(Ordering::Relaxed), locked(&self.counters));
+        let state = if opened { "open" } else { "opening" };
+        format!("{state} after {after:?}, {lines} lines printed, {counters}\n{}", stacks(pid))
+    }
+
     /// Watches a process for a time, then kills it.
     pub fn watch(&self, pid: Pid, time: Duration, memory_limit: u64) {
         let began = Instant::now();
@@ -42,7 +67,10 @@ impl Watch {
             let Some(bytes) = resident_bytes_of(pid.as_raw_nonzero().get() as u32) else { break };
             self.most_memory.fetch_max(bytes, Ordering::Relaxed);
             if bytes > memory_limit {
-                self.say_wrong(format!("{bytes} bytes in memory are more than {memory_limit}"));
+                let circumstances = self.circumstances(pid, began.elapsed());
+                self.say_wrong(format!(
+                    "{bytes} bytes in memory are more than {memory_limit}: {circumstances}"
+                ));
                 break;
             }
             let now = self.lines.load(Ordering::Relaxed);
