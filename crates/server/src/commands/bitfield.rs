@@ -1,10 +1,11 @@
 //! BITFIELD: integers of any width at any bit of a string.
 
 use super::numbers::OUT_OF_RANGE;
-use super::strings::{check_length, length_of, store_if_changed};
+use super::strings::check_length;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::chunks::{ChunkedString, LONGEST_IN_ROW, StoredString};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::values::string::length_of;
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use std::ops::Range;
@@ -154,12 +155,12 @@ enum Fields<'t> {
 
 impl<'t> Fields<'t> {
     /// The string of an entry, and zeros behind it up to this length if it is to be written.
-    fn of(space: &Keyspace<'t>, entry: &Entry<'t>, needed: Option<usize>) -> Result<Self, Stop> {
+    fn of(entry: &Entry<'t, '_>, needed: Option<usize>) -> Result<Self, Stop> {
         let stored = entry.string()?;
         let length = length_of(stored).max(needed.unwrap_or(0));
         let is_long = needed.is_some() && length > LONGEST_IN_ROW;
         if is_long || matches!(stored, Some(StoredString::InChunks(_))) {
-            return Ok(Fields::InChunks(space.in_chunks(stored)?.extended(length), false));
+            return Ok(Fields::InChunks(entry.in_chunks(stored)?.extended(length), false));
         }
         let mut value = stored.map_or(Vec::new(), |text| text.short().to_vec());
         value.resize(length, 0);
@@ -193,10 +194,10 @@ impl<'t> Fields<'t> {
         Ok(())
     }
 
-    fn store(&self, space: &Keyspace<'_>, key: &[u8], entry: &Entry<'_>) -> Done {
+    fn store(&self, entry: &Entry<'_, '_>) -> Done {
         match self {
-            Fields::InRow(value) => store_if_changed(space, key, entry, value),
-            Fields::InChunks(of, changed) => space.store_chunks(key, entry, of, *changed),
+            Fields::InRow(value) => entry.store_if_changed(value),
+            Fields::InChunks(of, changed) => entry.store_chunks(of, *changed),
         }
     }
 }
@@ -210,7 +211,7 @@ fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: 
     }
     check_length(space, needed.unwrap_or(0) as u64)?;
     let entry = if reads_only { space.read(args[1])? } else { space.find(args[1])? };
-    let mut fields = Fields::of(space, &entry, needed)?;
+    let mut fields = Fields::of(&entry, needed)?;
     reply.array(all.len());
     for FieldOperation { kind, offset, action, overflow } in all {
         let old = fields.read(kind, offset)?;
@@ -243,7 +244,7 @@ fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: 
         }
     }
     match needed {
-        Some(_) => fields.store(space, args[1], &entry),
+        Some(_) => fields.store(&entry),
         None => Ok(()),
     }
 }

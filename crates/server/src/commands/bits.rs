@@ -1,9 +1,9 @@
 //! Strings as arrays of bits: counts, positions, and operations on whole strings.
 
 use super::collections::distinct;
-use super::strings::length_of;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::values::string::length_of;
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -187,8 +187,8 @@ pub fn bitop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     }
     let target = space.find_head(args[2])?;
     match length {
-        0 => drop(space.remove(args[2], &target)?),
-        _ => space.put_string(args[2], &target, &result)?,
+        0 => drop(target.remove()?),
+        _ => target.put_string(&result)?,
     }
     reply.count(length);
     Ok(())

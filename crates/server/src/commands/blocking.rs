@@ -1,6 +1,5 @@
 //! The commands that wait for an element if there is none. In MULTI they wait for nothing.
 
-use super::any_list::AnyList;
 use super::collections::{distinct, numbered_keys};
 use super::list_edits::{is_left, lmpop, move_one};
 use super::sorted_sets::{score, take, zmpop};
@@ -8,6 +7,7 @@ use super::{DataCommand, Done, SYNTAX};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop, Wait};
 use crate::data::long_list::End;
+use crate::data::values::list::StoredList;
 use crate::resp::reply::Reply;
 use std::time::Duration;
 
@@ -70,9 +70,10 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) ->
         if is_passed_over(space, key, Kind::List)? {
             continue;
         }
-        let mut list = AnyList::of(space.find(key)?)?;
-        if let Some(popped) = list.pop(end, 1)?.first() {
-            list.store(space, key)?;
+        let mut list = StoredList::of(space.find(key)?)?;
+        let (popped, change) = list.pop(end, 1)?;
+        if let Some(popped) = popped.first() {
+            list.store(change)?;
             reply.array(2);
             reply.bulk(key);
             reply.bulk(popped);
@@ -125,7 +126,7 @@ fn transfer(
 ) -> Done {
     let timeout = timeout(args[args.len() - 1])?;
     let passed_over = is_passed_over(space, args[1], Kind::List)?;
-    if !passed_over && AnyList::of(space.find(args[1])?)?.exists() {
+    if !passed_over && StoredList::of(space.find(args[1])?)?.exists() {
         return move_one(space, (args[1], from_left), (args[2], to_left), reply);
     }
     let keys = &args[1..2];

@@ -1,16 +1,14 @@
-//! What lists, sets, hashes and sorted sets share: a value that is packed in its key's row, random
-//! choices, and the SCAN of a collection.
+//! What commands on lists, sets, hashes and sorted sets share: random choices, and the SCAN of a
+//! collection.
 
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
 use crate::base::glob;
-use crate::data::chunks::StoredString;
-use crate::data::collections::{Collection, MOST_PACKED_BYTES};
-use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Entry, Keyspace, Stop};
-use crate::data::long_list::LongList;
-use crate::data::member_hash::PLACES;
-use crate::data::member_run::EditedMember;
-use crate::data::packed;
+use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::values::elements::Elements;
+use crate::data::values::hash::HashType;
+use crate::data::values::members::{self, MemberType};
+use crate::data::values::set::SetType;
+use crate::data::values::sorted_set::{SortedSetType, decode_score};
 use crate::resp::number::push_float;
 use crate::resp::reply::Reply;
 use hyades::Abort;
@@ -21,176 +19,6 @@ use std::collections::{HashMap, HashSet};
 pub fn distinct<'a>(keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut known = HashSet::new();
     keys.iter().copied().filter(|key| known.insert(*key)).collect()
-}
-
-/// The elements of a collection, as they are packed; none if the key does not exist.
-pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
-    let body = entry.body_of(kind)?.unwrap_or_default();
-    let blocks = entry.blocks();
-    if !entry.lies_in_blocks() {
-        return Ok(packed::elements(body)?);
-    }
-    if kind == Kind::List {
-        return LongList::from_body(blocks, body)?.all();
-    }
-    let of = Collection::from_body(body)?;
-    Ok(match kind {
-        Kind::SortedSet => of.by_score(blocks).all()?.into_iter().map(|(name, _)| name).collect(),
-        Kind::Hash => {
-            let all = of.members(blocks, kind).all()?;
-            all.into_iter().flat_map(|(name, value)| [name, value]).collect()
-        }
-        _ => of.members(blocks, kind).all()?.into_iter().map(|(name, _)| name).collect(),
-    })
-}
-
-/// Whether elements are too many or too large for the row of their key.
-fn is_large(space: &Keyspace<'_>, kind: Kind, count: usize, bytes: usize) -> bool {
-    bytes > MOST_PACKED_BYTES || count > space.context().packed.of(kind)
-}
-
-/// Writes elements into blocks that no other collection has. Returns the body of the key's row.
-fn write_blocks(
-    space: &Keyspace<'_>,
-    kind: Kind,
-    secret: u64,
-    elements: &[&[u8]],
-) -> Result<Vec<u8>, Stop> {
-    let (number, blocks) = (space.number_collection(kind)?, space.blocks());
-    if kind == Kind::List {
-        return LongList::write(blocks, number, elements);
-    }
-    let of = Collection { number, secret };
-    let members = of.members(blocks, kind);
-    match kind {
-        Kind::Hash => members.fill(elements.chunks_exact(2).map(|pair| (pair[0], pair[1])))?,
-        Kind::SortedSet => {
-            members.fill(elements.iter().map(|element| {
-                let (score, member) = element.split_at(8);
-                (member, score)
-            }))?;
-            of.by_score(blocks).fill(elements.iter().map(|element| (*element, &[][..])))?;
-        }
-        _ => members.fill(elements.iter().map(|name| (*name, &[][..])))?,
-    }
-    Ok(of.body())
-}
-
-/// A secret for the places of a collection's members.
-fn new_secret() -> u64 {
-    fastrand::u64(..)
-}
-
-/// Form and body of a collection: whether it lies in blocks in any case, and the secret of the one
-/// whose place it takes.
-fn encoded(
-    space: &Keyspace<'_>,
-    kind: Kind,
-    elements: &[&[u8]],
-    (stays, secret): (bool, Option<u64>),
-) -> Result<(Form, Vec<u8>), Stop> {
-    let bytes = elements.iter().map(|element| packed::size(element.len())).sum();
-    let count = if kind == Kind::Hash { elements.len() / 2 } else { elements.len() };
-    Ok(match stays || is_large(space, kind, count, bytes) {
-        true => {
-            let secret = secret.unwrap_or_else(new_secret);
-            (Form::Blocks, write_blocks(space, kind, secret, elements)?)
-        }
-        false => (Form::Plain, packed::pack(elements.iter().copied())),
-    })
-}
-
-/// Stores a copy of a collection that lies in blocks, in the place of whatever is there.
-pub fn copy_blocks(
-    space: &Keyspace<'_>,
-    (key, entry): (&[u8], &Entry<'_>),
-    head: Head,
-    elements: &[&[u8]],
-) -> Done {
-    let body = write_blocks(space, head.kind(), new_secret(), elements)?;
-    space.put(key, entry, head, &body)
-}
-
-/// Bytes of the blocks or chunks of a value, and of what they take beside; 0 if it has none.
-pub fn bytes_in_blocks(entry: &Entry<'_>) -> Result<usize, Stop> {
-    if entry.head().is_some_and(|head| head.form() == Form::Chunks) {
-        return Ok(match entry.string()? {
-            Some(StoredString::InChunks(of)) => of.bytes()?,
-            _ => 0,
-        });
-    }
-    let (true, Some((head, body))) = (entry.lies_in_blocks(), entry.value()) else { return Ok(0) };
-    if head.kind() == Kind::List {
-        return Ok(LongList::from_body(entry.blocks(), body)?.bytes()?);
-    }
-    let of = Collection::from_body(body)?;
-    let members = of.members(entry.blocks(), head.kind()).bytes()?;
-    Ok(match head.kind() {
-        Kind::SortedSet => members + of.by_score(entry.blocks()).bytes()?,
-        _ => members,
-    })
-}
-
-/// Stores a collection that has changed. An empty one does not exist.
-pub fn store<'a>(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    entry: &Entry<'_>,
-    kind: Kind,
-    elements: impl IntoIterator<Item = &'a [u8]>,
-) -> Done {
-    let elements: Vec<&[u8]> = elements.into_iter().collect();
-    if elements.is_empty() {
-        return Ok(space.remove(key, entry).map(drop)?);
-    }
-    let Some((head, body)) = entry.value() else {
-        return put(space, (key, entry), kind, &elements, None);
-    };
-    // What lies in blocks stays there, as Redis has it.
-    let stays = entry.lies_in_blocks();
-    let secret = match stays && kind != Kind::List {
-        true => Some(Collection::from_body(body)?.secret),
-        false => None,
-    };
-    let (form, body) = encoded(space, kind, &elements, (stays, secret))?;
-    space.free(key, entry)?;
-    space.change(key, entry, head.with_form(form), Some(&body))
-}
-
-/// Stores a collection in the place of whatever is there. It has an element, and does not expire
-/// at once.
-pub fn put(
-    space: &Keyspace<'_>,
-    (key, entry): (&[u8], &Entry<'_>),
-    kind: Kind,
-    elements: &[&[u8]],
-    expires: Option<i64>,
-) -> Done {
-    let (form, body) = encoded(space, kind, elements, (false, None))?;
-    space.put(key, entry, Head::new(kind, form).with_expiry(expires), &body)
-}
-
-/// Stores a collection in the place of whatever is there. An empty one does not exist.
-pub fn replace<'a>(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    kind: Kind,
-    elements: impl IntoIterator<Item = &'a [u8]>,
-) -> Done {
-    let (entry, elements) = (space.find_head(key)?, elements.into_iter().collect::<Vec<_>>());
-    if elements.is_empty() {
-        return Ok(space.remove(key, &entry).map(drop)?);
-    }
-    // Members keep their places, so that a scan goes on as if the others had been removed.
-    let is_same = |head: Head| head.kind() == kind && kind != Kind::List;
-    let stays = entry.lies_in_blocks() && entry.head().is_some_and(is_same);
-    let old = if stays { Some(space.find(key)?) } else { None };
-    let secret = match old.as_ref().and_then(Entry::value) {
-        Some((_, body)) => Some(Collection::from_body(body)?.secret),
-        None => None,
-    };
-    let (form, body) = encoded(space, kind, &elements, (false, secret))?;
-    space.put(key, &entry, Head::new(kind, form), &body)
 }
 
 /// A negative count that asks for more elements has them drawn as they are replied.
@@ -264,49 +92,15 @@ fn different_places(length: usize, wanted: usize) -> Vec<usize> {
     (0..wanted).map(next).collect()
 }
 
-/// The members that a call of HSCAN, SSCAN or ZSCAN returns, with their values or scores, and the
-/// next cursor. What is packed is returned at once. What lies in blocks is returned in the order
-/// of the places of its members: one that is there throughout is returned exactly once.
-fn scanned<'t>(
-    entry: &Entry<'t>,
-    kind: Kind,
-    cursor: u64,
-    count: usize,
-) -> Result<(Vec<EditedMember<'t>>, u64), Stop> {
-    let body = entry.body_of(kind)?.unwrap_or_default();
-    let (found, next) = match entry.lies_in_blocks() {
-        true if cursor >= PLACES => (Vec::new(), None),
-        true => {
-            let members = Collection::from_body(body)?.members(entry.blocks(), kind);
-            members.scan_from(cursor, count)?
-        }
-        false => {
-            let all = packed::elements(body)?;
-            let pair = |of: &[&'t [u8]]| (of[0], of[1]);
-            let found = match kind {
-                Kind::Hash => all.chunks_exact(2).map(pair).collect(),
-                Kind::SortedSet => {
-                    let split = all.iter().map(|of| of.split_at_checked(8).map(|(s, m)| (m, s)));
-                    split.collect::<Option<_>>().ok_or(Abort::Conflict)?
-                }
-                _ => all.into_iter().map(|member| (member, &[][..])).collect(),
-            };
-            (found, None)
-        }
-    };
-    let shown = |value: &'t [u8]| match kind {
-        Kind::SortedSet => {
-            let mut text = Vec::new();
-            push_float(&mut text, super::ranking::decode_score(value)?);
-            Ok(Cow::Owned(text))
-        }
-        _ => Ok(Cow::Borrowed(value)),
-    };
-    let found = found.into_iter().map(|(name, value)| Ok((name, shown(value)?)));
-    Ok((found.collect::<Result<_, Abort>>()?, next.unwrap_or(0)))
-}
+/// How the value of a member is shown, if it is.
+type ShownValue = Option<for<'t> fn(&'t [u8]) -> Result<Cow<'t, [u8]>, Abort>>;
 
-fn scan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, kind: Kind) -> Done {
+fn scan<T: MemberType>(
+    space: &Keyspace<'_>,
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+    show: ShownValue,
+) -> Done {
     let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
     let (mut pattern, mut count) = (None, 10);
@@ -321,30 +115,36 @@ fn scan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, kind: Kind)
             return Err(SYNTAX.into());
         }
     }
-    let (mut found, next) = scanned(&space.read(args[1])?, kind, cursor, count)?;
+    let of = Elements::<T>::of(space.read(args[1])?)?;
+    let (mut found, next) = members::scan(&of, cursor, count)?;
     found.retain(|(name, _)| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
-    reply.array(found.len() * if kind == Kind::Set { 1 } else { 2 });
+    reply.array(found.len() * if show.is_some() { 2 } else { 1 });
     for (name, value) in found {
         reply.bulk(name);
-        if kind != Kind::Set {
-            reply.bulk(&value);
+        if let Some(show) = show {
+            reply.bulk(&show(value)?);
         }
     }
     Ok(())
 }
 
 pub fn hscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    scan(space, args, reply, Kind::Hash)
+    scan::<HashType>(space, args, reply, Some(|value| Ok(Cow::Borrowed(value))))
 }
 
 pub fn sscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    scan(space, args, reply, Kind::Set)
+    scan::<SetType>(space, args, reply, None)
 }
 
 pub fn zscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    scan(space, args, reply, Kind::SortedSet)
+    let text = |score: &[u8]| {
+        let mut text = Vec::new();
+        push_float(&mut text, decode_score(score)?);
+        Ok(Cow::Owned(text))
+    };
+    scan::<SortedSetType>(space, args, reply, Some(text))
 }
 
 /// Keys, and the arguments behind them.

@@ -2,7 +2,7 @@
 
 mod populate;
 
-use super::{Job, Local, config_command, dump, lower, numbers};
+use super::{Job, Local, config_command, dump, lower};
 use crate::base::glob;
 use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::resp::reply::Reply;
@@ -119,9 +119,9 @@ fn describe(shared: &Shared, database: u32, key: &[u8]) -> Result<String, Stop> 
     let body = |tx: &Transaction<'_>| -> Result<String, Stop> {
         let space = Keyspace::open(*tx, context, database)?;
         let entry = space.find(key)?;
-        let Some((head, body)) = entry.value() else { return Err("ERR no such key".into()) };
-        let encoding = numbers::encoding(&entry, head, body)?;
-        let length = dump::serialized_length(&entry, head)?;
+        let Some((head, value)) = entry.value()? else { return Err("ERR no such key".into()) };
+        let encoding = value.encoding(head)?;
+        let length = dump::serialized_length(&value)?;
         Ok(format!(
             "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{length} lru:0 \
              lru_seconds_idle:0"

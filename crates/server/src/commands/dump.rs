@@ -1,40 +1,40 @@
 //! DUMP and RESTORE.
 
-use super::collections::{elements, put};
-use super::ranking::{self, score_bytes};
 use super::{Done, SYNTAX, integer, is};
-use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop, TOO_MUCH_FOR_LOOP};
+use crate::data::values::Value;
+use crate::data::values::elements::put;
+use crate::data::values::hash::HashType;
+use crate::data::values::list::ListType;
+use crate::data::values::set::SetType;
+use crate::data::values::sorted_set::{self, SortedSetType};
+use crate::data::values::string::STRING;
 use crate::rdb::{self, BadPayload, Restored};
 use crate::resp::reply::Reply;
 
 pub fn dump(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.read(args[1])?;
-    let Some(head) = entry.head() else {
-        reply.null();
-        return Ok(());
-    };
-    reply.bulk(&payload(&entry, head)?);
+    match entry.value()? {
+        Some((_, value)) => reply.bulk(&payload(&value)?),
+        None => reply.null(),
+    }
     Ok(())
 }
 
 /// The payload of a value.
-pub fn payload(entry: &Entry<'_>, head: Head) -> Result<Vec<u8>, Stop> {
-    Ok(match head.kind() {
-        Kind::String => match entry.string()? {
-            Some(text) => rdb::string(&text.whole()?),
-            None => unreachable!("it has a head"),
-        },
-        Kind::List => rdb::list(&elements(entry, Kind::List)?),
-        Kind::Set => rdb::set(&elements(entry, Kind::Set)?),
-        Kind::Hash => rdb::hash(&elements(entry, Kind::Hash)?),
-        Kind::SortedSet => rdb::sorted_set(&ranking::scored(entry)?),
+pub fn payload(value: &Value<'_, '_>) -> Result<Vec<u8>, Stop> {
+    Ok(match value {
+        Value::String(text) => rdb::string(&text.whole()?),
+        Value::List(all) => rdb::list(&all.all()?),
+        Value::Set(all) => rdb::set(&all.all()?),
+        Value::Hash(all) => rdb::hash(&all.all()?),
+        Value::SortedSet(all) => rdb::sorted_set(&all.scored()?),
     })
 }
 
 /// Bytes of a value in Redis's files, without its type.
-pub fn serialized_length(entry: &Entry<'_>, head: Head) -> Result<usize, Stop> {
-    Ok(payload(entry, head)?.len() - rdb::AROUND_VALUE)
+pub fn serialized_length(value: &Value<'_, '_>) -> Result<usize, Stop> {
+    Ok(payload(value)?.len() - rdb::AROUND_VALUE)
 }
 
 /// The options of RESTORE.
@@ -102,38 +102,27 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     };
     match expires.is_some_and(|at| at <= space.now_ms()) {
         // It has expired: its blocks would belong to no key.
-        true => drop(space.remove(key, &entry)?),
-        false => store(space, (key, &entry), value, expires)?,
+        true => drop(entry.remove()?),
+        false => store(&entry, value, expires)?,
     }
     reply.ok();
     Ok(())
 }
 
-fn store(
-    space: &Keyspace<'_>,
-    place: (&[u8], &Entry<'_>),
-    value: Restored,
-    expires: Option<i64>,
-) -> Done {
-    let (kind, elements) = match value {
-        Restored::String(text) => {
-            let head = Head::new(Kind::String, Form::Plain).with_expiry(expires);
-            return space.put(place.0, place.1, head, &text);
-        }
-        Restored::List(all) => (Kind::List, all),
-        Restored::Set(all) => (Kind::Set, all),
-        Restored::Hash(all) => (Kind::Hash, all),
+fn store(entry: &Entry<'_, '_>, value: Restored, expires: Option<i64>) -> Done {
+    fn parts(all: &[Vec<u8>]) -> Vec<&[u8]> {
+        all.iter().map(Vec::as_slice).collect()
+    }
+    match value {
+        Restored::String(text) => entry.put(STRING.with_expiry(expires), &text),
+        Restored::List(all) => put::<ListType>(entry, &parts(&all), expires),
+        Restored::Set(all) => put::<SetType>(entry, &parts(&all), expires),
+        Restored::Hash(all) => put::<HashType>(entry, &parts(&all), expires),
         Restored::SortedSet(all) => {
-            let mut all: Vec<_> = all.into_iter().map(|of| element_of(of.0, &of.1)).collect();
+            let element = |(score, member): (f64, Vec<u8>)| sorted_set::element(score, &member);
+            let mut all: Vec<_> = all.into_iter().map(element).collect();
             all.sort_unstable();
-            (Kind::SortedSet, all)
+            put::<SortedSetType>(entry, &parts(&all), expires)
         }
-    };
-    let elements: Vec<&[u8]> = elements.iter().map(Vec::as_slice).collect();
-    put(space, place, kind, &elements, expires)
-}
-
-/// A member of a sorted set as it is packed: elements sort as score and member do.
-fn element_of(score: f64, member: &[u8]) -> Vec<u8> {
-    [&score_bytes(score)[..], member].concat()
+    }
 }

@@ -61,7 +61,7 @@ fn set_expiry(
         || of.only_if_earlier && now.is_some_and(|now| at >= now);
     if !is_refused {
         // A time that has passed removes the key.
-        space.change(args[1], &entry, head.with_expiry(Some(at)), None)?;
+        entry.change(head.with_expiry(Some(at)), None)?;
     }
     reply.integer(i64::from(!is_refused));
     Ok(())
@@ -87,7 +87,7 @@ pub fn persist(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     let entry = space.find_head(args[1])?;
     let head = entry.head().filter(|head| head.expires().is_some());
     if let Some(head) = head {
-        space.change(args[1], &entry, head.with_expiry(None), None)?;
+        entry.change(head.with_expiry(None), None)?;
     }
     reply.integer(i64::from(head.is_some()));
     Ok(())

@@ -1,8 +1,6 @@
 //! Commands on keys of any type, and on whole databases.
 
-use super::collections::{bytes_in_blocks, copy_blocks, elements};
-use super::{Done, SYNTAX, database, integer, is, numbers, unknown_subcommand};
-use crate::data::head::Form;
+use super::{Done, SYNTAX, database, integer, is, unknown_subcommand};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
 use hyades_platform::resident::{most_resident_bytes, resident_bytes};
@@ -11,7 +9,7 @@ pub fn del(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done 
     let mut removed = 0;
     for key in &args[1..] {
         let entry = space.find_head(key)?;
-        removed += i64::from(space.remove(key, &entry)?);
+        removed += i64::from(entry.remove()?);
     }
     reply.integer(removed);
     Ok(())
@@ -35,7 +33,7 @@ pub fn type_of(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 fn rename_to(space: &Keyspace<'_>, args: &[&[u8]], replaces: bool) -> Result<bool, Stop> {
     let (from, to) = (args[1], args[2]);
     let entry = space.find(from)?;
-    let Some((head, body)) = entry.value() else { return Err("ERR no such key".into()) };
+    let Some((head, body)) = entry.row() else { return Err("ERR no such key".into()) };
     if from == to {
         return Ok(replaces);
     }
@@ -43,8 +41,8 @@ fn rename_to(space: &Keyspace<'_>, args: &[&[u8]], replaces: bool) -> Result<boo
     if other.exists() && !replaces {
         return Ok(false);
     }
-    space.put(to, &other, head, body)?;
-    space.remove_moved(from, &entry)?;
+    other.put(head, body)?;
+    entry.remove_moved()?;
     Ok(true)
 }
 
@@ -79,16 +77,9 @@ pub fn copy(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     }
     let other = space.of_database(to)?;
     let (source, target) = (space.read(args[1])?, other.find_head(args[2])?);
-    let is_copied = match source.value() {
-        Some((head, body)) if replaces || !target.exists() => {
-            let place = (args[2], &target);
-            match head.form() {
-                Form::Blocks => {
-                    copy_blocks(&other, place, head, &elements(&source, head.kind())?)?;
-                }
-                Form::Chunks => other.copy_chunks(place, head, &source.blocks().string(body)?)?,
-                Form::Plain | Form::Raw => other.put(args[2], &target, head, body)?,
-            }
+    let is_copied = match source.value()? {
+        Some((head, value)) if replaces || !target.exists() => {
+            value.copy_to(&target, head)?;
             true
         }
         _ => false,
@@ -104,10 +95,10 @@ pub fn move_to(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     }
     let other = space.of_database(to)?;
     let (source, target) = (space.find(args[1])?, other.find_head(args[1])?);
-    let is_moved = match source.value() {
+    let is_moved = match source.row() {
         Some((head, body)) if !target.exists() => {
-            other.put(args[1], &target, head, body)?;
-            space.remove_moved(args[1], &source)?;
+            target.put(head, body)?;
+            source.remove_moved()?;
             true
         }
         _ => false,
@@ -190,12 +181,12 @@ pub fn object(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         return Err(unknown_subcommand("object", what));
     };
     let entry = space.find(key)?;
-    let Some((head, body)) = entry.value() else {
+    let Some((head, value)) = entry.value()? else {
         reply.null();
         return Ok(());
     };
     match *what {
-        "ENCODING" => reply.bulk(numbers::encoding(&entry, head, body)?.as_bytes()),
+        "ENCODING" => reply.bulk(value.encoding(head)?.as_bytes()),
         "IDLETIME" => reply.integer(0),
         "REFCOUNT" => reply.integer(1),
         _ => {
@@ -230,9 +221,9 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         }
         let entry = space.read(args[2])?;
         // The record of a row has 48 bytes beside its columns, and its place in the index 16.
-        let bytes = entry.value().map(|(_, body)| args[2].len() + body.len() + 48 + 16 + 16);
-        match bytes {
-            Some(bytes) => reply.count(bytes + bytes_in_blocks(&entry)?),
+        let bytes = entry.row().map(|(_, body)| args[2].len() + body.len() + 48 + 16 + 16);
+        match bytes.zip(entry.value()?) {
+            Some((bytes, (_, value))) => reply.count(bytes + value.bytes_beside_row()?),
             None => reply.null(),
         }
         return Ok(());

@@ -1,21 +1,20 @@
 //! Hashes.
 
 use super::collections::{Chosen, draw, write_many};
-use super::members::Members;
 use super::{Done, SYNTAX, integer, is, wrong_arity};
-use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::data::member_run::{Member, MemberEdit};
+use crate::data::values::hash::StoredHash;
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 
-fn find<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
-    Members::of(space.find(key)?, Kind::Hash)
+fn find<'t, 's>(space: &'s Keyspace<'t>, key: &'s [u8]) -> Result<StoredHash<'t, 's>, Stop> {
+    StoredHash::of(space.find(key)?)
 }
 
-fn read<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
-    Members::of(space.read(key)?, Kind::Hash)
+fn read<'t, 's>(space: &'s Keyspace<'t>, key: &'s [u8]) -> Result<StoredHash<'t, 's>, Stop> {
+    StoredHash::of(space.read(key)?)
 }
 
 fn set_all(space: &Keyspace<'_>, args: &[&[u8]], name: &str) -> Result<usize, Stop> {
@@ -24,7 +23,7 @@ fn set_all(space: &Keyspace<'_>, args: &[&[u8]], name: &str) -> Result<usize, St
     }
     let (hash, mut added) = (find(space, args[1])?, 0);
     let fields: Vec<&[u8]> = args[2..].chunks_exact(2).map(|pair| pair[0]).collect();
-    hash.edit(space, args[1], &fields, &mut |at, old| {
+    hash.edit(&fields, &mut |at, old| {
         added += usize::from(old.is_none());
         Ok(MemberEdit::Set(Cow::Borrowed(args[2 * at + 3])))
     })?;
@@ -44,7 +43,7 @@ pub fn hmset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 
 pub fn hsetnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut is_new = false;
-    find(space, args[1])?.edit(space, args[1], &[args[2]], &mut |_, old| {
+    find(space, args[1])?.edit(&[args[2]], &mut |_, old| {
         is_new = old.is_none();
         Ok(if is_new { MemberEdit::Set(Cow::Borrowed(args[3])) } else { MemberEdit::Keep })
     })?;
@@ -66,7 +65,7 @@ pub fn hmget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 
 pub fn hdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut removed = 0;
-    find(space, args[1])?.edit(space, args[1], &args[2..], &mut |_, old| {
+    find(space, args[1])?.edit(&args[2..], &mut |_, old| {
         removed += usize::from(old.is_some());
         Ok(if old.is_some() { MemberEdit::Remove } else { MemberEdit::Keep })
     })?;
@@ -115,7 +114,7 @@ pub fn hgetall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 
 pub fn hincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (by, mut new) = (integer(args[3])?, 0);
-    find(space, args[1])?.edit(space, args[1], &[args[2]], &mut |_, old| {
+    find(space, args[1])?.edit(&[args[2]], &mut |_, old| {
         let old = match old {
             None => 0,
             Some(text) => number::integer(text).ok_or("ERR hash value is not an integer")?,
@@ -134,7 +133,7 @@ pub fn hincrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>)
         Decimal::Infinite => return Err("ERR value is NaN or Infinity".into()),
     };
     let mut text = Vec::new();
-    find(space, args[1])?.edit(space, args[1], &[args[2]], &mut |_, old| {
+    find(space, args[1])?.edit(&[args[2]], &mut |_, old| {
         let old = number::decimal(old.unwrap_or(b"0")).ok_or("ERR hash value is not a float")?;
         let Decimal::Finite(old) = old else {
             return Err("ERR increment would produce NaN or Infinity".into());

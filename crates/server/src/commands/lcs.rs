@@ -1,9 +1,9 @@
 //! The longest common subsequence of two strings.
 
-use super::strings::length_of;
 use super::{SYNTAX, integer, is};
 use crate::data::chunks::StoredString;
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::values::string::length_of;
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 

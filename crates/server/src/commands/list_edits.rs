@@ -1,11 +1,11 @@
 //! Changes inside of lists, and moves between them.
 
-use super::any_list::AnyList;
 use super::collections::numbered_keys;
 use super::sorted_sets::count_option;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::data::long_list::End;
+use crate::data::values::list::StoredList;
 use crate::resp::reply::Reply;
 
 /// The place of an element; negative ones count from the end.
@@ -15,13 +15,13 @@ fn place(length: usize, at: i64) -> Option<usize> {
 }
 
 pub fn lset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let mut list = AnyList::of(space.find(args[1])?)?;
+    let mut list = StoredList::of(space.find(args[1])?)?;
     if !list.exists() {
         return Err("ERR no such key".into());
     }
     let at = place(list.count(), integer(args[2])?).ok_or("ERR index out of range")?;
-    list.set(at, args[3])?;
-    list.store(space, args[1])?;
+    let change = list.set(at, args[3])?;
+    list.store(change)?;
     reply.ok();
     Ok(())
 }
@@ -32,7 +32,7 @@ pub fn linsert(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         word if is(word, "BEFORE") => 0,
         _ => return Err(SYNTAX.into()),
     };
-    let mut list = AnyList::of(space.find(args[1])?)?;
+    let mut list = StoredList::of(space.find(args[1])?)?;
     if !list.exists() {
         reply.integer(0);
         return Ok(());
@@ -42,23 +42,23 @@ pub fn linsert(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         reply.integer(-1);
         return Ok(());
     };
-    list.insert(at + behind, args[4])?;
+    let change = list.insert(at + behind, args[4])?;
     reply.count(list.count());
-    list.store(space, args[1])
+    list.store(change)
 }
 
 pub fn lrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let count = integer(args[2])?;
-    let mut list = AnyList::of(space.find(args[1])?)?;
+    let mut list = StoredList::of(space.find(args[1])?)?;
     let mut left = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let from = if count < 0 { End::Right } else { End::Left };
-    let removed = list.remove(from, |element| {
+    let (removed, change) = list.remove(from, |element| {
         let goes = left > 0 && element == args[3];
         left -= u64::from(goes);
         goes
     })?;
     if removed > 0 {
-        list.store(space, args[1])?;
+        list.store(change)?;
     }
     reply.count(removed);
     Ok(())
@@ -66,15 +66,15 @@ pub fn lrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 
 pub fn ltrim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
-    let mut list = AnyList::of(space.find(args[1])?)?;
+    let entry = space.find(args[1])?;
+    let mut list = StoredList::of(entry)?;
     let kept = super::lists::part(list.count(), from, to);
     if kept.len() < list.count() {
         if !kept.is_empty() {
-            list.pop(End::Right, list.count() - kept.end)?;
-            list.pop(End::Left, kept.start)?;
-            list.store(space, args[1])?;
+            let change = list.keep(kept)?;
+            list.store(change)?;
         } else {
-            space.remove(args[1], list.entry())?;
+            entry.remove()?;
         }
     }
     reply.ok();
@@ -112,7 +112,7 @@ fn position_options(args: &[&[u8]]) -> Result<(i64, Option<usize>, usize), Stop>
 
 pub fn lpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (rank, count, most) = position_options(&args[3..])?;
-    let list = AnyList::of(space.read(args[1])?)?;
+    let list = StoredList::of(space.read(args[1])?)?;
     let all = list.range(0, list.count())?;
     let most = if most == 0 { all.len() } else { most };
     let matches = |at: &usize| all[*at] == args[2];
@@ -156,19 +156,20 @@ pub fn move_one(
     reply: &mut Reply<'_>,
 ) -> Done {
     let side = |is_left: bool| if is_left { End::Left } else { End::Right };
-    let mut source = AnyList::of(space.read(from)?)?;
-    let Some(&moved) = source.pop(side(from_left), 1)?.first() else {
+    let mut source = StoredList::of(space.read(from)?)?;
+    let (popped, change) = source.pop(side(from_left), 1)?;
+    let Some(&moved) = popped.first() else {
         reply.null();
         return Ok(());
     };
     if from == to {
-        source.push(side(to_left), &[moved])?;
-        source.store(space, from)?;
+        let change = change.and(source.push(side(to_left), &[moved])?);
+        source.store(change)?;
     } else {
-        let mut target = AnyList::of(space.find(to)?)?;
-        target.push(side(to_left), &[moved])?;
-        target.store(space, to)?;
-        source.store(space, from)?;
+        let mut target = StoredList::of(space.find(to)?)?;
+        let filled = target.push(side(to_left), &[moved])?;
+        target.store(filled)?;
+        source.store(change)?;
     }
     reply.bulk(moved);
     Ok(())
@@ -190,12 +191,12 @@ pub fn lmpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     let from_left = is_left(options.first().ok_or(SYNTAX)?)?;
     let count = count_option(&options[1..])?;
     for key in keys {
-        let mut list = AnyList::of(space.find(key)?)?;
+        let mut list = StoredList::of(space.find(key)?)?;
         if !list.exists() {
             continue;
         }
-        let popped = list.pop(if from_left { End::Left } else { End::Right }, count)?;
-        list.store(space, key)?;
+        let (popped, change) = list.pop(if from_left { End::Left } else { End::Right }, count)?;
+        list.store(change)?;
         reply.array(2);
         reply.bulk(key);
         reply.array(popped.len());

@@ -1,20 +1,20 @@
 //! Lists.
 
-use super::any_list::AnyList;
 use super::numbers::unsigned;
 use super::{Done, integer, strings};
 use crate::data::keyspace::Keyspace;
 use crate::data::long_list::End;
+use crate::data::values::list::StoredList;
 use crate::resp::reply::Reply;
 
 fn push(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End, new: bool) -> Done {
-    let mut list = AnyList::of(space.find(args[1])?)?;
+    let mut list = StoredList::of(space.find(args[1])?)?;
     if !list.exists() && !new {
         reply.integer(0);
         return Ok(());
     }
-    list.push(end, &args[2..])?;
-    list.store(space, args[1])?;
+    let change = list.push(end, &args[2..])?;
+    list.store(change)?;
     reply.count(list.count());
     Ok(())
 }
@@ -43,7 +43,7 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) ->
         }
         _ => return Err(super::wrong_arity(if end == End::Left { "lpop" } else { "rpop" })),
     };
-    let mut list = AnyList::of(space.read(args[1])?)?;
+    let mut list = StoredList::of(space.read(args[1])?)?;
     if !list.exists() {
         match count {
             None => reply.null(),
@@ -51,9 +51,9 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) ->
         }
         return Ok(());
     }
-    let popped = list.pop(end, count.unwrap_or(1))?;
+    let (popped, change) = list.pop(end, count.unwrap_or(1))?;
     if !popped.is_empty() {
-        list.store(space, args[1])?;
+        list.store(change)?;
     }
     if count.is_some() {
         reply.array(popped.len());
@@ -79,13 +79,13 @@ pub fn part(length: usize, from: i64, to: i64) -> std::ops::Range<usize> {
 }
 
 pub fn llen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(AnyList::of(space.read(args[1])?)?.count());
+    reply.count(StoredList::of(space.read(args[1])?)?.count());
     Ok(())
 }
 
 pub fn lrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
-    let list = AnyList::of(space.read(args[1])?)?;
+    let list = StoredList::of(space.read(args[1])?)?;
     let places = part(list.count(), from, to);
     let shown = list.range(places.start, places.len())?;
     reply.array(shown.len());
@@ -95,7 +95,7 @@ pub fn lrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
 
 pub fn lindex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let at = integer(args[2])?;
-    let list = AnyList::of(space.read(args[1])?)?;
+    let list = StoredList::of(space.read(args[1])?)?;
     let at = if at < 0 { at.saturating_add(list.count() as i64) } else { at };
     let found = usize::try_from(at).map_or(Ok(Vec::new()), |at| list.range(at, 1))?;
     reply.bulk_or_null(found.first().copied());

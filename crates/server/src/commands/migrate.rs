@@ -237,10 +237,11 @@ impl Migration {
             let mut found = Vec::new();
             for key in &self.keys {
                 let entry = space.read(key)?;
-                let (Some(head), Some(seen)) = (entry.head(), space.write_of(key)?) else {
+                let (Some((head, value)), Some(seen)) = (entry.value()?, space.write_of(key)?)
+                else {
                     continue;
                 };
-                let payload = dump::payload(&entry, head)?;
+                let payload = dump::payload(&value)?;
                 let is_numbered = head.form().is_numbered();
                 found.push(SentKey {
                     digest: is_numbered.then(|| Sha256::digest(&payload).into()),
@@ -394,7 +395,7 @@ impl Migration {
             let mut written = 0;
             for of in keys.iter().filter(|of| of.is_taken) {
                 match of.is_unchanged(space)? {
-                    true => drop(space.remove(&of.key, &space.find_head(&of.key)?)?),
+                    true => drop(space.find_head(&of.key)?.remove()?),
                     false => written += usize::from(!of.has_expired(space)?),
                 }
             }
@@ -413,8 +414,8 @@ impl SentKey {
         }
         let Some(digest) = self.digest else { return Ok(true) };
         let entry = space.find(&self.key)?;
-        let head = entry.head().ok_or(Abort::Conflict)?;
-        let now: [u8; 32] = Sha256::digest(dump::payload(&entry, head)?).into();
+        let (_, value) = entry.value()?.ok_or(Abort::Conflict)?;
+        let now: [u8; 32] = Sha256::digest(dump::payload(&value)?).into();
         Ok(now == digest)
     }
 

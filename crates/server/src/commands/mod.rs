@@ -1,7 +1,6 @@
 //! The commands, by subject.
 
 mod acl;
-mod any_list;
 mod bitfield;
 mod bits;
 mod blocking;
@@ -26,11 +25,9 @@ mod latency_text;
 mod lcs;
 mod list_edits;
 mod lists;
-mod members;
 mod migrate;
 mod numbers;
 mod pubsub;
-mod ranking;
 mod saving;
 mod server;
 mod sets;

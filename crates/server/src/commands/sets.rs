@@ -1,31 +1,31 @@
 //! Sets.
 
-use super::collections::{Chosen, distinct, draw, elements, numbered_keys, replace, write_many};
-use super::members::Members;
+use super::collections::{Chosen, distinct, draw, numbered_keys, write_many};
 use super::{Done, SYNTAX, integer, is};
-use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::data::member_run::{Member, MemberEdit};
+use crate::data::values::elements::{Elements, replace};
+use crate::data::values::set::{SetType, StoredSet};
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-fn find<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
-    Members::of(space.find(key)?, Kind::Set)
+fn find<'t, 's>(space: &'s Keyspace<'t>, key: &'s [u8]) -> Result<StoredSet<'t, 's>, Stop> {
+    StoredSet::of(space.find(key)?)
 }
 
-fn read<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Members<'t>, Stop> {
-    Members::of(space.read(key)?, Kind::Set)
+fn read<'t, 's>(space: &'s Keyspace<'t>, key: &'s [u8]) -> Result<StoredSet<'t, 's>, Stop> {
+    StoredSet::of(space.read(key)?)
 }
 
-fn add(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    set: &Members<'_>,
-    names: &[&[u8]],
-) -> Result<usize, Stop> {
+/// The members of a set; none if the key does not exist.
+fn members<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Vec<&'t [u8]>, Stop> {
+    Elements::<SetType>::of(space.read(key)?)?.all()
+}
+
+fn add(set: &StoredSet<'_, '_>, names: &[&[u8]]) -> Result<usize, Stop> {
     let mut added = 0;
-    set.edit(space, key, names, &mut |_, old| {
+    set.edit(names, &mut |_, old| {
         added += usize::from(old.is_none());
         Ok(match old {
             None => MemberEdit::Set(Cow::Borrowed(&[])),
@@ -35,14 +35,9 @@ fn add(
     Ok(added)
 }
 
-fn remove(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    set: &Members<'_>,
-    names: &[&[u8]],
-) -> Result<usize, Stop> {
+fn remove(set: &StoredSet<'_, '_>, names: &[&[u8]]) -> Result<usize, Stop> {
     let mut removed = 0;
-    set.edit(space, key, names, &mut |_, old| {
+    set.edit(names, &mut |_, old| {
         removed += usize::from(old.is_some());
         Ok(if old.is_some() { MemberEdit::Remove } else { MemberEdit::Keep })
     })?;
@@ -50,12 +45,12 @@ fn remove(
 }
 
 pub fn sadd(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(add(space, args[1], &find(space, args[1])?, &args[2..])?);
+    reply.count(add(&find(space, args[1])?, &args[2..])?);
     Ok(())
 }
 
 pub fn srem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(remove(space, args[1], &find(space, args[1])?, &args[2..])?);
+    reply.count(remove(&find(space, args[1])?, &args[2..])?);
     Ok(())
 }
 
@@ -71,7 +66,7 @@ fn show(reply: &mut Reply<'_>, members: &[&[u8]]) -> Done {
 }
 
 pub fn smembers(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    show(reply, &elements(&space.read(args[1])?, Kind::Set)?)
+    show(reply, &members(space, args[1])?)
 }
 
 pub fn sismember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -130,7 +125,7 @@ pub fn spop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     };
     let popped: Vec<&[u8]> =
         set.of_ranks(&ranks, total)?.into_iter().map(|(member, _)| member).collect();
-    remove(space, args[1], &set, &popped)?;
+    remove(&set, &popped)?;
     match (count, popped.first()) {
         (None, first) => reply.bulk_or_null(first.copied()),
         (Some(_), _) => show(reply, &popped)?,
@@ -143,10 +138,10 @@ pub fn smove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     let has = from.get(args[3])?.is_some();
     // A key that is not there moves nothing, whatever the other one holds.
     if from.exists() {
-        let to = Members::of(target, Kind::Set)?;
+        let to = StoredSet::of(target)?;
         if has && args[1] != args[2] {
-            remove(space, args[1], &from, &args[3..])?;
-            add(space, args[2], &to, &args[3..])?;
+            remove(&from, &args[3..])?;
+            add(&to, &args[3..])?;
         }
     }
     reply.integer(i64::from(has));
@@ -167,13 +162,13 @@ fn combine<'t>(
     most: usize,
 ) -> Result<Vec<&'t [u8]>, Stop> {
     // One set at a time: each may be as long as a value can be.
-    let mut result = elements(&space.read(keys[0])?, Kind::Set)?;
+    let mut result = members(space, keys[0])?;
     let mut known: HashSet<&[u8]> = match how {
         SetOperation::Intersection => HashSet::new(),
         _ => result.iter().copied().collect(),
     };
     for key in distinct(&keys[1..]) {
-        let set = elements(&space.read(key)?, Kind::Set)?;
+        let set = members(space, key)?;
         match how {
             SetOperation::Union => {
                 result.extend(set.into_iter().filter(|member| known.insert(member)));
@@ -214,7 +209,7 @@ fn combined_and_stored(
 ) -> Done {
     let result = combine(space, &args[2..], how, usize::MAX)?;
     reply.count(result.len());
-    replace(space, args[1], Kind::Set, result)
+    replace::<SetType>(space, args[1], result)
 }
 
 pub fn sunion(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {

@@ -1,11 +1,11 @@
 //! SORT.
 
-use super::collections::{elements, replace};
-use super::members::Members;
-use super::sorted_sets::scored;
 use super::{Done, SYNTAX, integer, is};
-use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop, WRONG_TYPE};
+use crate::data::values::Value;
+use crate::data::values::elements::replace;
+use crate::data::values::hash::StoredHash;
+use crate::data::values::list::ListType;
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
@@ -84,12 +84,13 @@ fn look_up<'t>(
     };
     let key = [&pattern[..star], element, key_end].concat();
     let entry = space.find(&key)?;
-    match (field, entry.head().map(|head| head.kind())) {
-        (None, Some(Kind::String)) => Ok(entry.string()?.map(|text| text.whole()).transpose()?),
-        (Some(field), Some(Kind::Hash)) => {
-            Ok(Members::of(entry, Kind::Hash)?.get(field)?.map(Cow::Borrowed))
-        }
-        _ => Ok(None),
+    let Some((_, value)) = entry.value()? else { return Ok(None) };
+    match (value, field) {
+        (Value::String(text), None) => Ok(Some(text.whole()?)),
+        (Value::Hash(_), Some(field)) => Ok(StoredHash::of(entry)?.get(field)?.map(Cow::Borrowed)),
+        (Value::String(_), Some(_))
+        | (Value::Hash(_), None)
+        | (Value::List(_) | Value::Set(_) | Value::SortedSet(_), _) => Ok(None),
     }
 }
 
@@ -141,12 +142,15 @@ fn sorted<'t>(
     of: &SortOptions<'_>,
 ) -> Result<Vec<&'t [u8]>, Stop> {
     let entry = space.read(key)?;
-    let kind = entry.head().map(|head| head.kind());
-    let mut all: Vec<&'t [u8]> = match kind {
-        None => Vec::new(),
-        Some(kind @ (Kind::List | Kind::Set)) => elements(&entry, kind)?,
-        Some(Kind::SortedSet) => scored(&entry)?.into_iter().map(|(_, member)| member).collect(),
-        Some(_) => return Err(WRONG_TYPE.into()),
+    // And whether they have an order.
+    let (mut all, is_ordered) = match entry.value()?.map(|(_, value)| value) {
+        None => (Vec::new(), true),
+        Some(Value::List(list)) => (list.all()?, true),
+        Some(Value::Set(set)) => (set.all()?, false),
+        Some(Value::SortedSet(set)) => {
+            (set.scored()?.into_iter().map(|(_, member)| member).collect::<Vec<_>>(), true)
+        }
+        Some(Value::String(_) | Value::Hash(_)) => return Err(WRONG_TYPE.into()),
     };
     let is_unsorted = of.by.is_some_and(|pattern| !pattern.contains(&b'*'));
     if !is_unsorted {
@@ -160,9 +164,9 @@ fn sorted<'t>(
             if of.descending { order.reverse() } else { order }
         });
         all = weighed.into_iter().map(|(_, element)| element).collect();
-    } else if matches!(kind, Some(Kind::SortedSet | Kind::List)) && of.descending {
+    } else if is_ordered && of.descending {
         all.reverse();
-    } else if kind == Some(Kind::Set) && of.store.is_some() {
+    } else if !is_ordered && of.store.is_some() {
         // A set has no order, and what is stored has one.
         all.sort();
         if of.descending {
@@ -196,7 +200,7 @@ fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, may_store: b
         }
         Some(target) => {
             let stored = shown.iter().map(|text| text.as_deref().unwrap_or_default());
-            replace(space, target, Kind::List, stored)?;
+            replace::<ListType>(space, target, stored)?;
             reply.count(shown.len());
         }
     }

@@ -1,11 +1,12 @@
 //! Unions, intersections and differences of sorted sets, and of sets, whose members have score 1.
 
-use super::collections::{elements, numbered_keys};
+use super::collections::numbered_keys;
 use super::sets::limit_option;
-use super::sorted_sets::{ByMember, Scored, replace, score, scored, show, sort};
+use super::sorted_sets::{ByMember, score, show};
 use super::{Done, SYNTAX, integer, is};
-use crate::data::head::Kind;
-use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Stop, WRONG_TYPE};
+use crate::data::values::Value;
+use crate::data::values::sorted_set::{Scored, replace, sort};
 use crate::resp::reply::Reply;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,12 +74,11 @@ fn options(args: &[&[u8]], keys: usize, how: ZOperation, stores: bool) -> Result
 
 /// The members of a sorted set, or of a set.
 fn members<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Scored<'t>, Stop> {
-    let entry = space.read(key)?;
-    match entry.head().map(|head| head.kind()) {
-        Some(Kind::Set) => {
-            Ok(elements(&entry, Kind::Set)?.into_iter().map(|member| (1.0, member)).collect())
-        }
-        _ => scored(&entry),
+    match space.read(key)?.value()?.map(|(_, value)| value) {
+        None => Ok(Vec::new()),
+        Some(Value::Set(set)) => Ok(set.all()?.into_iter().map(|member| (1.0, member)).collect()),
+        Some(Value::SortedSet(set)) => set.scored(),
+        Some(Value::String(_) | Value::List(_) | Value::Hash(_)) => Err(WRONG_TYPE.into()),
     }
 }
 

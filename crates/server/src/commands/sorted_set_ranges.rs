@@ -1,9 +1,11 @@
 //! Ranges of sorted sets: by rank, by score, by member.
 
-use super::ranking::{Interval, Ranking, Scored, replace, score_bytes, sort};
 use super::sorted_sets::show;
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::values::sorted_set::{
+    Interval, Scored, StoredSortedSet, replace, score_bytes, sort,
+};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 
@@ -63,7 +65,7 @@ impl<'a> ZRange<'a> {
     }
 
     /// The part of a set that it is; ranks count from the end if `reversed`.
-    fn interval(&self, all: &Ranking<'_>, reversed: bool) -> Result<Interval, Stop> {
+    fn interval(&self, all: &StoredSortedSet<'_, '_>, reversed: bool) -> Result<Interval, Stop> {
         Ok(match self {
             ZRange::Rank(from, to) => {
                 let length = all.count()? as i64;
@@ -113,7 +115,7 @@ fn lex_interval(low: &LexBound<'_>, high: &LexBound<'_>, score: f64) -> Interval
 fn lex_places(
     low: &LexBound<'_>,
     high: &LexBound<'_>,
-    all: &Ranking<'_>,
+    all: &StoredSortedSet<'_, '_>,
 ) -> Result<Interval, Stop> {
     let all = all.all()?;
     // Those below the bound, or at it if `with`.
@@ -138,7 +140,7 @@ struct WantedMembers<'a> {
 }
 
 impl WantedMembers<'_> {
-    fn of<'t>(&self, all: &Ranking<'t>) -> Result<Scored<'t>, Stop> {
+    fn of<'t>(&self, all: &StoredSortedSet<'t, '_>) -> Result<Scored<'t>, Stop> {
         let interval = self.range.interval(all, self.reversed)?;
         let (skipped, most) = self.limit.unwrap_or((0, -1));
         let Ok(skipped) = usize::try_from(skipped) else { return Ok(Vec::new()) };
@@ -193,7 +195,7 @@ fn range(
     fixed: Option<(By, bool)>,
 ) -> Done {
     let wanted = wanted(&args[2..], fixed, false)?;
-    let found = wanted.of(&Ranking::of(space.read(args[1])?)?)?;
+    let found = wanted.of(&StoredSortedSet::of(space.read(args[1])?)?)?;
     show(reply, &found, wanted.with_scores);
     Ok(())
 }
@@ -224,7 +226,7 @@ pub fn zrevrangebylex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_
 
 pub fn zrangestore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let wanted = wanted(&args[3..], None, true)?;
-    let mut found = wanted.of(&Ranking::of(space.read(args[2])?)?)?;
+    let mut found = wanted.of(&StoredSortedSet::of(space.read(args[2])?)?)?;
     sort(&mut found);
     reply.count(found.len());
     replace(space, args[1], &found)
@@ -232,7 +234,7 @@ pub fn zrangestore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
 
 fn count(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, by: By) -> Done {
     let range = ZRange::read(by, args[2], args[3])?;
-    let all = Ranking::of(space.read(args[1])?)?;
+    let all = StoredSortedSet::of(space.read(args[1])?)?;
     reply.count(all.count_in(&range.interval(&all, false)?)?);
     Ok(())
 }
@@ -247,10 +249,10 @@ pub fn zlexcount(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
 
 fn remove(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, by: By) -> Done {
     let range = ZRange::read(by, args[2], args[3])?;
-    let all = Ranking::of(space.find(args[1])?)?;
+    let all = StoredSortedSet::of(space.find(args[1])?)?;
     let removed = all.take(&range.interval(&all, false)?, false, 0, usize::MAX)?;
     let names: Vec<&[u8]> = removed.iter().map(|(_, name)| *name).collect();
-    reply.count(all.remove(space, args[1], &names)?);
+    reply.count(all.remove(&names)?);
     Ok(())
 }
 

@@ -1,14 +1,12 @@
 //! Sorted sets.
 
 use super::collections::{Chosen, draw, numbered_keys, write_many};
-use super::ranking::{Interval, Ranking, ScoreEdit};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::values::sorted_set::{Interval, ScoreEdit, Scored, StoredSortedSet};
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use std::collections::HashMap;
-
-pub use super::ranking::{Scored, replace, scored, sort};
 
 pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 
@@ -72,7 +70,7 @@ fn add(
     let scores = scores.collect::<Result<Vec<_>, _>>()?;
     let (mut added, mut changed, mut last) = (0, 0, None);
     let members: Vec<&[u8]> = pairs.chunks_exact(2).map(|pair| pair[1]).collect();
-    Ranking::of(space.find(key)?)?.edit(space, key, &members, &mut |at, old| {
+    StoredSortedSet::of(space.find(key)?)?.edit(&members, &mut |at, old| {
         if old.is_some() && of.only_new || old.is_none() && of.only_known {
             return Ok(ScoreEdit::Keep);
         }
@@ -114,19 +112,19 @@ pub fn zincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 }
 
 pub fn zrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let all = Ranking::of(space.find(args[1])?)?;
-    reply.count(all.remove(space, args[1], &args[2..])?);
+    let all = StoredSortedSet::of(space.find(args[1])?)?;
+    reply.count(all.remove(&args[2..])?);
     Ok(())
 }
 
 pub fn zcard(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.count(Ranking::of(space.read(args[1])?)?.count()?);
+    reply.count(StoredSortedSet::of(space.read(args[1])?)?.count()?);
     Ok(())
 }
 
 /// Replies the score of each member that is named.
 fn show_scores(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    for score in Ranking::of(space.read(args[1])?)?.scores(&args[2..])? {
+    for score in StoredSortedSet::of(space.read(args[1])?)?.scores(&args[2..])? {
         match score {
             Some(score) => reply.double(score),
             None => reply.null(),
@@ -150,7 +148,7 @@ fn rank(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reversed: b
         [option] if is(option, "WITHSCORE") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let all = Ranking::of(space.read(args[1])?)?;
+    let all = StoredSortedSet::of(space.read(args[1])?)?;
     let Some((at, score)) = all.rank(args[2])? else {
         match with_score {
             true => reply.null_array(),
@@ -215,10 +213,10 @@ pub fn take<'t>(
     count: usize,
     highest: bool,
 ) -> Result<Scored<'t>, Stop> {
-    let all = Ranking::of(space.find(key)?)?;
+    let all = StoredSortedSet::of(space.find(key)?)?;
     let taken = all.take(&Interval::Between(Vec::new(), None), highest, 0, count)?;
     let names: Vec<&[u8]> = taken.iter().map(|(_, name)| *name).collect();
-    all.remove(space, key, &names)?;
+    all.remove(&names)?;
     Ok(taken)
 }
 
@@ -302,7 +300,7 @@ pub fn zrandmember(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) 
         [_, option] if is(option, "WITHSCORES") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let all = Ranking::of(space.read(args[1])?)?;
+    let all = StoredSortedSet::of(space.read(args[1])?)?;
     let total = all.count()?;
     let ranks = match draw(total, count.unwrap_or(1), with_scores)? {
         Chosen::Places(ranks) => ranks,

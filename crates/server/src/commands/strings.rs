@@ -1,9 +1,10 @@
 //! Strings.
 
 use super::{Done, SYNTAX, integer, is, wrong_arity};
-use crate::data::chunks::{LONGEST_IN_ROW, StoredString};
-use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::chunks::StoredString;
+use crate::data::head::Head;
+use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::values::string::{STRING, Written, length_of};
 use crate::resp::reply::Reply;
 use std::ops::Range;
 
@@ -58,8 +59,6 @@ fn set_options(space: &Keyspace<'_>, args: &[&[u8]]) -> Result<SetOptions, Stop>
     Ok(of)
 }
 
-const STRING: Head = Head::new(Kind::String, Form::Plain);
-
 /// Replies a range of a string.
 fn reply_part(text: &StoredString<'_>, range: Range<usize>, reply: &mut Reply<'_>) -> Done {
     match text {
@@ -83,11 +82,6 @@ fn reply_string(text: Option<StoredString<'_>>, reply: &mut Reply<'_>) -> Done {
     }
 }
 
-/// The length of a string, 0 if there is none.
-pub fn length_of(text: Option<StoredString<'_>>) -> usize {
-    text.map_or(0, |text| text.len())
-}
-
 pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (key, value) = (args[1], args[2]);
     let of = set_options(space, &args[3..])?;
@@ -96,7 +90,7 @@ pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done 
     let is_refused = of.only_if_absent && entry.exists() || of.only_if_present && !entry.exists();
     if !is_refused {
         let kept = entry.head().and_then(Head::expires).filter(|_| of.keep);
-        space.put(key, &entry, STRING.with_expiry(of.expires.or(kept)), value)?;
+        entry.put(STRING.with_expiry(of.expires.or(kept)), value)?;
     }
     match (of.get, is_refused) {
         (true, _) => reply_string(old, reply)?,
@@ -113,7 +107,7 @@ pub fn get(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done 
 pub fn setnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.find_head(args[1])?;
     if !entry.exists() {
-        space.put_string(args[1], &entry, args[2])?;
+        entry.put_string(args[2])?;
     }
     reply.integer(i64::from(!entry.exists()));
     Ok(())
@@ -122,7 +116,7 @@ pub fn setnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 fn set_for(space: &Keyspace<'_>, args: &[&[u8]], unit: &str, name: &str) -> Result<(), Stop> {
     let at = expiry(space, unit, args[2], name)?;
     let entry = space.find_head(args[1])?;
-    space.put(args[1], &entry, STRING.with_expiry(Some(at)), args[3])
+    entry.put(STRING.with_expiry(Some(at)), args[3])
 }
 
 pub fn setex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -140,14 +134,14 @@ pub fn psetex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
 pub fn getset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.read(args[1])?;
     let old = entry.string()?;
-    space.put_string(args[1], &entry, args[2])?;
+    entry.put_string(args[2])?;
     reply_string(old, reply)
 }
 
 pub fn getdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.read(args[1])?;
     let old = entry.string()?;
-    space.remove(args[1], &entry)?;
+    entry.remove()?;
     reply_string(old, reply)
 }
 
@@ -167,7 +161,7 @@ pub fn getex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     if let (Some(expires), Some(head)) = (change, entry.head())
         && (expires.is_some() || head.expires().is_some())
     {
-        space.change(args[1], &entry, head.with_expiry(expires), None)?;
+        entry.change(head.with_expiry(expires), None)?;
     }
     reply_string(value, reply)
 }
@@ -180,74 +174,15 @@ pub fn check_length(space: &Keyspace<'_>, length: u64) -> Result<(), Stop> {
     }
 }
 
-/// Stores a string in the row of its key that was changed in place: its time of expiry stays.
-fn store_changed(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    entry: &Entry<'_>,
-    value: &[u8],
-) -> Result<(), Stop> {
-    match entry.head() {
-        Some(head) => space.change(key, entry, head.with_form(Form::Raw), Some(value)),
-        None => space.put(key, entry, STRING.with_form(Form::Raw), value),
-    }
-}
-
-/// The same, if it differs from what is there: a bit that is set already is no reason to write.
-pub fn store_if_changed(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    entry: &Entry<'_>,
-    value: &[u8],
-) -> Result<(), Stop> {
-    match entry.string()? {
-        Some(StoredString::InRow(old)) if old == value => Ok(()),
-        _ => store_changed(space, key, entry, value),
-    }
-}
-
-/// When a string is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// In any case.
-    Always,
-    /// If it is another then.
-    IfChanged,
-}
-
-/// Writes bytes into the string of an entry that was read with its body, from `at` on, with zeros
-/// before them if that is behind its end.
-pub fn write_at(
-    space: &Keyspace<'_>,
-    (key, entry): (&[u8], &Entry<'_>),
-    (at, bytes): (usize, &[u8]),
-    when: Written,
-) -> Done {
-    let (stored, end) = (entry.string()?, at + bytes.len());
-    let length = length_of(stored).max(end);
-    if length > LONGEST_IN_ROW || matches!(stored, Some(StoredString::InChunks(_))) {
-        let mut of = space.in_chunks(stored)?;
-        let changed = of.write(at, bytes)?;
-        return space.store_chunks(key, entry, &of, changed || when == Written::Always);
-    }
-    let mut value = stored.map_or(Vec::new(), |text| text.short().to_vec());
-    value.resize(length, 0);
-    value[at..end].copy_from_slice(bytes);
-    match when {
-        Written::Always => store_changed(space, key, entry, &value),
-        Written::IfChanged => store_if_changed(space, key, entry, &value),
-    }
-}
-
 pub fn append(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let entry = space.find(args[1])?;
     let old = entry.string()?;
     let length = length_of(old);
     check_length(space, length as u64 + args[2].len() as u64)?;
     match old {
-        None => space.put_string(args[1], &entry, args[2])?,
+        None => entry.put_string(args[2])?,
         Some(_) => {
-            write_at(space, (args[1], &entry), (length, args[2]), Written::Always)?;
+            entry.write_at(length, args[2], Written::Always)?;
         }
     }
     reply.count(length + args[2].len());
@@ -291,7 +226,7 @@ pub fn setrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> 
     }
     check_length(space, offset.saturating_add(args[3].len() as u64))?;
     let at = offset as usize;
-    write_at(space, (args[1], &entry), (at, args[3]), Written::Always)?;
+    entry.write_at(at, args[3], Written::Always)?;
     reply.count(length.max(at + args[3].len()));
     Ok(())
 }
@@ -315,7 +250,7 @@ fn set_all(space: &Keyspace<'_>, pairs: &[&[u8]]) -> Result<(), Stop> {
     pairs.chunks(2).for_each(|pair| space.prefetch(pair[0]));
     for pair in pairs.chunks(2) {
         let entry = space.find_head(pair[0])?;
-        space.put_string(pair[0], &entry, pair[1])?;
+        entry.put_string(pair[1])?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! How a setting is changed: what its value may be, and what becomes of one that is refused.
 
-use super::table::{AT_START, Rule, SECRETS, SETTINGS, Value, first_name};
+use super::table::{AT_START, Rule, SECRETS, SETTINGS, TextRule, first_name};
 use super::{ConfigError, Settings, place};
 
 /// When a setting is changed.
@@ -52,9 +52,9 @@ impl Settings {
         let before = || format!("{} {text}", self.text(&lower));
         let value = match setting.value {
             // What it does not name stays.
-            Value::OutputLimits => setting.value.read(&lower, &before())?,
+            TextRule::OutputLimits => setting.value.read(&lower, &before())?,
             // Several lines are all meant, up to one that names none.
-            Value::SaveTimes if !is_running && was_given && !text.trim().is_empty() => {
+            TextRule::SaveTimes if !is_running && was_given && !text.trim().is_empty() => {
                 setting.value.read(&lower, &before())?
             }
             other => other.read(&lower, text)?,

@@ -3,7 +3,7 @@
 use super::change::{Change, Moment, is_secret};
 use super::value::NUMBER_OF_ARGUMENTS;
 use super::{Settings, place};
-use crate::config::table::{SETTINGS, Value, first_name};
+use crate::config::table::{SETTINGS, TextRule, first_name};
 use crate::resp::inline;
 use std::fmt;
 use std::io::Write;
@@ -79,7 +79,9 @@ fn check_number(name: &str, values: &[String]) -> Result<(), ConfigError> {
         return Err(ConfigError::unknown(name));
     };
     let text = match values.len() {
-        0 if may_be_empty(name) || matches!(setting.value, Value::ShutdownWords) => return Ok(()),
+        0 if may_be_empty(name) || matches!(setting.value, TextRule::ShutdownWords) => {
+            return Ok(());
+        }
         0 => format!("{name} needs a value"),
         1 => return Ok(()),
         _ if setting.takes_several() => return Ok(()),

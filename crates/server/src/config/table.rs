@@ -2,7 +2,7 @@
 
 /// How the text of a setting is checked.
 #[derive(Clone, Copy, Debug)]
-pub enum Value {
+pub enum TextRule {
     /// `yes` or `no`.
     YesNo,
     /// An integer from the first to the second.
@@ -60,7 +60,7 @@ pub struct Setting {
     /// Its default.
     pub default: &'static str,
     /// What it may be.
-    pub value: Value,
+    pub value: TextRule,
     /// What it does.
     pub rule: Rule,
 }
@@ -70,25 +70,30 @@ impl Setting {
     pub fn takes_several(&self) -> bool {
         let is_list = matches!(
             self.value,
-            Value::Events
-                | Value::Master
-                | Value::OomScores
-                | Value::OutputLimits
-                | Value::Percentiles
-                | Value::SaveTimes
-                | Value::ShutdownWords
-                | Value::TlsProtocols
+            TextRule::Events
+                | TextRule::Master
+                | TextRule::OomScores
+                | TextRule::OutputLimits
+                | TextRule::Percentiles
+                | TextRule::SaveTimes
+                | TextRule::ShutdownWords
+                | TextRule::TlsProtocols
         );
         is_list || matches!(self.name, "bind" | "metrics-bind")
     }
 }
 
-const fn setting(name: &'static str, default: &'static str, value: Value, rule: Rule) -> Setting {
+const fn setting(
+    name: &'static str,
+    default: &'static str,
+    value: TextRule,
+    rule: Rule,
+) -> Setting {
     Setting { name, default, value, rule }
 }
 
 use Rule::{Fixed, Live, Refused, Stored};
-use Value::{Memory, MemoryIn, MemoryOrPercent, Number, OneOf, Text, YesNo};
+use TextRule::{Memory, MemoryIn, MemoryOrPercent, Number, OneOf, Text, YesNo};
 
 /// Most databases.
 pub const MOST_DATABASES: u32 = 1_024;
@@ -111,7 +116,7 @@ const NOT_PINNED: &str = "threads are not bound to processors: use taskset, or C
                           unit of systemd";
 
 /// A number of any size.
-const ANY: Value = Number(i64::MIN, i64::MAX);
+const ANY: TextRule = Number(i64::MIN, i64::MAX);
 
 /// Second names of settings, with the first ones. Both show the same value, whichever was set last.
 pub const SECOND_NAMES: &[(&str, &str)] = &[
@@ -220,7 +225,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "client-output-buffer-limit",
         "normal 570425344 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-        Value::OutputLimits,
+        TextRule::OutputLimits,
         Live,
     ),
     setting("client-query-buffer-limit", "1073741824", MemoryIn(1 << 20, 1 << 30), Live),
@@ -266,7 +271,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("key-load-delay", "0", Number(i32::MIN as i64, i32::MAX as i64), Live),
     setting("latency-monitor-threshold", "0", Number(0, i64::MAX), Live),
     setting("latency-tracking", "yes", YesNo, Live),
-    setting("latency-tracking-info-percentiles", "50 99 99.9", Value::Percentiles, Live),
+    setting("latency-tracking-info-percentiles", "50 99 99.9", TextRule::Percentiles, Live),
     setting("lazyfree-lazy-eviction", "no", YesNo, Stored),
     setting("lazyfree-lazy-expire", "no", YesNo, Stored),
     setting("lazyfree-lazy-server-del", "no", YesNo, Stored),
@@ -304,14 +309,14 @@ pub const SETTINGS: &[Setting] = &[
     setting("min-slaves-max-lag", "10", ANY, Stored),
     setting("min-slaves-to-write", "0", ANY, Refused("there are no replicas")),
     setting("no-appendfsync-on-rewrite", "no", YesNo, Stored),
-    setting("notify-keyspace-events", "", Value::Events, Live),
+    setting("notify-keyspace-events", "", TextRule::Events, Live),
     setting("oom-score-adj", "no", OneOf(&["no", "yes", "relative", "absolute"]), Live),
-    setting("oom-score-adj-values", "0 200 800", Value::OomScores, Live),
+    setting("oom-score-adj-values", "0 200 800", TextRule::OomScores, Live),
     setting("pidfile", "", Text, Fixed),
     setting(
         "proc-title-template",
         "{title} {listen-addr} {server-mode}",
-        Value::TitleTemplate,
+        TextRule::TitleTemplate,
         Stored,
     ),
     setting("propagation-error-behavior", "ignore", Text, Stored),
@@ -339,17 +344,17 @@ pub const SETTINGS: &[Setting] = &[
     setting("replica-priority", "100", ANY, Stored),
     setting("replica-read-only", "yes", YesNo, Stored),
     setting("replica-serve-stale-data", "yes", YesNo, Stored),
-    setting("replicaof", "", Value::Master, Refused("replication is not built")),
+    setting("replicaof", "", TextRule::Master, Refused("replication is not built")),
     setting("requirepass", "", Text, Live),
     setting("sanitize-dump-payload", "no", Text, Stored),
-    setting("save", "3600 1 300 100 60 10000", Value::SaveTimes, Stored),
+    setting("save", "3600 1 300 100 60 10000", TextRule::SaveTimes, Stored),
     setting("server_cpulist", "", Text, Refused(NOT_PINNED)),
     setting("set-max-intset-entries", "512", ANY, Live),
     setting("set-max-listpack-entries", "128", ANY, Stored),
     setting("set-max-listpack-value", "64", Memory, Stored),
     setting("set-proc-title", "yes", YesNo, Fixed),
-    setting("shutdown-on-sigint", "default", Value::ShutdownWords, Stored),
-    setting("shutdown-on-sigterm", "default", Value::ShutdownWords, Stored),
+    setting("shutdown-on-sigint", "default", TextRule::ShutdownWords, Stored),
+    setting("shutdown-on-sigterm", "default", TextRule::ShutdownWords, Stored),
     setting("shutdown-timeout", "10", ANY, Stored),
     setting("slave-announce-ip", "", Text, Stored),
     setting("slave-announce-port", "0", ANY, Stored),
@@ -358,7 +363,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("slave-priority", "100", ANY, Stored),
     setting("slave-read-only", "yes", YesNo, Stored),
     setting("slave-serve-stale-data", "yes", YesNo, Stored),
-    setting("slaveof", "", Value::Master, Refused("replication is not built")),
+    setting("slaveof", "", TextRule::Master, Refused("replication is not built")),
     setting("slowlog-log-slower-than", "10000", Number(-1, i64::MAX), Live),
     setting("slowlog-max-len", "128", Number(0, MOST_SLOW), Live),
     setting("socket-mark-id", "0", ANY, Refused("sockets are not marked")),
@@ -387,14 +392,14 @@ pub const SETTINGS: &[Setting] = &[
     setting("tls-key-file-pass", "", Text, Refused("keys with a passphrase are not read")),
     setting("tls-port", "0", Number(0, 65_535), Fixed),
     setting("tls-prefer-server-ciphers", "no", YesNo, Fixed),
-    setting("tls-protocols", "", Value::TlsProtocols, Fixed),
+    setting("tls-protocols", "", TextRule::TlsProtocols, Fixed),
     setting("tls-replication", "no", YesNo, Stored),
     setting("tls-session-cache-size", "20480", ANY, Stored),
     setting("tls-session-cache-timeout", "300", ANY, Stored),
     setting("tls-session-caching", "yes", YesNo, Stored),
     setting("tracking-table-max-keys", "1000000", ANY, Stored),
     setting("unixsocket", "", Text, Fixed),
-    setting("unixsocketperm", "0", Value::Permissions, Fixed),
+    setting("unixsocketperm", "0", TextRule::Permissions, Fixed),
     setting("use-exit-on-panic", "no", YesNo, Stored),
     setting("watchdog-period", "0", Number(0, i32::MAX as i64), Stored),
     setting("zset-max-listpack-entries", "128", ANY, Live),

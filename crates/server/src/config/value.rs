@@ -1,7 +1,7 @@
 //! How the text of a setting is checked.
 
 use super::EventClasses;
-use super::table::Value;
+use super::table::TextRule;
 use super::{ConfigError, memory, output_limits, tls};
 use std::fmt::Display;
 
@@ -27,7 +27,7 @@ const NO_INTEGER: &str = "argument couldn't be parsed into an integer";
 /// What Redis says of a number of bytes that is none.
 const NO_MEMORY: &str = "argument must be a memory value";
 
-impl Value {
+impl TextRule {
     /// Checks a value and brings it into its usual form. An error says first what Redis says of
     /// such a value, then what this one may be.
     pub fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
@@ -38,11 +38,11 @@ impl Value {
             value.map_or_else(|| wrong(said, wanted), Ok)
         };
         match self {
-            Value::YesNo => match text.to_ascii_lowercase().as_str() {
+            TextRule::YesNo => match text.to_ascii_lowercase().as_str() {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.to_string()),
                 _ => wrong("argument must be 'yes' or 'no'", "yes or no"),
             },
-            Value::Number(least, most) => {
+            TextRule::Number(least, most) => {
                 let wanted = format!("a number from {least} to {most}");
                 match text.parse::<i64>() {
                     Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
@@ -50,17 +50,17 @@ impl Value {
                     Err(_) => wrong(NO_INTEGER, &wanted),
                 }
             }
-            Value::Memory => match memory(text) {
+            TextRule::Memory => match memory(text) {
                 Some(bytes) => Ok(bytes.to_string()),
                 None => wrong(NO_MEMORY, "a size such as 1024, 64kb or 1gb"),
             },
-            Value::MemoryOrPercent => memory_or_percent(text).unwrap_or_else(|| {
+            TextRule::MemoryOrPercent => memory_or_percent(text).unwrap_or_else(|| {
                 wrong(
                     "argument must be a memory or percent value",
                     "a size such as 1024, 64kb or 1gb, or percent such as 5%",
                 )
             }),
-            Value::MemoryIn(least, most) => {
+            TextRule::MemoryIn(least, most) => {
                 let wanted = format!("a size from {least} to {most} bytes");
                 match memory(text) {
                     Some(bytes) if (least..=most).contains(&bytes) => Ok(bytes.to_string()),
@@ -68,24 +68,24 @@ impl Value {
                     None => wrong(NO_MEMORY, &wanted),
                 }
             }
-            Value::OneOf(words) => {
+            TextRule::OneOf(words) => {
                 match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
                     Some(word) => Ok((*word).to_string()),
                     None => wrong(&none_of(words), "one of these"),
                 }
             }
-            Value::Text => Ok(text.to_string()),
-            Value::Permissions => checked(
+            TextRule::Text => Ok(text.to_string()),
+            TextRule::Permissions => checked(
                 permissions(text),
                 "argument couldn't be parsed as an octal number",
                 "permissions in octal digits, from 0 to 777",
             ),
-            Value::SaveTimes => checked(
+            TextRule::SaveTimes => checked(
                 save_times(text),
                 "Invalid save parameters",
                 "pairs of seconds, from 1, and numbers of changes, or \"\"",
             ),
-            Value::ShutdownWords => checked(
+            TextRule::ShutdownWords => checked(
                 shutdown_words(text),
                 &none_of(&["default", "save", "nosave", "now", "force"]),
                 "default, or some of the others, but not save beside nosave",
@@ -94,7 +94,7 @@ impl Value {
         }
     }
 
-    /// As [`Value::read`], for values that a single setting or two have.
+    /// As [`TextRule::read`], for values that a single setting or two have.
     fn read_other(
         self,
         text: &str,
@@ -102,29 +102,29 @@ impl Value {
     ) -> Result<String, ConfigError> {
         let said = |text: &str| ConfigError(text.to_string());
         match self {
-            Value::Percentiles => checked(
+            TextRule::Percentiles => checked(
                 percentiles(text),
                 "Invalid latency-tracking-info-percentiles parameters",
                 "numbers from 0 to 100",
             ),
-            Value::Events => checked(
+            TextRule::Events => checked(
                 EventClasses::read(text).map(|classes| classes.to_string()),
                 "Invalid event class character. Use 'Ag$lshzxeKEtmdn'",
                 "letters of Ag$lshzxeKEtmdn",
             ),
-            Value::OutputLimits => output_limits::read(text).map_err(said),
-            Value::TlsProtocols => checked(
+            TextRule::OutputLimits => output_limits::read(text).map_err(said),
+            TextRule::TlsProtocols => checked(
                 tls::read_protocols(text),
                 &none_of(&["TLSv1.2", "TLSv1.3"]),
                 "TLSv1.2, TLSv1.3 or both (older versions are not secure)",
             ),
-            Value::OomScores => match text.split_whitespace().count() {
+            TextRule::OomScores => match text.split_whitespace().count() {
                 3 => checked(oom_scores(text), OOM_SCORES, "three such numbers"),
                 _ => checked(None, NUMBER_OF_ARGUMENTS, "three numbers"),
             },
-            Value::Master => read_master(text, checked),
+            TextRule::Master => read_master(text, checked),
             // As Redis says it.
-            Value::TitleTemplate if !is_title_template(text) => Err(said(TITLE_FORMAT)),
+            TextRule::TitleTemplate if !is_title_template(text) => Err(said(TITLE_FORMAT)),
             _ => Ok(text.to_string()),
         }
     }

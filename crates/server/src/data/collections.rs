@@ -11,7 +11,6 @@ use super::Tables;
 use super::blocks::BlockTable;
 use super::head::Kind;
 use super::member_run::{MemberOrder, MemberRun};
-use crate::config::PackedLimits;
 use hyades::{Abort, Column, Session, Transaction};
 
 const NUMBER: Column<u64> = Column::at(0);
@@ -23,19 +22,6 @@ const BATCH: usize = 128;
 
 /// Most bytes of a collection that is packed in its key's row.
 pub const MOST_PACKED_BYTES: usize = 2 << 10;
-
-impl PackedLimits {
-    /// That of a type.
-    pub fn of(self, kind: Kind) -> usize {
-        match kind {
-            Kind::Hash => self.hash,
-            Kind::Set => self.set,
-            Kind::SortedSet => self.sorted_set,
-            Kind::List => self.list,
-            Kind::String => usize::MAX,
-        }
-    }
-}
 
 /// What the row of a key says of a hash, set or sorted set in blocks: number and secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +49,10 @@ impl Collection {
         [self.number.to_le_bytes(), self.secret.to_le_bytes()].concat()
     }
 
-    /// Its members by name: with the values of a hash, or the scores of a sorted set.
-    pub fn members(self, table: BlockTable<'_>, kind: Kind) -> MemberRun<'_> {
+    /// Its members by name, perhaps with values: those of a hash, or the scores of a sorted set.
+    pub fn members(self, table: BlockTable<'_>, has_values: bool) -> MemberRun<'_> {
         let (number, order) = (first_run(self.number), MemberOrder::Hashed(self.secret));
-        MemberRun { table, number, order, has_values: kind != Kind::Set }
+        MemberRun { table, number, order, has_values }
     }
 
     /// The members of a sorted set by score: each is the bytes of its score and its own.
@@ -116,7 +102,7 @@ pub fn remove_part(session: &mut Session, tables: Tables) -> Result<GarbagePart,
         let Some(number) = first else { return Ok(GarbagePart::None) };
         let kind = tx.get(tables.collections, number)?.map(|row| row.get(KIND));
         let mut left = BATCH;
-        if kind == Some(Kind::String as u32) {
+        if kind.and_then(Kind::of_number).is_some_and(Kind::is_in_chunks) {
             left -= super::chunks::remove_first(tx, tables.chunks, number, left)?;
         } else {
             for run in [first_run(number), first_run(number) + 1] {

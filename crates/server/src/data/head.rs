@@ -30,6 +30,36 @@ impl Kind {
             Kind::SortedSet => "zset",
         }
     }
+
+    /// Whether a value that is too large for the row of its key lies in chunks, not in blocks.
+    pub fn is_in_chunks(self) -> bool {
+        match self {
+            Kind::String => true,
+            Kind::List | Kind::Set | Kind::Hash | Kind::SortedSet => false,
+        }
+    }
+
+    /// Whether each change of a value writes the row of its key, wherever its elements lie: that of
+    /// a list has the number of its elements.
+    pub fn writes_row(self) -> bool {
+        match self {
+            Kind::List => true,
+            Kind::String | Kind::Set | Kind::Hash | Kind::SortedSet => false,
+        }
+    }
+
+    /// Whether commands wait for elements.
+    pub fn is_waited_for(self) -> bool {
+        match self {
+            Kind::List | Kind::SortedSet => true,
+            Kind::String | Kind::Set | Kind::Hash => false,
+        }
+    }
+
+    /// The type of a number in the table of collections.
+    pub fn of_number(number: u32) -> Option<Kind> {
+        KINDS.get(number as usize).copied()
+    }
 }
 
 /// How a value is represented, as far as OBJECT ENCODING tells it apart.

@@ -2,24 +2,23 @@
 //! absent, and is overwritten or removed by whichever command writes there next.
 
 mod effects;
+mod entry;
 mod notices;
-mod strings;
 mod waiting;
 mod walking;
 mod watched;
 
 pub use effects::Effects;
+pub use entry::Entry;
 pub use notices::{Events, WrittenKey, events};
 pub use waiting::{Fills, Wait};
 pub use watched::WatchedKey;
 
 use super::Tables;
 use super::blocks::BlockTable;
-use super::chunks::{LONGEST_IN_ROW, StoredString};
-use super::collections;
 use super::counts::KeyCounts;
 use super::databases;
-use super::head::{Form, Head, Kind};
+use super::head::{Head, Kind};
 use crate::config::{EventClasses, PackedLimits};
 use hyades::{Abort, Column, Columns, Transaction};
 use std::borrow::Cow;
@@ -86,71 +85,6 @@ impl From<String> for Stop {
 
 /// The error of a command on a value of another type.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-
-/// What was found under a key. Writers show it to [`Keyspace::put`] and [`Keyspace::remove`].
-#[derive(Clone, Copy)]
-pub struct Entry<'t> {
-    /// Where its elements are, if they lie in blocks.
-    blocks: BlockTable<'t>,
-    /// The head of the row, if there is one, expired or not.
-    stored: Option<Head>,
-    /// Head and body, unless it is expired. The body is empty if only the head was read.
-    live: Option<(Head, &'t [u8])>,
-}
-
-impl<'t> Entry<'t> {
-    /// Whether the key exists.
-    pub fn exists(&self) -> bool {
-        self.live.is_some()
-    }
-
-    /// Whether there is a value that has expired.
-    fn has_expired(&self) -> bool {
-        self.stored.is_some() && self.live.is_none()
-    }
-
-    /// The head, if the key exists.
-    pub fn head(&self) -> Option<Head> {
-        self.live.map(|(head, _)| head)
-    }
-
-    /// Head and body, if the key exists.
-    pub fn value(&self) -> Option<(Head, &'t [u8])> {
-        self.live
-    }
-
-    /// Where its elements are, if they lie in blocks.
-    pub fn blocks(&self) -> BlockTable<'t> {
-        self.blocks
-    }
-
-    /// Whether the key holds a collection that lies in blocks.
-    pub fn lies_in_blocks(&self) -> bool {
-        self.head().is_some_and(|head| head.form() == Form::Blocks)
-    }
-
-    /// Whether there is a row, expired or not, of a value that lies in blocks or chunks.
-    fn stores_number(&self) -> bool {
-        self.stored.is_some_and(|head| head.form().is_numbered())
-    }
-
-    /// The body of a value that has to be of this type; `None` if the key does not exist.
-    pub fn body_of(&self, kind: Kind) -> Result<Option<&'t [u8]>, Stop> {
-        match self.live {
-            Some((head, _)) if head.kind() != kind => Err(WRONG_TYPE.into()),
-            live => Ok(live.map(|(_, body)| body)),
-        }
-    }
-
-    /// The string, `None` if the key does not exist.
-    pub fn string(&self) -> Result<Option<StoredString<'t>>, Stop> {
-        let Some(body) = self.body_of(Kind::String)? else { return Ok(None) };
-        Ok(Some(match self.head().map(Head::form) {
-            Some(Form::Chunks) => StoredString::InChunks(self.blocks.string(body)?),
-            _ => StoredString::InRow(body),
-        }))
-    }
-}
 
 /// What a transaction of commands is given.
 #[derive(Clone, Copy)]
@@ -242,11 +176,6 @@ impl<'t> Keyspace<'t> {
         BlockTable::new(self.tx, self.context)
     }
 
-    fn entry(&self, stored: Option<Head>, body: &'t [u8]) -> Entry<'t> {
-        let live = stored.filter(|head| !head.is_expired(self.context.now_ms));
-        Entry { blocks: self.blocks(), stored, live: live.map(|head| (head, body)) }
-    }
-
     /// What it was given.
     pub fn context(&self) -> &Context<'t> {
         &self.context
@@ -295,26 +224,26 @@ impl<'t> Keyspace<'t> {
     ///
     /// # Errors
     /// A conflict, or the transaction has copied too much.
-    pub fn find(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+    pub fn find<'s>(&'s self, key: &'s [u8]) -> Result<Entry<'t, 's>, Abort> {
         self.context.check_copied()?;
         let place = (self.generation.get(), key);
         let row = self.tx.get_columns(self.context.tables.keys, place, VALUE)?;
         self.context.count_read_bytes(key.len(), row.map_or(0, |row| row.get(BODY).len()));
-        let Some(row) = row else { return Ok(self.entry(None, &[])) };
-        Ok(self.entry(Some(self.head_of(row.get(HEAD))?), row.get(BODY)))
+        let Some(row) = row else { return Ok(Entry::new(self, key, None, &[])) };
+        Ok(Entry::new(self, key, Some(self.head_of(row.get(HEAD))?), row.get(BODY)))
     }
 
     /// Looks a key up without its body.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
-    pub fn find_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+    pub fn find_head<'s>(&'s self, key: &'s [u8]) -> Result<Entry<'t, 's>, Abort> {
         self.context.check_copied()?;
         self.context.count_read_bytes(key.len(), 0);
-        let key = (self.generation.get(), key);
-        let row = self.tx.get_columns(self.context.tables.keys, key, HEAD.only())?;
+        let place = (self.generation.get(), key);
+        let row = self.tx.get_columns(self.context.tables.keys, place, HEAD.only())?;
         let head = row.map_or(Ok(None), |row| self.head_of(row.get(HEAD)).map(Some))?;
-        Ok(self.entry(head, &[]))
+        Ok(Entry::new(self, key, head, &[]))
     }
 
     /// The numbers of keys of all databases, about.
@@ -323,149 +252,27 @@ impl<'t> Keyspace<'t> {
     }
 
     /// Looks a key up for a command that reads, and counts whether it exists.
-    pub fn read(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+    pub fn read<'s>(&'s self, key: &'s [u8]) -> Result<Entry<'t, 's>, Abort> {
         let entry = self.find(key)?;
-        self.count_read(key, &entry);
+        self.count_read(&entry);
         Ok(entry)
     }
 
     /// As [`Keyspace::read`], without the body.
-    pub fn read_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+    pub fn read_head<'s>(&'s self, key: &'s [u8]) -> Result<Entry<'t, 's>, Abort> {
         let entry = self.find_head(key)?;
-        self.count_read(key, &entry);
+        self.count_read(&entry);
         Ok(entry)
     }
 
-    fn count_read(&self, key: &[u8], entry: &Entry<'_>) {
+    fn count_read(&self, entry: &Entry<'_, '_>) {
         match entry.exists() {
             true => self.context.effects.borrow_mut().hits += 1,
             false => {
                 self.context.effects.borrow_mut().misses += 1;
-                self.note_miss(key);
+                self.note_miss(entry.key());
             }
         }
-    }
-
-    /// Counts the change from what was stored to what is stored now.
-    fn count(&self, key: &[u8], entry: &Entry<'_>, now: Option<Head>) {
-        let number = |head: Option<Head>| {
-            let expires = head.is_some_and(|head| head.expires().is_some());
-            (i64::from(head.is_some()), i64::from(expires))
-        };
-        let ((keys, expiring), (keys_now, expiring_now)) = (number(entry.stored), number(now));
-        let mut effects = self.context.effects.borrow_mut();
-        if (keys, expiring) != (keys_now, expiring_now) {
-            effects.count(self.generation.get(), keys_now - keys, expiring_now - expiring);
-        }
-        effects.expired += u64::from(entry.has_expired());
-        effects.changes += 1;
-        effects.note_expiry((self.generation.get(), key), entry.stored, now);
-        drop(effects);
-        self.note_written(key, entry, now);
-        if let Some(head) = now {
-            self.note_filled(key, entry, head);
-        }
-    }
-
-    /// Stores a value. One that expires at once is removed instead. A long string is put into
-    /// chunks.
-    ///
-    /// # Errors
-    /// The key or the value is too long.
-    pub fn put(&self, key: &[u8], entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<(), Stop> {
-        if head.is_expired(self.context.now_ms) {
-            self.remove(key, entry)?;
-            return Ok(());
-        }
-        if is_for_chunks(head, body) {
-            return self.put_in_chunks(key, entry, head, body);
-        }
-        check_lengths(key, body)?;
-        self.free(key, entry)?;
-        self.count(key, entry, Some(head));
-        self.context.count_written_bytes(key.len(), body.len(), 1);
-        let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
-        Ok(self.tx.put(self.context.tables.keys, &row)?)
-    }
-
-    /// Stores a string that does not expire.
-    pub fn put_string(&self, key: &[u8], entry: &Entry<'_>, value: &[u8]) -> Result<(), Stop> {
-        self.put(key, entry, Head::new(Kind::String, Form::Plain), value)
-    }
-
-    /// Replaces head and body of a key that exists: each column that is given. The blocks or chunks
-    /// of the value are removed if the new head has none.
-    pub fn change(
-        &self,
-        key: &[u8],
-        entry: &Entry<'_>,
-        head: Head,
-        body: Option<&[u8]>,
-    ) -> Result<(), Stop> {
-        if head.is_expired(self.context.now_ms) {
-            self.remove(key, entry)?;
-            return Ok(());
-        }
-        if !head.form().is_numbered() {
-            self.free(key, entry)?;
-        }
-        self.count(key, entry, Some(head));
-        let key_values = (self.generation.get(), key);
-        let is_same_head = entry.stored == Some(head);
-        match body {
-            Some(body) => {
-                debug_assert!(!is_for_chunks(head, body), "it was put there");
-                check_lengths(key, body)?;
-                self.context.count_written_bytes(key.len(), body.len(), COPIES_OF_A_CHANGE);
-                match is_same_head {
-                    true => {
-                        self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?
-                    }
-                    false => {
-                        let sets = [HEAD.set(head.word()), BODY.set(body)];
-                        self.tx.update(self.context.tables.keys, key_values, &sets)?
-                    }
-                };
-            }
-            None if is_same_head => {}
-            None => {
-                self.context.count_written_bytes(key.len(), 0, COPIES_OF_A_CHANGE);
-                self.tx.update(self.context.tables.keys, key_values, &[HEAD.set(head.word())])?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes a key; whether it existed.
-    pub fn remove(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
-        self.free(key, entry)?;
-        self.remove_moved(key, entry)
-    }
-
-    /// Removes a key whose value another key has now; whether it existed.
-    pub fn remove_moved(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
-        if entry.stored.is_some() {
-            self.count(key, entry, None);
-            self.context.count_written_bytes(key.len(), 0, 1);
-            self.tx.delete(self.context.tables.keys, (self.generation.get(), key))?;
-        }
-        Ok(entry.exists())
-    }
-
-    /// Has the reaper remove the blocks or chunks of the value that is stored, if it lies in such:
-    /// however many there are, this writes one row.
-    pub fn free(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
-        if !entry.stores_number() {
-            return Ok(());
-        }
-        let place = (self.generation.get(), key);
-        let row = self.tx.get_columns(self.context.tables.keys, place, BODY.only())?;
-        // It was there when the entry was read.
-        let body = row.ok_or(Abort::Conflict)?.get(BODY);
-        collections::discard(&self.tx, self.context.tables, body)?;
-        self.context.count_written_bytes(0, size_of::<u64>(), 1);
-        self.context.effects.borrow_mut().discarded = true;
-        Ok(())
     }
 
     /// A number for a collection or a string, which no other one has or had.
@@ -498,19 +305,4 @@ impl<'t> Keyspace<'t> {
         self.generation.set(now);
         Ok(())
     }
-}
-
-/// Whether a body is a string that is too long for the row of its key.
-fn is_for_chunks(head: Head, body: &[u8]) -> bool {
-    head.kind() == Kind::String && body.len() > LONGEST_IN_ROW
-}
-
-fn check_lengths(key: &[u8], body: &[u8]) -> Result<(), Stop> {
-    if key.len() > LONGEST_KEY {
-        return Err("ERR the key is longer than 1 MiB".into());
-    }
-    if body.len() > LONGEST_BODY {
-        return Err(format!("ERR the value is longer than {LONGEST_BODY} bytes").into());
-    }
-    Ok(())
 }

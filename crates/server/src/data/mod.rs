@@ -14,6 +14,7 @@ pub mod member_run;
 pub mod packed;
 #[cfg(test)]
 mod run_tests;
+pub mod values;
 pub mod waiting;
 #[cfg(test)]
 mod walk_tests;

@@ -4,7 +4,6 @@ use super::Tables;
 use super::blocks::{BlockTable, MOST_BLOCK_BYTES};
 use super::collections::{Collection, discard, first_run, remove_garbage};
 use super::counts::KeyCounts;
-use super::head::Kind;
 use super::keyspace::{Context, Effects, Stop};
 use super::long_list::{End, LongList};
 use super::member_run::{MemberEdit, MemberRun};
@@ -268,16 +267,15 @@ proptest! {
     #[test]
     fn hashed_members(batches in batches(), count in 1usize..50, values: bool) {
         let (stored, mut model) = (Stored::new(), Model::new());
-        let kind = if values { Kind::Hash } else { Kind::Set };
         for batch in &batches {
             let of = Collection { number: 5, secret: 77 };
             model = stored.run(|table| {
-                let run = of.members(table, kind);
+                let run = of.members(table, values);
                 let model = apply(run, &model, batch)?;
                 check_hashed(run, &model, count)?;
                 Ok(model)
             });
-            stored.run(|table| check_hashed(of.members(table, kind), &model, count));
+            stored.run(|table| check_hashed(of.members(table, values), &model, count));
         }
         for (members, bytes) in stored.blocks() {
             prop_assert!(members == 1 || members > 0 && bytes <= MOST_BLOCK_BYTES);
@@ -413,7 +411,7 @@ fn garbage_is_removed_whole_and_alone() {
         let names: Vec<Vec<u8>> = (0..9_000).map(|n| format!("member:{n:08}").into()).collect();
         let of = Collection { number, secret: 1 };
         stored.run(|table| {
-            of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+            of.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
             of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
         });
         of
@@ -430,7 +428,7 @@ fn garbage_is_removed_whole_and_alone() {
     assert!(rounds > 1);
     stored.run(|table| {
         for of in [all[0], all[2]] {
-            assert_eq!(of.members(table, Kind::Set).count()?, 9_000);
+            assert_eq!(of.members(table, false).count()?, 9_000);
             assert_eq!(of.by_score(table).count()?, 9_000);
         }
         for run in [first_run(7), first_run(7) + 1] {

@@ -1,7 +1,6 @@
 //! Walks over collections of many blocks.
 
 use super::collections::Collection;
-use super::head::Kind;
 use super::long_list::LongList;
 use super::run_tests::Stored;
 
@@ -49,11 +48,10 @@ fn many_ranks_take_one_pass() {
     let names: Vec<Vec<u8>> =
         (0..MEMBERS).map(|n| [format!("{n:08}").as_bytes(), &[7; 92]].concat()).collect();
     let of = Collection { number: 6, secret: 1 };
+    stored
+        .run(|table| of.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..]))));
     stored.run(|table| {
-        of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))
-    });
-    stored.run(|table| {
-        let run = of.members(table, Kind::Set);
+        let run = of.members(table, false);
         let all = run.all()?;
         let last = MEMBERS - 1;
         let many: Vec<usize> = (0..MEMBERS).rev().step_by(67).chain([last, 0, 0]).collect();
@@ -72,11 +70,11 @@ fn ranks_of_many_blocks() {
     let names: Vec<Vec<u8>> = (0..40_000).map(|n| format!("member:{n:08}").into()).collect();
     let of = Collection { number: 6, secret: 1 };
     stored.run(|table| {
-        of.members(table, Kind::Set).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+        of.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
         of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
     });
     stored.run(|table| {
-        let (sorted, hashed) = (of.by_score(table), of.members(table, Kind::Set));
+        let (sorted, hashed) = (of.by_score(table), of.members(table, false));
         let all = hashed.all()?;
         for rank in (0..names.len()).step_by(1_999).chain([names.len() - 1]) {
             assert_eq!(sorted.slice(rank, 1, names.len())?[0].0, names[rank]);

@@ -102,7 +102,7 @@ impl Population {
             bytes += key.len();
             if !entry.exists() {
                 let value = self.value(number);
-                space.put_string(&key, &entry, &value)?;
+                entry.put_string(&value)?;
                 bytes += value.len();
             }
             number += 1;

@@ -51,21 +51,24 @@ pub struct WrittenKey {
     is_miss: bool,
 }
 
-impl<'t> Keyspace<'t> {
+impl Entry<'_, '_> {
     /// Notes a key that is written, if events are on.
-    pub(super) fn note_written(&self, key: &[u8], entry: &Entry<'_>, now: Option<Head>) {
-        if self.context.events.is_on() {
-            self.context.effects.borrow_mut().written_keys.push(WrittenKey {
-                database: self.database,
-                key: key.to_vec(),
-                before: entry.head(),
-                had_expired: entry.has_expired(),
+    pub(super) fn note_written(&self, now: Option<Head>) {
+        let Keyspace { context, database, .. } = self.space();
+        if context.events.is_on() {
+            context.effects.borrow_mut().written_keys.push(WrittenKey {
+                database: *database,
+                key: self.key().to_vec(),
+                before: self.head(),
+                had_expired: self.has_expired(),
                 now,
                 is_miss: false,
             });
         }
     }
+}
 
+impl Keyspace<'_> {
     /// Notes a key that was read and is not there, if that is an event.
     pub(super) fn note_miss(&self, key: &[u8]) {
         if self.context.events.tells_misses() {

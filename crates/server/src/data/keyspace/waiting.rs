@@ -48,21 +48,22 @@ impl Fills {
     }
 }
 
-impl<'t> Keyspace<'t> {
+impl Entry<'_, '_> {
     /// Notes a key that a client may wait for: it has elements, and held nothing of their type.
-    pub(super) fn note_filled(&self, key: &[u8], entry: &Entry<'_>, head: Head) {
-        let kind = head.kind();
-        let can_be_waited_for = matches!(kind, Kind::List | Kind::SortedSet);
-        if !can_be_waited_for || entry.head().is_some_and(|before| before.kind() == kind) {
+    pub(super) fn note_filled(&self, head: Head) {
+        let (kind, context) = (head.kind(), self.space().context());
+        if !kind.is_waited_for() || self.head().is_some_and(|before| before.kind() == kind) {
             return;
         }
-        let fills = &mut self.context.effects.borrow_mut().fills;
-        match self.context.names_filled && fills.keys.len() < MOST_NAMED {
-            true => fills.keys.push(self.wait_key(kind, key)),
+        let fills = &mut context.effects.borrow_mut().fills;
+        match context.names_filled && fills.keys.len() < MOST_NAMED {
+            true => fills.keys.push(self.space().wait_key(kind, self.key())),
             false => fills.unnamed = true,
         }
     }
+}
 
+impl Keyspace<'_> {
     /// A key that a client waits for.
     pub fn wait_key(&self, kind: Kind, key: &[u8]) -> WaitKey {
         WaitKey { database: self.database, kind, key: key.to_vec() }

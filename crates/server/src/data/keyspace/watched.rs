@@ -13,8 +13,8 @@
 //! the next change writes one row in vain. A value that is moved to another key takes its mark
 //! along.
 
-use super::{COPIES_OF_A_CHANGE, Entry, HEAD, Keyspace};
-use crate::data::head::{Head, Kind};
+use super::{COPIES_OF_A_CHANGE, HEAD, Keyspace};
+use crate::data::head::Head;
 use hyades::Abort;
 
 /// A key that WATCH names, as it was then.
@@ -28,10 +28,9 @@ pub struct WatchedKey {
     pub seen: Option<(u64, u64)>,
 }
 
-/// Whether the value may change without a write of its key's row. A list keeps the number of its
-/// elements there, and so writes it with each change.
+/// Whether the value may change without a write of its key's row.
 fn needs_mark(head: Head) -> bool {
-    head.form().is_numbered() && head.kind() != Kind::List && !head.is_watched()
+    head.form().is_numbered() && !head.kind().writes_row() && !head.is_watched()
 }
 
 impl Keyspace<'_> {
@@ -85,18 +84,7 @@ impl Keyspace<'_> {
         Ok(true)
     }
 
-    /// Blocks or chunks of a value were changed, and its row was not: that is written if it is
-    /// marked.
-    pub fn touch(&self, key: &[u8], entry: &Entry<'_>) -> Result<(), Abort> {
-        self.context.effects.borrow_mut().changes += 1;
-        self.note_written(key, entry, entry.head());
-        match entry.head().filter(|head| head.is_watched()) {
-            Some(head) => self.write_head(key, head.unwatched()),
-            None => Ok(()),
-        }
-    }
-
-    fn write_head(&self, key: &[u8], head: Head) -> Result<(), Abort> {
+    pub(super) fn write_head(&self, key: &[u8], head: Head) -> Result<(), Abort> {
         self.context.count_written_bytes(key.len(), 0, COPIES_OF_A_CHANGE);
         let place = (self.generation.get(), key);
         match self.tx.update(self.context.tables.keys, place, &[HEAD.set(head.word())])? {

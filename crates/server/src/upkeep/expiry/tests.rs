@@ -60,14 +60,14 @@ impl House {
         self.write(|keys| {
             let entry = keys.find(key.as_bytes()).unwrap();
             let head = Head::new(Kind::String, Form::Plain).with_expiry(at_ms);
-            keys.put(key.as_bytes(), &entry, head, b"value").unwrap();
+            entry.put(head, b"value").unwrap();
         });
     }
 
     fn remove(&mut self, key: &str) {
         self.write(|keys| {
             let entry = keys.find(key.as_bytes()).unwrap();
-            keys.remove(key.as_bytes(), &entry).unwrap();
+            entry.remove().unwrap();
         });
     }
 

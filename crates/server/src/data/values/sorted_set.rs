@@ -1,15 +1,75 @@
-//! Members with their scores, packed or in blocks. An element is a score, in eight bytes that sort
-//! as it does, and a member, so that elements lie in the order of their bytes.
+//! Sorted sets: members with their scores, packed or in blocks. An element is a score, in eight
+//! bytes that sort as it does, and a member, so that elements lie in the order of their bytes.
 
-use super::Done;
-use super::collections::{self, elements};
+use super::elements::{self, CollectionType, Elements, are_small};
+use super::members::MemberType;
+use crate::config::PackedLimits;
+use crate::data::blocks::BlockTable;
 use crate::data::collections::Collection;
 use crate::data::head::Kind;
 use crate::data::keyspace::{Entry, Keyspace, Stop};
-use crate::data::member_run::{MemberEdit, MemberRun, edit_members};
+use crate::data::member_run::{Member, MemberEdit, MemberRun, edit_members};
 use hyades::Abort;
 use std::borrow::Cow;
 use std::collections::HashMap;
+
+/// The type of sorted sets: an element is a score and a member, in one string.
+pub struct SortedSetType;
+
+impl CollectionType for SortedSetType {
+    const KIND: Kind = Kind::SortedSet;
+    const STRINGS: usize = 1;
+    const LARGE_ENCODING: &'static str = "skiplist";
+
+    fn most_packed(limits: PackedLimits) -> usize {
+        limits.sorted_set
+    }
+
+    fn write(
+        blocks: BlockTable<'_>,
+        number: u64,
+        secret: u64,
+        strings: &[&[u8]],
+    ) -> Result<Vec<u8>, Stop> {
+        let of = Collection { number, secret };
+        of.members(blocks, true).fill(strings.iter().map(|element| {
+            let (score, member) = element.split_at(8);
+            (member, score)
+        }))?;
+        of.by_score(blocks).fill(strings.iter().map(|element| (*element, &[][..])))?;
+        Ok(of.body())
+    }
+
+    fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop> {
+        let all = Collection::from_body(body)?.by_score(blocks).all()?;
+        Ok(all.into_iter().map(|(element, _)| element).collect())
+    }
+
+    fn bytes(blocks: BlockTable<'_>, body: &[u8]) -> Result<usize, Stop> {
+        let of = Collection::from_body(body)?;
+        Ok(of.members(blocks, true).bytes()? + of.by_score(blocks).bytes()?)
+    }
+
+    fn secret(body: &[u8]) -> Result<Option<u64>, Abort> {
+        Ok(Some(Collection::from_body(body)?.secret))
+    }
+
+    fn small_encoding(strings: &[&[u8]]) -> Option<&'static str> {
+        are_small(strings, 128, 64 + 8).then_some("listpack")
+    }
+}
+
+impl MemberType for SortedSetType {
+    /// The bytes of its score.
+    const HAS_VALUES: bool = true;
+
+    fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort> {
+        // An element without a score is a torn view.
+        let split = strings.into_iter().map(|of| of.split_at_checked(8));
+        let members = split.map(|of| of.map(|(score, member)| (member, score)));
+        members.collect::<Option<_>>().ok_or(Abort::Conflict)
+    }
+}
 
 /// Members with their scores, in the order of scores, then of members.
 pub type Scored<'a> = Vec<(f64, &'a [u8])>;
@@ -43,12 +103,15 @@ pub fn decode<'a>(all: &[&'a [u8]]) -> Result<Scored<'a>, Abort> {
     all.iter().map(|element| decode_one(element)).collect()
 }
 
-/// The members of a sorted set; none if the key does not exist.
-pub fn scored<'t>(entry: &Entry<'t>) -> Result<Scored<'t>, Stop> {
-    Ok(decode(&elements(entry, Kind::SortedSet)?)?)
+impl<'t> Elements<'t, '_, SortedSetType> {
+    /// All members with their scores; none if the key does not exist.
+    pub fn scored(&self) -> Result<Scored<'t>, Stop> {
+        Ok(decode(&self.all()?)?)
+    }
 }
 
-fn element(score: f64, member: &[u8]) -> Vec<u8> {
+/// A member as it is packed.
+pub fn element(score: f64, member: &[u8]) -> Vec<u8> {
     [&score_bytes(score)[..], member].concat()
 }
 
@@ -57,9 +120,9 @@ fn encode(all: &[(f64, &[u8])]) -> Vec<Vec<u8>> {
 }
 
 /// Stores a sorted set in the place of whatever is there.
-pub fn replace(space: &Keyspace<'_>, key: &[u8], all: &[(f64, &[u8])]) -> Done {
+pub fn replace(space: &Keyspace<'_>, key: &[u8], all: &[(f64, &[u8])]) -> Result<(), Stop> {
     let all = encode(all);
-    collections::replace(space, key, Kind::SortedSet, all.iter().map(Vec::as_slice))
+    elements::replace::<SortedSetType>(space, key, all.iter().map(Vec::as_slice))
 }
 
 /// Brings members into their order.
@@ -86,63 +149,63 @@ pub enum Interval {
     Between(Vec<u8>, Option<Vec<u8>>),
 }
 
-enum RankingForm<'t> {
+enum SortedSetForm<'t> {
     /// The elements.
     Packed(Vec<&'t [u8]>),
     Blocks(Collection),
 }
 
 /// A sorted set.
-pub struct Ranking<'t> {
-    entry: Entry<'t>,
-    form: RankingForm<'t>,
+pub struct StoredSortedSet<'t, 's> {
+    of: Elements<'t, 's, SortedSetType>,
+    form: SortedSetForm<'t>,
 }
 
-impl<'t> Ranking<'t> {
+impl<'t, 's> StoredSortedSet<'t, 's> {
     /// Of a key that holds a sorted set, or none.
-    pub fn of(entry: Entry<'t>) -> Result<Ranking<'t>, Stop> {
-        let body = entry.body_of(Kind::SortedSet)?.unwrap_or_default();
+    pub fn of(entry: Entry<'t, 's>) -> Result<StoredSortedSet<'t, 's>, Stop> {
+        let of = Elements::of(entry)?;
         let form = match entry.lies_in_blocks() {
-            true => RankingForm::Blocks(Collection::from_body(body)?),
-            false => RankingForm::Packed(elements(&entry, Kind::SortedSet)?),
+            true => SortedSetForm::Blocks(Collection::from_body(of.body())?),
+            false => SortedSetForm::Packed(of.all()?),
         };
-        Ok(Ranking { entry, form })
+        Ok(StoredSortedSet { of, form })
     }
 
     /// The scores of members by name.
     fn by_name(&self, of: Collection) -> MemberRun<'t> {
-        of.members(self.entry.blocks(), Kind::SortedSet)
+        of.members(self.of.entry().blocks(), SortedSetType::HAS_VALUES)
     }
 
     /// The elements in their order.
     fn by_score(&self, of: Collection) -> MemberRun<'t> {
-        of.by_score(self.entry.blocks())
+        of.by_score(self.of.entry().blocks())
     }
 
     /// The number of members.
     pub fn count(&self) -> Result<usize, Stop> {
         Ok(match &self.form {
-            RankingForm::Packed(all) => all.len(),
-            RankingForm::Blocks(of) => self.by_name(*of).count()?,
+            SortedSetForm::Packed(all) => all.len(),
+            SortedSetForm::Blocks(of) => self.by_name(*of).count()?,
         })
     }
 
     /// The scores of members, of each that is there.
     pub fn scores(&self, names: &[&[u8]]) -> Result<Vec<Option<f64>>, Stop> {
         match &self.form {
-            RankingForm::Packed(all) if names.len() > 1 => {
+            SortedSetForm::Packed(all) if names.len() > 1 => {
                 let all = decode(all)?;
                 let all: HashMap<&[u8], f64> = all.into_iter().map(|(s, name)| (name, s)).collect();
                 Ok(names.iter().map(|name| all.get(name).copied()).collect())
             }
-            RankingForm::Packed(all) => {
+            SortedSetForm::Packed(all) => {
                 let score = |name: &&[u8]| {
                     let found = all.iter().find(|of| of.get(8..) == Some(*name));
                     found.map(|element| Ok(decode_one(element)?.0)).transpose()
                 };
                 names.iter().map(score).collect()
             }
-            RankingForm::Blocks(of) => {
+            SortedSetForm::Blocks(of) => {
                 let found = self.by_name(*of).get_all(names)?.into_iter();
                 Ok(found.map(|of| of.map(decode_score).transpose()).collect::<Result<_, _>>()?)
             }
@@ -158,8 +221,8 @@ impl<'t> Ranking<'t> {
     /// The number of elements below these bytes.
     fn below(&self, bound: &[u8]) -> Result<usize, Stop> {
         Ok(match &self.form {
-            RankingForm::Packed(all) => all.partition_point(|of| *of < bound),
-            RankingForm::Blocks(of) => self.by_score(*of).rank(bound)?,
+            SortedSetForm::Packed(all) => all.partition_point(|of| *of < bound),
+            SortedSetForm::Blocks(of) => self.by_score(*of).rank(bound)?,
         })
     }
 
@@ -202,7 +265,7 @@ impl<'t> Ranking<'t> {
             return Ok(Vec::new());
         }
         match (&self.form, interval) {
-            (RankingForm::Packed(all), interval) => {
+            (SortedSetForm::Packed(all), interval) => {
                 let (from, to) = match interval {
                     Interval::Ranks(from, to) => (*from, *to),
                     Interval::Between(low, high) => {
@@ -216,7 +279,7 @@ impl<'t> Ranking<'t> {
                 }
                 Ok(found.into_iter().skip(skipped).take(most).collect())
             }
-            (RankingForm::Blocks(of), Interval::Ranks(from, to)) => {
+            (SortedSetForm::Blocks(of), Interval::Ranks(from, to)) => {
                 let length = to.saturating_sub(*from).saturating_sub(skipped).min(most);
                 let from =
                     if reversed { to.saturating_sub(skipped + length) } else { from + skipped };
@@ -230,7 +293,7 @@ impl<'t> Ranking<'t> {
                 }
                 Ok(found)
             }
-            (RankingForm::Blocks(of), Interval::Between(low, high)) => {
+            (SortedSetForm::Blocks(of), Interval::Between(low, high)) => {
                 let elements = self.by_score(*of);
                 let (mut found, mut left) = (Vec::new(), skipped);
                 let mut visit = |name: &'t [u8]| {
@@ -257,11 +320,11 @@ impl<'t> Ranking<'t> {
     /// members.
     pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Scored<'t>, Stop> {
         match &self.form {
-            RankingForm::Packed(all) => {
+            SortedSetForm::Packed(all) => {
                 let all = decode(all)?;
                 Ok(ranks.iter().map(|rank| all[*rank]).collect())
             }
-            RankingForm::Blocks(of) => {
+            SortedSetForm::Blocks(of) => {
                 let found = self.by_name(*of).of_ranks(ranks, total)?.into_iter();
                 Ok(found
                     .map(|(name, score)| Ok((decode_score(score)?, name)))
@@ -271,9 +334,9 @@ impl<'t> Ranking<'t> {
     }
 
     /// Removes members.
-    pub fn remove(&self, space: &Keyspace<'_>, key: &[u8], names: &[&[u8]]) -> Result<usize, Stop> {
+    pub fn remove(&self, names: &[&[u8]]) -> Result<usize, Stop> {
         let mut removed = 0;
-        self.edit(space, key, names, &mut |_, old| {
+        self.edit(names, &mut |_, old| {
             removed += usize::from(old.is_some());
             Ok(if old.is_some() { ScoreEdit::Remove } else { ScoreEdit::Keep })
         })?;
@@ -284,11 +347,9 @@ impl<'t> Ranking<'t> {
     /// that it has, if it is there, and says what becomes of it.
     pub fn edit(
         &self,
-        space: &Keyspace<'_>,
-        key: &[u8],
         names: &[&[u8]],
         change: &mut dyn FnMut(usize, Option<f64>) -> Result<ScoreEdit, Stop>,
-    ) -> Done {
+    ) -> Result<(), Stop> {
         // What the changes are for the elements, in their order.
         let mut moves: Vec<(Vec<u8>, bool)> = Vec::new();
         let mut edit = |number: usize, old: Option<&[u8]>| {
@@ -309,35 +370,24 @@ impl<'t> Ranking<'t> {
             })
         };
         match &self.form {
-            RankingForm::Packed(all) => {
-                // An element without a score is a torn view.
-                let split =
-                    |of: &&'t [u8]| of.split_at_checked(8).map(|(score, name)| (name, score));
-                let known: Option<Vec<_>> = all.iter().map(split).collect();
+            SortedSetForm::Packed(all) => {
                 let numbers: Vec<usize> = (0..names.len()).collect();
-                let known = known.ok_or(Abort::Conflict)?;
+                let known = SortedSetType::members(all.clone())?;
                 let edited = edit_members(&known, names, &numbers, &mut edit)?;
                 let Some(edited) = edited else { return Ok(()) };
                 let mut all: Vec<Vec<u8>> =
                     edited.iter().map(|(name, score)| [score, *name].concat()).collect();
                 all.sort();
-                let all = all.iter().map(Vec::as_slice);
-                collections::store(space, key, &self.entry, Kind::SortedSet, all)
+                self.of.store(all.iter().map(Vec::as_slice))
             }
-            RankingForm::Blocks(of) => {
+            SortedSetForm::Blocks(of) => {
                 self.by_name(*of).edit(names, &mut edit)?;
-                self.move_elements(space, key, *of, &moves)
+                self.move_elements(*of, &moves)
             }
         }
     }
 
-    fn move_elements(
-        &self,
-        space: &Keyspace<'_>,
-        key: &[u8],
-        of: Collection,
-        moves: &[(Vec<u8>, bool)],
-    ) -> Done {
+    fn move_elements(&self, of: Collection, moves: &[(Vec<u8>, bool)]) -> Result<(), Stop> {
         let names: Vec<&[u8]> = moves.iter().map(|(name, _)| &name[..]).collect();
         let elements = self.by_score(of);
         elements.edit(&names, &mut |number, _| {
@@ -348,9 +398,9 @@ impl<'t> Ranking<'t> {
         })?;
         let is_removed = moves.iter().any(|(_, is_there)| !is_there);
         if is_removed && !elements.has_any()? {
-            space.remove(key, &self.entry)?;
+            self.of.entry().remove()?;
         } else if !moves.is_empty() {
-            space.touch(key, &self.entry)?;
+            self.of.entry().touch()?;
         }
         Ok(())
     }

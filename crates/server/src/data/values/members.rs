@@ -1,55 +1,84 @@
-//! The fields of a hash and the members of a set, packed or in blocks.
+//! What hashes, sets and sorted sets share: members that are found by their names.
 
-use super::Done;
-use super::collections::store;
+use super::elements::{CollectionType, Elements};
 use crate::data::collections::Collection;
-use crate::data::head::Kind;
-use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::keyspace::{Entry, Stop};
+use crate::data::member_hash::PLACES;
 use crate::data::member_run::{
     EditedMember, Member, MemberChange, MemberEdit, MemberRun, edit_members,
 };
-use crate::data::packed;
+use hyades::Abort;
 use std::collections::HashMap;
 
 /// With more names than these to look up, packed members are looked up in a map.
 const FEW: usize = 16;
+
+/// A type of collections whose members have names.
+pub trait MemberType: CollectionType {
+    /// Whether each member has a value.
+    const HAS_VALUES: bool;
+
+    /// The members that are packed as these strings.
+    ///
+    /// # Errors
+    /// They are none: a torn view.
+    fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort>;
+}
+
+/// One whose members have no other order.
+pub trait NamedMembers: MemberType {
+    /// The strings as which members are packed.
+    fn strings<'a>(all: &'a [EditedMember<'_>]) -> Vec<&'a [u8]>;
+}
+
+/// The run of the members of a collection in blocks.
+fn run<'t, T: MemberType>(of: &Elements<'t, '_, T>) -> Result<MemberRun<'t>, Abort> {
+    Ok(Collection::from_body(of.body())?.members(of.entry().blocks(), T::HAS_VALUES))
+}
+
+/// The members, with their values, that a call of HSCAN, SSCAN or ZSCAN returns, and the next
+/// cursor. What is packed is returned at once. What lies in blocks is returned in the order of the
+/// places of its members: one that is there throughout is returned exactly once.
+pub fn scan<'t, T: MemberType>(
+    of: &Elements<'t, '_, T>,
+    cursor: u64,
+    count: usize,
+) -> Result<(Vec<Member<'t>>, u64), Stop> {
+    if !of.entry().lies_in_blocks() {
+        return Ok((T::members(of.all()?)?, 0));
+    }
+    if cursor >= PLACES {
+        return Ok((Vec::new(), 0));
+    }
+    let (found, next) = run(of)?.scan_from(cursor, count)?;
+    Ok((found, next.unwrap_or(0)))
+}
 
 enum MembersForm<'t> {
     Packed(Vec<Member<'t>>),
     Blocks(MemberRun<'t>),
 }
 
-/// A hash or a set. A set's members have empty values.
-pub struct Members<'t> {
-    entry: Entry<'t>,
-    kind: Kind,
+/// A collection of members that are found by their names.
+pub struct Members<'t, 's, T> {
+    of: Elements<'t, 's, T>,
     form: MembersForm<'t>,
 }
 
-impl<'t> Members<'t> {
+impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
     /// Of a key that holds this type, or none.
-    pub fn of(entry: Entry<'t>, kind: Kind) -> Result<Members<'t>, Stop> {
-        let body = entry.body_of(kind)?.unwrap_or_default();
+    pub fn of(entry: Entry<'t, 's>) -> Result<Members<'t, 's, T>, Stop> {
+        let of = Elements::<T>::of(entry)?;
         let form = match entry.lies_in_blocks() {
-            true => {
-                let of = Collection::from_body(body)?;
-                MembersForm::Blocks(of.members(entry.blocks(), kind))
-            }
-            false => {
-                let all = packed::elements(body)?;
-                let pairs = || all.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-                MembersForm::Packed(match kind {
-                    Kind::Hash => pairs().collect(),
-                    _ => all.into_iter().map(|name| (name, &[][..])).collect(),
-                })
-            }
+            true => MembersForm::Blocks(run(&of)?),
+            false => MembersForm::Packed(T::members(of.all()?)?),
         };
-        Ok(Members { entry, kind, form })
+        Ok(Members { of, form })
     }
 
     /// Whether the key exists.
     pub fn exists(&self) -> bool {
-        self.entry.exists()
+        self.of.entry().exists()
     }
 
     /// The number of members.
@@ -99,13 +128,7 @@ impl<'t> Members<'t> {
 
     /// Changes members and stores what results: `change` is told the number of a name and the value
     /// that it has, if it is there, and says what becomes of it.
-    pub fn edit<'a>(
-        &self,
-        space: &Keyspace<'_>,
-        key: &[u8],
-        names: &[&'a [u8]],
-        change: MemberChange<'_, 'a>,
-    ) -> Done
+    pub fn edit<'a>(&self, names: &[&'a [u8]], change: MemberChange<'_, 'a>) -> Result<(), Stop>
     where
         't: 'a,
     {
@@ -114,7 +137,7 @@ impl<'t> Members<'t> {
             MembersForm::Packed(all) => {
                 let numbers: Vec<usize> = (0..names.len()).collect();
                 let Some(all) = edit_members(all, names, &numbers, change)? else { return Ok(()) };
-                return self.store(space, key, &all);
+                return self.of.store(T::strings(&all));
             }
         };
         let (mut is_written, mut is_removed) = (false, false);
@@ -125,19 +148,10 @@ impl<'t> Members<'t> {
             Ok(edit)
         })?;
         if is_removed && !run.has_any()? {
-            space.remove(key, &self.entry)?;
+            self.of.entry().remove()?;
         } else if is_written {
-            space.touch(key, &self.entry)?;
+            self.of.entry().touch()?;
         }
         Ok(())
-    }
-
-    /// Stores members that were packed.
-    fn store(&self, space: &Keyspace<'_>, key: &[u8], all: &[EditedMember<'_>]) -> Done {
-        let pairs = all.iter().flat_map(|(name, value)| [*name, &value[..]]);
-        match self.kind {
-            Kind::Hash => store(space, key, &self.entry, Kind::Hash, pairs),
-            kind => store(space, key, &self.entry, kind, all.iter().map(|of| of.0)),
-        }
     }
 }

@@ -1,0 +1,88 @@
+//! The values of keys, a file for each type. A command reads an entry as the type that it works on.
+//! One that works on any type matches on [`Value`], and no match on types has a wildcard: with a
+//! new type nothing compiles before each such place has been thought of.
+//!
+//! What changes a value stores it as well, or returns what has to be given to its `store`.
+
+pub mod elements;
+pub mod hash;
+pub mod list;
+pub mod members;
+pub mod set;
+pub mod sorted_set;
+pub mod string;
+
+use super::chunks::StoredString;
+use super::head::{Head, Kind};
+use super::keyspace::{Entry, Stop};
+use elements::Elements;
+use hash::HashType;
+use list::ListType;
+use set::SetType;
+use sorted_set::SortedSetType;
+
+/// A value, as it is stored.
+pub enum Value<'t, 's> {
+    /// Bytes.
+    String(StoredString<'t>),
+    /// A list of strings.
+    List(Elements<'t, 's, ListType>),
+    /// A set of strings.
+    Set(Elements<'t, 's, SetType>),
+    /// Fields with their values.
+    Hash(Elements<'t, 's, HashType>),
+    /// Members by score.
+    SortedSet(Elements<'t, 's, SortedSetType>),
+}
+
+impl<'t, 's> Entry<'t, 's> {
+    /// Head and value, if the key exists. The entry was read with its body.
+    pub fn value(&self) -> Result<Option<(Head, Value<'t, 's>)>, Stop> {
+        let Some((head, body)) = self.row() else { return Ok(None) };
+        let value = match head.kind() {
+            Kind::String => Value::String(self.string_in(head.form(), body)?),
+            Kind::List => Value::List(Elements::of(*self)?),
+            Kind::Set => Value::Set(Elements::of(*self)?),
+            Kind::Hash => Value::Hash(Elements::of(*self)?),
+            Kind::SortedSet => Value::SortedSet(Elements::of(*self)?),
+        };
+        Ok(Some((head, value)))
+    }
+}
+
+impl Value<'_, '_> {
+    /// Bytes of the value's blocks or chunks, and of what they take beside; 0 if it has none.
+    pub fn bytes_beside_row(&self) -> Result<usize, Stop> {
+        match self {
+            Value::String(StoredString::InRow(_)) => Ok(0),
+            Value::String(StoredString::InChunks(of)) => Ok(of.bytes()?),
+            Value::List(all) => all.bytes_in_blocks(),
+            Value::Set(all) => all.bytes_in_blocks(),
+            Value::Hash(all) => all.bytes_in_blocks(),
+            Value::SortedSet(all) => all.bytes_in_blocks(),
+        }
+    }
+
+    /// Stores a copy under this head, in the place of whatever is there.
+    pub fn copy_to(&self, target: &Entry<'_, '_>, head: Head) -> Result<(), Stop> {
+        match self {
+            Value::String(StoredString::InRow(text)) => target.put(head, text),
+            Value::String(StoredString::InChunks(of)) => target.put_copy(head, of),
+            Value::List(all) => all.copy_to(target, head),
+            Value::Set(all) => all.copy_to(target, head),
+            Value::Hash(all) => all.copy_to(target, head),
+            Value::SortedSet(all) => all.copy_to(target, head),
+        }
+    }
+
+    /// What OBJECT ENCODING replies for a value with this head.
+    pub fn encoding(&self, head: Head) -> Result<&'static str, Stop> {
+        match self {
+            Value::String(text) => Ok(string::encoding(text, head.form())),
+            Value::List(all) => all.encoding(),
+            Value::Set(all) => all.encoding(),
+            Value::Hash(all) => all.encoding(),
+            Value::SortedSet(all) => all.encoding(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Strings: what they are changed to in place, in the row of their key or in chunks.
+
+use crate::data::chunks::{LONGEST_IN_ROW, StoredString};
+use crate::data::head::{Form, Head, Kind};
+use crate::data::keyspace::{Entry, Stop};
+use crate::resp::number;
+
+/// The head of a string that does not expire.
+pub const STRING: Head = Head::new(Kind::String, Form::Plain);
+
+/// When a string is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// In any case.
+    Always,
+    /// If it is another then.
+    IfChanged,
+}
+
+/// The length of a string, 0 if there is none.
+pub fn length_of(text: Option<StoredString<'_>>) -> usize {
+    text.map_or(0, |text| text.len())
+}
+
+/// What OBJECT ENCODING replies.
+pub(super) fn encoding(text: &StoredString<'_>, form: Form) -> &'static str {
+    match (text, form) {
+        (StoredString::InChunks(_), _) | (_, Form::Raw) => "raw",
+        (StoredString::InRow(text), _) if number::integer(text).is_some() => "int",
+        (StoredString::InRow(text), _) if text.len() <= 44 => "embstr",
+        (StoredString::InRow(_), _) => "raw",
+    }
+}
+
+impl Entry<'_, '_> {
+    /// Stores a string in the row of its key that was changed in place: its time of expiry stays.
+    fn store_changed(&self, value: &[u8]) -> Result<(), Stop> {
+        match self.head() {
+            Some(head) => self.change(head.with_form(Form::Raw), Some(value)),
+            None => self.put(STRING.with_form(Form::Raw), value),
+        }
+    }
+
+    /// The same, if it differs from what is there: a bit that is set already is no reason to write.
+    pub fn store_if_changed(&self, value: &[u8]) -> Result<(), Stop> {
+        match self.string()? {
+            Some(StoredString::InRow(old)) if old == value => Ok(()),
+            _ => self.store_changed(value),
+        }
+    }
+
+    /// Stores a number in the place of the string that it was made of: its time of expiry stays.
+    pub fn store_number(&self, text: &[u8]) -> Result<(), Stop> {
+        match self.head() {
+            Some(head) => self.change(head.with_form(Form::Plain), Some(text)),
+            None => self.put_string(text),
+        }
+    }
+
+    /// Writes bytes into the string from `at` on, with zeros before them if that is behind its end.
+    /// The entry was read with its body.
+    pub fn write_at(&self, at: usize, bytes: &[u8], when: Written) -> Result<(), Stop> {
+        let (stored, end) = (self.string()?, at + bytes.len());
+        let length = length_of(stored).max(end);
+        if length > LONGEST_IN_ROW || matches!(stored, Some(StoredString::InChunks(_))) {
+            let mut of = self.in_chunks(stored)?;
+            let changed = of.write(at, bytes)?;
+            return self.store_chunks(&of, changed || when == Written::Always);
+        }
+        let mut value = stored.map_or(Vec::new(), |text| text.short().to_vec());
+        value.resize(length, 0);
+        value[at..end].copy_from_slice(bytes);
+        match when {
+            Written::Always => self.store_changed(&value),
+            Written::IfChanged => self.store_if_changed(&value),
+        }
+    }
+}
