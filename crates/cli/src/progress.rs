@@ -57,9 +57,9 @@ impl Bar {
 
 /// How far a recovery is, beside its share.
 pub fn in_words(progress: &Progress) -> String {
-    let percent = |of: &StreamProgress| 100 * of.bytes_read / of.bytes_total.max(1);
+    let percent = |stream: &StreamProgress| 100 * stream.bytes_read / stream.bytes_total.max(1);
     // A stream without bytes to read has nothing to show.
-    let streams = progress.by_stream.iter().filter(|of| of.bytes_total > 0);
+    let streams = progress.by_stream.iter().filter(|stream| stream.bytes_total > 0);
     let left = match progress.estimate_seconds {
         Some(left) => format!(", {} left", crate::units::time(left)),
         None => String::new(),

@@ -164,8 +164,8 @@ fn conclude(wrong: &[String], by: WrittenBy, out: &mut impl Write) -> Result<boo
         )?;
     }
     let Some(first) = wrong.first() else {
-        let of = if matches!(by, WrittenBy::Engine) { "" } else { " of the log" };
-        writeln!(out, "whole: no durable data{of} is missing or damaged")?;
+        let scope = if matches!(by, WrittenBy::Engine) { "" } else { " of the log" };
+        writeln!(out, "whole: no durable data{scope} is missing or damaged")?;
         return Ok(true);
     };
     for what in wrong {

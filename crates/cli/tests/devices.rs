@@ -94,19 +94,20 @@ fn the_time_of_reading_a_slow_stream_is_told_from_that_of_replay() {
     for record in ["data", "command"] {
         let report = recovered(&format!("{words} --record {record}"));
         let reading = &report["recovery"]["reading"];
-        let of = |value: &Value, key: &str| value[key].as_f64().unwrap();
+        let number = |value: &Value, key: &str| value[key].as_f64().unwrap();
         let streams = reading["streams"].as_array().unwrap();
         assert_eq!(streams.len(), 2, "{reading}");
-        let bytes: f64 = streams.iter().map(|stream| of(stream, "bytes")).sum();
+        let bytes: f64 = streams.iter().map(|stream| number(stream, "bytes")).sum();
         assert_eq!(bytes, report["recovery"]["bytes"].as_f64().unwrap(), "{report}");
-        let slowest = streams.iter().map(|stream| of(stream, "read_seconds")).fold(0.0, f64::max);
+        let slowest =
+            streams.iter().map(|stream| number(stream, "read_seconds")).fold(0.0, f64::max);
         assert!(slowest >= 0.149, "{reading}");
-        let waits = streams.iter().map(|stream| of(stream, "wait_seconds"));
-        assert!((of(reading, "wait_seconds") - waits.sum::<f64>()).abs() < 1e-9, "{reading}");
-        assert!(of(reading, "wait_seconds") >= 0.1, "{reading}");
-        assert!(of(reading, "replaying_seconds") > 0.0, "{reading}");
-        let all = of(reading, "wait_seconds") + of(reading, "replaying_seconds");
-        let seconds = of(&report["recovery"], "seconds");
+        let waits = streams.iter().map(|stream| number(stream, "wait_seconds"));
+        assert!((number(reading, "wait_seconds") - waits.sum::<f64>()).abs() < 1e-9, "{reading}");
+        assert!(number(reading, "wait_seconds") >= 0.1, "{reading}");
+        assert!(number(reading, "replaying_seconds") > 0.0, "{reading}");
+        let all = number(reading, "wait_seconds") + number(reading, "replaying_seconds");
+        let seconds = number(&report["recovery"], "seconds");
         assert!(all <= seconds, "one thread replays for {all} s of {seconds}");
     }
 }
@@ -116,8 +117,8 @@ fn whole_rows_are_longer_than_what_changed_and_are_recovered() {
     let bytes = |more: &str| {
         let report = recovered(&format!("ycsb --rows 2000 --write-share 1 {more}"));
         // Of the recovered log, not of the transactions acknowledged in the short interval.
-        let of = |what: &str| report["recovery"][what].as_f64().unwrap();
-        of("bytes") / of("records")
+        let number = |what: &str| report["recovery"][what].as_f64().unwrap();
+        number("bytes") / number("records")
     };
     let (whole, changed) = (bytes("--whole-rows"), bytes(""));
     assert!(whole > 2_000.0 && changed < 300.0, "{whole} and {changed} bytes");

@@ -240,8 +240,8 @@ fn the_log_of_a_transaction_component_is_verified_and_printed() {
         let run = stat["incarnations"].as_array().unwrap().last().unwrap();
         assert!(number(&run["records"]) > 0 && run["dead"] == 0, "{run}");
         let tables = run["contents"]["tables"].as_array().unwrap();
-        let of = |name: &str| tables.iter().find(|table| table["name"] == name);
-        assert!(number(&of("(put)").unwrap()["changes"]) > 0, "{run}");
+        let table = |name: &str| tables.iter().find(|table| table["name"] == name);
+        assert!(number(&table("(put)").unwrap()["changes"]) > 0, "{run}");
         assert_accounted(run);
     }
 }
@@ -281,8 +281,8 @@ fn number(value: &serde_json::Value) -> u64 {
 /// Every byte of transactions' frames is about something.
 fn assert_accounted(incarnation: &serde_json::Value) {
     let contents = &incarnation["contents"];
-    let sum = |of: &str| -> u64 {
-        contents[of].as_array().unwrap().iter().map(|one| number(&one["bytes"])).sum()
+    let sum = |key: &str| -> u64 {
+        contents[key].as_array().unwrap().iter().map(|one| number(&one["bytes"])).sum()
     };
     let shares = sum("procedures") + sum("tables") + number(&contents["before_image_bytes"]);
     let kinds = &incarnation["kinds"];
@@ -360,7 +360,7 @@ fn the_parts_of_a_transaction_are_told_under_every_protocol() {
         assert!(text.contains("part       the first of a transaction;"), "{protocol:?}: {text}");
         assert!(text.contains("of the transaction that begins at "), "{protocol:?}: {text}");
         assert!(text.contains(" begins at "), "{protocol:?}: {text}");
-        let further = |of: &serde_json::Value| number(&of["further_records"]);
+        let further = |stream: &serde_json::Value| number(&stream["further_records"]);
         let further: u64 = run["streams"].as_array().unwrap().iter().map(further).sum();
         assert_eq!(further, several, "{protocol:?}: {run}");
         if protocol == Protocol::Plover {

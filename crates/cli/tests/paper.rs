@@ -27,9 +27,9 @@ fn one_experiment_gives_a_page_and_its_data() {
 /// Up to eight streams there are no vector instructions to leave out; at most 64 are taken.
 #[test]
 fn vectors_alone_are_timed_by_operation() {
-    let of = |words: &str| hyades(&format!("bench vectors --seconds 0.01 --json {words}"), &[]);
+    let timed = |words: &str| hyades(&format!("bench vectors --seconds 0.01 --json {words}"), &[]);
     for (streams, simd, wide) in [(1, "on", false), (8, "on", false), (64, "off", false)] {
-        let output = of(&format!("--streams {streams} --simd {simd}"));
+        let output = timed(&format!("--streams {streams} --simd {simd}"));
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!(report["streams"], streams);
@@ -39,7 +39,7 @@ fn vectors_alone_are_timed_by_operation() {
         assert!((time("transaction_ns") - whole).abs() < 1e-6 * whole && whole > 0.0, "{report}");
     }
     for wrong in ["--streams 0", "--streams 65", "--simd perhaps", "--seconds 0"] {
-        assert_eq!(code(&of(wrong)), 2, "{wrong}");
+        assert_eq!(code(&timed(wrong)), 2, "{wrong}");
     }
 }
 

@@ -34,7 +34,8 @@ fn every_pair_of_partitioned_execution_recovers_to_the_same_state() {
         "arrival",
     ];
     let votes = ["voter", "voter --vote-limit none"];
-    let votes = votes.iter().flat_map(|of| logs.map(|log| format!("{of} --protocol {log}")));
+    let votes =
+        votes.iter().flat_map(|workload| logs.map(|log| format!("{workload} --protocol {log}")));
     let payments = "tpcc --warehouses 2 --mix payment --remote 0.3 --protocol taurus";
     for words in votes.chain([payments.to_string()]) {
         let words = format!("{words} --concurrency partitioned --recover");
@@ -134,8 +135,8 @@ fn calls_are_posted_and_refused() {
     let arrival = "voter --concurrency partitioned --protocol arrival --recover --post --workers 2";
     for limit in ["--posted-calls 1", "--posted-calls 1 --rate 100000"] {
         let some_of_each = |report: &Value| {
-            let of = [&report["acknowledged"], &report["posted"]["refused"]];
-            of.iter().all(|number| number.as_u64() > Some(0))
+            let counts = [&report["acknowledged"], &report["posted"]["refused"]];
+            counts.iter().all(|number| number.as_u64() > Some(0))
         };
         let report = bench_until(&format!("{arrival} {limit}"), some_of_each);
         assert!(report["acknowledged"].as_u64().unwrap() > 0, "{limit}: {report}");

@@ -95,8 +95,8 @@ fn client(address: &str, number: usize, kind: Kind, mut rng: Rng) -> usize {
 }
 
 /// How many of the first keys of a client are there.
-fn count(caller: &mut Caller, client: usize, of: usize) -> usize {
-    let all: Vec<String> = (0..of).map(|number| key(client, number)).collect();
+fn count(caller: &mut Caller, client: usize, first: usize) -> usize {
+    let all: Vec<String> = (0..first).map(|number| key(client, number)).collect();
     let each = all.chunks(ASKED).map(|keys| {
         match caller.ask(&[format!("EXISTS {}", keys.join(" "))]).unwrap() {
             Reply::Integer(count) => count as usize,

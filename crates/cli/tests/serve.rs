@@ -33,14 +33,14 @@ fn stop(mut server: Process) {
 /// How often each of its threads has slept, by number.
 fn sleeps(server: &Process) -> BTreeMap<String, u64> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
-    let of = |status: String| {
+    let switches = |status: String| {
         let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
     tasks
         .map(|task| task.unwrap())
         .map(|task| (task.file_name().into_string().unwrap(), task.path().join("status")))
-        .map(|(number, status)| (number, of(std::fs::read_to_string(status).unwrap())))
+        .map(|(number, status)| (number, switches(std::fs::read_to_string(status).unwrap())))
         .collect()
 }
 

@@ -213,8 +213,13 @@ mod tests {
 
     #[test]
     fn the_last_operation_on_a_key_counts() {
-        let of = |key, value: &'static [u8]| Operation { key, ts: 1, value: Some(value) };
-        let operations = vec![of(&b"b"[..], b"1"), of(b"a", b"2"), of(b"b", b"3"), of(b"b", b"4")];
-        assert_eq!(last_of_each_key(operations), [of(b"a", b"2"), of(b"b", b"4")]);
+        let operation = |key, value: &'static [u8]| Operation { key, ts: 1, value: Some(value) };
+        let operations = vec![
+            operation(&b"b"[..], b"1"),
+            operation(b"a", b"2"),
+            operation(b"b", b"3"),
+            operation(b"b", b"4"),
+        ];
+        assert_eq!(last_of_each_key(operations), [operation(b"a", b"2"), operation(b"b", b"4")]);
     }
 }

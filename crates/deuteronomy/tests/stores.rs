@@ -31,11 +31,11 @@ fn assert_answers_as_memory(data: &dyn DataComponent) {
         let mut keys: Vec<[u8; 1]> = (0..rng.usize(1..8)).map(|_| [rng.u8(0..40)]).collect();
         keys.sort_unstable();
         keys.dedup();
-        let of = |key| {
+        let operation = |key| {
             let value = rng.bool().then_some(&b"value"[..rng.usize(0..5)]);
             Operation { key, ts: rng.u64(1..100), value }
         };
-        let batch: Vec<_> = keys.iter().map(|key| &key[..]).map(of).collect();
+        let batch: Vec<_> = keys.iter().map(|key| &key[..]).map(operation).collect();
         data.apply(&batch).unwrap();
         memory.apply(&batch).unwrap();
         let bound = |rng: &mut fastrand::Rng, key| match rng.u8(0..3) {

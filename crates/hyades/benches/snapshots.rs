@@ -99,13 +99,13 @@ fn round(db: &Database, tables: [Table; 2], scanned: usize, how: Scans, rows: u6
         over.store(true, Ordering::Relaxed);
         updates as f64 / began.elapsed().as_secs_f64()
     });
-    let of = |count: AtomicU64| count.into_inner() as f64;
-    [updates, of(scans), of(failed), of(most)]
+    let total = |count: AtomicU64| count.into_inner() as f64;
+    [updates, total(scans), total(failed), total(most)]
 }
 
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn main() {

@@ -325,8 +325,8 @@ impl Database {
 
     /// Returns counters since the database was opened.
     pub fn stats(&self) -> Stats {
-        let of = self.shared.engine.counts();
-        let SessionCounts { attempts, conflicts, failures, panics, starved, garbage } = of;
+        let counts = self.shared.engine.counts();
+        let SessionCounts { attempts, conflicts, failures, panics, starved, garbage } = counts;
         let commits = attempts.saturating_sub(conflicts + failures + panics);
         let mut stats =
             Stats { attempts, commits, conflicts, failures, panics, ..Stats::default() };
@@ -339,10 +339,10 @@ impl Database {
         stats.snapshots_ended = snapshots.ended();
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
-                let of = log.stats(stream);
-                stats.log_bytes += of.frame_bytes;
-                stats.device_bytes += of.device_bytes;
-                stats.syncs += of.syncs;
+                let counters = log.stats(stream);
+                stats.log_bytes += counters.frame_bytes;
+                stats.device_bytes += counters.device_bytes;
+                stats.syncs += counters.syncs;
             }
         }
         stats

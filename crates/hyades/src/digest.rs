@@ -39,7 +39,7 @@ pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
 
 /// Counts the rows of all tables.
 pub(crate) fn rows<S: Stamp>(tables: &[TableData<S>]) -> u64 {
-    usage(tables).iter().map(|of| of.rows as u64).sum()
+    usage(tables).iter().map(|usage| usage.rows as u64).sum()
 }
 
 /// Counts the rows of each table, and their bytes.

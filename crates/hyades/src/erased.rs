@@ -194,7 +194,7 @@ pub(crate) trait AnySession: Send {
     fn walk_snapshot(
         &mut self,
         snapshot: &SnapshotState,
-        of: (Table, Columns),
+        source: (Table, Columns),
         at: &mut WalkPosition,
         visit: &mut dyn FnMut(&Row<'_>),
     ) -> Result<(), Error>;

@@ -58,14 +58,14 @@ impl Histogram {
     }
 
     /// The histogram of durations, in seconds.
-    pub(crate) fn of_seconds(of: LatencyCounts) -> Histogram {
+    pub(crate) fn of_seconds(latencies: LatencyCounts) -> Histogram {
         let bounds = LATENCY_BOUNDS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::INFINITY]);
         let mut below = 0;
-        let buckets = bounds.zip(of.counts).map(|(bound, count)| {
+        let buckets = bounds.zip(latencies.counts).map(|(bound, count)| {
             below += count;
             (bound, below)
         });
-        Histogram { buckets: buckets.collect(), sum: of.sum_ns as f64 / 1e9 }
+        Histogram { buckets: buckets.collect(), sum: latencies.sum_ns as f64 / 1e9 }
     }
 
     /// What this share of the values, 0 to 1, did not exceed, as far as the buckets show: the upper
@@ -117,11 +117,11 @@ impl Metrics {
 
     pub(crate) fn add(
         &mut self,
-        of: Description,
+        description: Description,
         labels: Vec<(&'static str, String)>,
         value: MetricValue,
     ) {
-        let Description { name, unit, help } = of;
+        let Description { name, unit, help } = description;
         self.0.push(Metric { name, unit, help, labels, value });
     }
 
@@ -272,8 +272,10 @@ mod tests {
 
     #[test]
     fn a_quantile_is_the_bound_of_its_bucket() {
-        let of = Histogram::new(vec![(1.0, 10), (2.0, 99), (5.0, 99), (f64::INFINITY, 100)], 0.0);
-        let quantiles = [-1.0, 0.0, 0.1, 0.101, 0.99, 0.991, 1.0, 2.0].map(|q| of.quantile(q));
+        let histogram =
+            Histogram::new(vec![(1.0, 10), (2.0, 99), (5.0, 99), (f64::INFINITY, 100)], 0.0);
+        let quantiles =
+            [-1.0, 0.0, 0.1, 0.101, 0.99, 0.991, 1.0, 2.0].map(|q| histogram.quantile(q));
         let expected = [1.0, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0, 5.0].map(Some);
         assert_eq!(quantiles, expected);
         assert_eq!(Histogram::new(vec![(f64::INFINITY, 0)], 0.0).quantile(0.5), None);

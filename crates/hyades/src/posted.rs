@@ -218,9 +218,9 @@ impl PostedCalls {
     /// Hands a call that may run to the threads.
     fn push(&self, mut state: MutexGuard<'_, PostedState>, job: PostedJob) {
         if let (Some(sites), Some(arrived)) = (&self.sites, &job.arrived) {
-            let of = sites.of_slots(arrived.slots);
+            let site_set = sites.of_slots(arrived.slots);
             drop(state);
-            return sites.push(of, job);
+            return sites.push(site_set, job);
         }
         state.runnable.push_back(job);
         drop(state);

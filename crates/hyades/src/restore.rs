@@ -270,14 +270,14 @@ impl LogSurvey {
             threads.into_iter().map(join).collect::<Result<Vec<_>, Error>>()
         })?;
         let mut known = LogSurvey::default();
-        for of in all {
-            for (epoch, began) in of.began_us {
+        for survey in all {
+            for (epoch, began) in survey.began_us {
                 let earliest = known.began_us.entry(epoch).or_insert(began);
                 *earliest = began.min(*earliest);
             }
-            known.first_epoch = known.first_epoch.into_iter().chain(of.first_epoch).min();
-            known.found |= of.found;
-            known.ends.extend(of.ends);
+            known.first_epoch = known.first_epoch.into_iter().chain(survey.first_epoch).min();
+            known.found |= survey.found;
+            known.ends.extend(survey.ends);
         }
         Ok(known)
     }

@@ -224,7 +224,8 @@ pub struct CommitQueue<T> {
 
 impl<T> CommitQueue<T> {
     pub(crate) fn new(handles: Option<Arc<LogHandles>>) -> Self {
-        let queue = hyades_wal::CommitQueue::new(handles.as_ref().map(|of| of.log.clone()));
+        let queue =
+            hyades_wal::CommitQueue::new(handles.as_ref().map(|handles| handles.log.clone()));
         CommitQueue { handles, queue, spent: Vec::new() }
     }
 

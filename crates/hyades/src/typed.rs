@@ -396,7 +396,7 @@ impl<R: TableRow> TypedTable<R> {
 /// ```
 pub struct TypedIndex<R, K> {
     index: Index,
-    of: PhantomData<fn() -> (R, K)>,
+    types: PhantomData<fn() -> (R, K)>,
 }
 
 impl<R, K> Clone for TypedIndex<R, K> {
@@ -410,7 +410,7 @@ impl<R, K> TypedIndex<R, K> {
     /// The `n`-th index of the struct's schema.
     #[doc(hidden)]
     pub const fn nth(n: u16) -> Self {
-        TypedIndex { index: Index(n), of: PhantomData }
+        TypedIndex { index: Index(n), types: PhantomData }
     }
 
     /// The same index without its types.

@@ -62,7 +62,7 @@ fn calls_elsewhere_do_not_wait_for_a_slow_stream() {
     let mut late: Vec<Ticket> = (0..50).map(|_| call(&mut slow, 1)).collect();
     let elsewhere: Vec<Ticket> = (0..200).map(|n| call(&mut other, 2 + n % (SHOPS - 2))).collect();
     late.push(call(&mut other, 1));
-    assert!(elsewhere.iter().all(|of| of.transaction_id().unwrap().stream != stream));
+    assert!(elsewhere.iter().all(|ticket| ticket.transaction_id().unwrap().stream != stream));
     let began = Instant::now();
     while !elsewhere.iter().all(|ticket| ticket.is_acknowledged().unwrap()) {
         assert!(began.elapsed() < Duration::from_secs(20), "they wait for stream {stream}");

@@ -56,8 +56,8 @@ fn unwaited_commits(c: Combination, seed: u64) {
     // Few enough to fit the buffer of the held stream, with before-images and after-images.
     for _ in 0..60 {
         let move_one = |tx: &hyades::Transaction<'_>| {
-            let of = |id: i64| Ok::<_, Abort>(tx.get(ACCOUNTS, id)?.unwrap().get(BALANCE));
-            let (a, b) = (of(1)?, of(2)?);
+            let balance = |id: i64| Ok::<_, Abort>(tx.get(ACCOUNTS, id)?.unwrap().get(BALANCE));
+            let (a, b) = (balance(1)?, balance(2)?);
             tx.update(ACCOUNTS, 1i64, &[BALANCE.set(a - 1)])?;
             tx.update(ACCOUNTS, 2i64, &[BALANCE.set(b + 1)])?;
             Ok::<_, Abort>(())

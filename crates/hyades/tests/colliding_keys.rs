@@ -50,7 +50,8 @@ fn times(first: impl Fn(u64) -> u64) -> (Duration, Duration) {
 fn chosen_keys_cost_what_others_do() {
     let best = |first: fn(u64) -> u64| {
         let all: Vec<_> = (0..3).map(|_| times(first)).collect();
-        let least = |of: fn(&(Duration, Duration)) -> Duration| all.iter().map(of).min().unwrap();
+        let least =
+            |part: fn(&(Duration, Duration)) -> Duration| all.iter().map(part).min().unwrap();
         (least(|times| times.0), least(|times| times.1))
     };
     let (written, recovered) = best(|n| n.wrapping_mul(0x2545_f491_4f6c_dd1d));

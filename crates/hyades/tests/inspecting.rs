@@ -30,8 +30,8 @@ fn look(dir: &Path) -> Seen {
     let mut seen = Seen::default();
     for mut reader in recovering.readers() {
         let incarnations = &recovering.manifest().incarnations;
-        let of = incarnations.iter().find(|i| i.number == reader.incarnation).unwrap();
-        let mut inspect = inspector.stream(of, reader.stream.0);
+        let incarnation = incarnations.iter().find(|i| i.number == reader.incarnation).unwrap();
+        let mut inspect = inspector.stream(incarnation, reader.stream.0);
         while let Some(chunk) = reader.next_chunk().unwrap() {
             inspect.enter(&chunk);
             for frame in chunk.frames() {

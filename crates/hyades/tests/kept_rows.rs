@@ -113,15 +113,15 @@ fn check_reads(tx: &Transaction<'_>, model: &Content, keys: i64, hash: bool) -> 
     }
     let mut all: Vec<(i64, i64)> = model.iter().map(|(id, row)| (row.0, *id)).collect();
     all.sort();
-    let of = |row: &Row<'_>| (row.get(GROUP), row.get(ID));
+    let group_and_id = |row: &Row<'_>| (row.get(GROUP), row.get(ID));
     let found = tx.scan_index(ROWS, BY_GROUP).rows()?;
-    assert_eq!(found.iter().map(of).collect::<Vec<_>>(), all, "an index");
+    assert_eq!(found.iter().map(group_and_id).collect::<Vec<_>>(), all, "an index");
     let by_class = tx.scan_index(WORDS, BY_CLASS).rows()?;
     assert_eq!(by_class.len(), all.len(), "an index of text");
     assert!(by_class.iter().all(|row| model.contains_key(&row.get(NUMBER))));
     all.reverse();
     let found = tx.scan_index(ROWS, BY_GROUP).descending().rows()?;
-    assert_eq!(found.iter().map(of).collect::<Vec<_>>(), all, "an index downwards");
+    assert_eq!(found.iter().map(group_and_id).collect::<Vec<_>>(), all, "an index downwards");
     let of_group = tx.scan_index(ROWS, BY_GROUP).prefix(&[1i64.into()]).rows()?.len();
     assert_eq!(of_group, all.iter().filter(|(group, _)| *group == 1).count());
     Ok(())

@@ -143,8 +143,8 @@ fn the_text_is_in_the_format_of_prometheus() {
         let mut types = HashMap::new();
         let (mut samples, mut below) = (0, 0.0);
         for line in text.lines() {
-            if let Some(of) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = of.split_once(' ').unwrap();
+            if let Some(declaration) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = declaration.split_once(' ').unwrap();
                 assert!(types.insert(name, kind).is_none(), "{name} comes twice");
                 continue;
             }

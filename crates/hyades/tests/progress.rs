@@ -16,7 +16,8 @@ fn open(dir: &Path, c: Combination, how: How) -> (Database, Vec<Progress>) {
     let told = Arc::<Mutex<Vec<Progress>>>::default();
     let telling = told.clone();
     let (builder, _) = builder(c, how);
-    let builder = builder.on_progress(move |of| telling.lock().unwrap().push(of.clone()));
+    let builder =
+        builder.on_progress(move |progress| telling.lock().unwrap().push(progress.clone()));
     let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?}: {error}"));
     let told = std::mem::take(&mut *told.lock().unwrap());
     (db, told)
@@ -24,7 +25,7 @@ fn open(dir: &Path, c: Combination, how: How) -> (Database, Vec<Progress>) {
 
 /// Where a phase of a stream is among all.
 fn place(phase: &str) -> usize {
-    ["waiting", "reading", "read"].iter().position(|of| *of == phase).expect("a phase")
+    ["waiting", "reading", "read"].iter().position(|name| *name == phase).expect("a phase")
 }
 
 fn check(told: &[Progress], report: &RecoveryReport, what: &str) {
@@ -45,16 +46,20 @@ fn check(told: &[Progress], report: &RecoveryReport, what: &str) {
             assert!(place(after.phase) >= place(before.phase), "{what}: {pair:?}");
         }
     }
-    assert!(last.by_stream.iter().all(|of| of.phase == "read"), "{what}: {last:?}");
-    for of in told {
-        assert!((0.0..=1.0).contains(&of.share()), "{what}: {of:?}");
-        let read_too_much = of.by_stream.iter().any(|of| of.bytes_read > of.bytes_total);
-        assert!(!read_too_much, "{what}: {of:?}");
-        assert_eq!(of.bytes_total, of.by_stream.iter().map(|of| of.bytes_total).sum::<u64>());
+    assert!(last.by_stream.iter().all(|stream| stream.phase == "read"), "{what}: {last:?}");
+    for progress in told {
+        assert!((0.0..=1.0).contains(&progress.share()), "{what}: {progress:?}");
+        let read_too_much =
+            progress.by_stream.iter().any(|stream| stream.bytes_read > stream.bytes_total);
+        assert!(!read_too_much, "{what}: {progress:?}");
+        assert_eq!(
+            progress.bytes_total,
+            progress.by_stream.iter().map(|stream| stream.bytes_total).sum::<u64>()
+        );
     }
-    assert!(last.by_stream.is_sorted_by_key(|of| of.stream), "{what}: {last:?}");
-    let read: u64 = last.by_stream.iter().map(|of| of.bytes_read).sum();
-    let records: u64 = last.by_stream.iter().map(|of| of.records).sum();
+    assert!(last.by_stream.is_sorted_by_key(|stream| stream.stream), "{what}: {last:?}");
+    let read: u64 = last.by_stream.iter().map(|stream| stream.bytes_read).sum();
+    let records: u64 = last.by_stream.iter().map(|stream| stream.records).sum();
     assert_eq!((read, last.bytes_done), (last.bytes_total, last.bytes_total), "{what}: {last:?}");
     assert_eq!((last.bytes_total, records), (report.bytes, report.records), "{what}: {last:?}");
     assert_eq!(last.records_done, report.records, "{what}");
@@ -118,8 +123,9 @@ fn records_count_in_the_stream_that_holds_them() {
         drop(sessions);
         db.close().unwrap();
         let (_, told) = open(dir.path(), c, How::default());
-        let records = told.last().unwrap().by_stream.iter().filter(|of| of.records > 0);
-        let records: BTreeMap<u32, u64> = records.map(|of| (of.stream, of.records)).collect();
+        let records = told.last().unwrap().by_stream.iter().filter(|stream| stream.records > 0);
+        let records: BTreeMap<u32, u64> =
+            records.map(|stream| (stream.stream, stream.records)).collect();
         assert_eq!(records, logged, "{record:?}");
         assert_eq!(records.len(), 2, "{record:?}");
     }
@@ -147,14 +153,16 @@ fn a_slow_recovery_is_told_as_it_goes() {
     let slow: Arc<dyn Device> = Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle));
     let (db, told) = open(dir.path(), c, How { device: Some(slow), ..How::default() });
     check(&told, db.recovery(), "slow");
-    let under_way = |of: &&Progress| {
-        let is_partly_read =
-            of.by_stream.iter().any(|of| (1..of.bytes_total).contains(&of.bytes_read));
-        let reads = of.by_stream.iter().any(|of| of.phase == "reading");
+    let under_way = |progress: &&Progress| {
+        let is_partly_read = progress
+            .by_stream
+            .iter()
+            .any(|stream| (1..stream.bytes_total).contains(&stream.bytes_read));
+        let reads = progress.by_stream.iter().any(|stream| stream.phase == "reading");
         // What was read first is replayed later.
-        let is_partly_replayed = of.bytes_done > 0 && of.estimate_seconds.is_some();
+        let is_partly_replayed = progress.bytes_done > 0 && progress.estimate_seconds.is_some();
         let is_under_way = is_partly_read && reads && is_partly_replayed;
-        of.phase == "replaying the log" && of.streams == 2 && is_under_way
+        progress.phase == "replaying the log" && progress.streams == 2 && is_under_way
     };
     let partly = told.iter().find(under_way).unwrap_or_else(|| panic!("{told:?}"));
     assert!(partly.share() > 0.0 && partly.share() < 1.0, "{partly:?}");

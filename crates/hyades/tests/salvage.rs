@@ -22,7 +22,7 @@ fn few() -> Vec<Combination> {
 /// The segments that have batches with frames of an incarnation, and the batches' offsets.
 fn segments(dir: &Path, incarnation: u8) -> Vec<(PathBuf, Vec<usize>)> {
     let segments = files(dir).into_iter().filter(|p| p.to_string_lossy().contains("segment-"));
-    let of = |path: PathBuf| {
+    let segment = |path: PathBuf| {
         // An open database creates and removes files.
         let bytes = std::fs::read(&path).unwrap_or_default();
         let ours = bytes.get(36) == Some(&incarnation);
@@ -32,7 +32,7 @@ fn segments(dir: &Path, incarnation: u8) -> Vec<(PathBuf, Vec<usize>)> {
         let at: Vec<usize> = all.filter(begins).filter(|_| ours).collect();
         (path, at)
     };
-    segments.map(of).filter(|(_, at)| !at.is_empty()).collect()
+    segments.map(segment).filter(|(_, at)| !at.is_empty()).collect()
 }
 
 /// The segment of an incarnation that has the most batches, and their offsets.

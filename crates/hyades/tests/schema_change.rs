@@ -458,8 +458,8 @@ fn a_struct_may_gain_fields() {
         let db = builder.open(dir.path()).unwrap();
         db.transact(|tx| {
             assert_eq!(accounts.get(tx, 1)?, wanted);
-            let of = accounts.index(tx, new::Account::BY_CURRENCY).equal("EUR").rows()?;
-            assert_eq!(of.len(), 1);
+            let found = accounts.index(tx, new::Account::BY_CURRENCY).equal("EUR").rows()?;
+            assert_eq!(found.len(), 1);
             accounts.modify(tx, 1, |account| account.limit += 1)?;
             Ok(())
         })

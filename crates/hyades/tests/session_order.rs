@@ -45,7 +45,7 @@ fn a_crash_leaves_a_prefix_of_an_order() {
 
 #[test]
 fn commands_and_other_concurrency_controls_keep_the_order() {
-    let of = |concurrency, protocol, record, order| Case {
+    let full_case = |concurrency, protocol, record, order| Case {
         concurrency,
         record,
         ..case(protocol, order)
@@ -64,7 +64,7 @@ fn commands_and_other_concurrency_controls_keep_the_order() {
             (Partitioned, Protocol::Taurus, Command),
             (Partitioned, Protocol::Arrival, Command),
         ] {
-            let case = of(concurrency, protocol, record, order);
+            let case = full_case(concurrency, protocol, record, order);
             let found = survived(case);
             assert!(found.is_prefix(), "{case:?}: {found:?}");
         }

@@ -292,8 +292,8 @@ const USUAL: Throttle = Throttle { bytes_per_s: Some(100e6), latency_ns: 1_000_0
 /// Three streams on devices whose writes take a millisecond, and a fourth on the given one.
 fn throttled(dir: &Path, last: Throttle) -> Arc<dyn Device> {
     let on = |throttle| Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle)) as _;
-    let of = |(n, dir)| (dir, on(if n == 3 { last } else { USUAL }));
-    Arc::new(MountedDevice::new(directories(dir).into_iter().enumerate().map(of).collect()))
+    let mount = |(n, dir)| (dir, on(if n == 3 { last } else { USUAL }));
+    Arc::new(MountedDevice::new(directories(dir).into_iter().enumerate().map(mount).collect()))
 }
 
 fn with_the_last(throttle: Throttle) -> Pace {

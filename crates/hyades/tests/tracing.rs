@@ -26,9 +26,9 @@ impl Visit for Line {
 }
 
 impl Told {
-    fn line(&self, what: &str, of: &Metadata<'_>, record: impl FnOnce(&mut Line)) {
-        if of.target() == "hyades" {
-            let mut line = Line(format!("{} {what}", of.level()));
+    fn line(&self, what: &str, metadata: &Metadata<'_>, record: impl FnOnce(&mut Line)) {
+        if metadata.target() == "hyades" {
+            let mut line = Line(format!("{} {what}", metadata.level()));
             record(&mut line);
             self.lines.lock().unwrap().push(line.0);
         }

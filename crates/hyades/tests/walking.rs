@@ -161,7 +161,8 @@ fn a_cursor_outlives_the_process() {
 fn what_cannot_be_walked_is_refused() {
     let dir = directory();
     let db = open(dir.path(), Concurrency::Silo);
-    let walk = |table| db.transact(|tx| Ok(tx.walk(table, 0).rows().map(|of| of.rows.len())));
+    let walk =
+        |table| db.transact(|tx| Ok(tx.walk(table, 0).rows().map(|walked| walked.rows.len())));
     assert_eq!(walk(ROWS).unwrap(), Ok(0));
     assert_eq!(walk(SORTED).unwrap(), Err(Abort::UnknownHandle));
     assert_eq!(walk(Table::nth(9)).unwrap(), Err(Abort::UnknownHandle));

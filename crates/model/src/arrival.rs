@@ -163,8 +163,8 @@ impl State {
     /// Up to where each stream is resolved at replay: dead records count.
     fn resolved(&self, replay: &Replay) -> Vector {
         let is_resolved = |stream: usize, end: u8| {
-            let of = |at: usize| self.calls[at].map(|call| call.record) == Some((stream, end));
-            (0..COUNT).any(|at| of(at) && (replay.replayed[at] || !self.is_live(at)))
+            let wrote = |at: usize| self.calls[at].map(|call| call.record) == Some((stream, end));
+            (0..COUNT).any(|at| wrote(at) && (replay.replayed[at] || !self.is_live(at)))
         };
         std::array::from_fn(|stream| {
             (1..=self.durable[stream]).take_while(|end| is_resolved(stream, *end)).count() as u8
@@ -351,7 +351,8 @@ impl Model for Arrival {
             Property::sometimes("a durable record is dead", |_, state: &State| {
                 let is_dead = |at: usize| {
                     let record = state.calls[at].map(|call| call.record);
-                    record.is_some_and(|(of, end)| end <= state.durable[of]) && !state.is_live(at)
+                    record.is_some_and(|(stream, end)| end <= state.durable[stream])
+                        && !state.is_live(at)
                 };
                 state.replay.is_some() && (0..COUNT).any(is_dead)
             }),

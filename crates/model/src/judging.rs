@@ -419,12 +419,16 @@ impl Protocol for Judge {
                 if sizes != valid {
                     let _ = write!(text, ", file sizes {}", show(*sizes, self.streams));
                 }
-                let of = |fate| {
+                let fated = |fate| {
                     let is = move |n: &u8| after.fate[*n as usize] == fate;
                     names("T", (0..after.fate.len() as u8).filter(is))
                 };
-                let _ =
-                    write!(text, "; recovered: {}; dead: {}", of(Fate::Recovered), of(Fate::Dead));
+                let _ = write!(
+                    text,
+                    "; recovered: {}; dead: {}",
+                    fated(Fate::Recovered),
+                    fated(Fate::Dead)
+                );
                 text
             }
             Action::Reopen => {

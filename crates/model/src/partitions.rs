@@ -119,8 +119,8 @@ impl State {
     /// Up to where each stream is resolved at replay: dead records count.
     fn resolved(&self, replay: &Replay) -> Vector {
         let is_resolved = |stream: usize, end: u8| {
-            let of = |at: usize| self.ran[at].and_then(|ran| ran.record) == Some((stream, end));
-            (0..COUNT).any(|at| of(at) && (replay.replayed[at] || !self.is_live(at)))
+            let wrote = |at: usize| self.ran[at].and_then(|ran| ran.record) == Some((stream, end));
+            (0..COUNT).any(|at| wrote(at) && (replay.replayed[at] || !self.is_live(at)))
         };
         std::array::from_fn(|stream| {
             (1..=self.durable[stream]).take_while(|end| is_resolved(stream, *end)).count() as u8
@@ -132,8 +132,11 @@ impl State {
         (0..COUNT).find(|&at| {
             let counts = self.is_live(at) || self.is_told(at, mistake);
             let read = self.ran[at].map_or([0; PARTITIONS], |ran| ran.read);
-            let of = TRANSACTIONS[at].holds.iter().map(|&partition| read[partition]);
-            counts && of.into_iter().any(|writer| writer > 0 && !self.is_live(writer as usize - 1))
+            let writers = TRANSACTIONS[at].holds.iter().map(|&partition| read[partition]);
+            counts
+                && writers
+                    .into_iter()
+                    .any(|writer| writer > 0 && !self.is_live(writer as usize - 1))
         })
     }
 }

@@ -158,12 +158,12 @@ impl Poplar {
     }
 
     fn deceived(state: &State) -> Option<(u8, u8)> {
-        let mut of = Self::numbers(state).filter_map(|n| {
+        let mut readers = Self::numbers(state).filter_map(|n| {
             let txn = &state.txns[n as usize];
             let counts = if txn.op == Op::Read { txn.answered } else { Self::live(state, n) };
             txn.source.filter(|_| counts).map(|source| (n, source))
         });
-        of.find(|(_, source)| !Self::live(state, *source))
+        readers.find(|(_, source)| !Self::live(state, *source))
     }
 
     /// The recovered writer of the row, and the one that should be, if they differ.

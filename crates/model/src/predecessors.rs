@@ -152,13 +152,13 @@ const ENDS: &str = "replay ends";
 
 impl Predecessors {
     fn run(&self, state: &mut State, op: Op, stream: u8) {
-        let of = |rows: &[usize]| {
+        let writers = |rows: &[usize]| {
             rows.iter().filter_map(|row| state.writers[*row]).fold(0, |set, n| set | 1 << n)
         };
-        let sources: Set = of(op.reads());
+        let sources: Set = writers(op.reads());
         let is_blind = !op.reads().contains(&op.writes())
             || self.rules.mistake == Some(Mistake::ReadAsOverwritten);
-        let (mut raw, overwritten) = (sources, of(&[op.writes()]));
+        let (mut raw, overwritten) = (sources, writers(&[op.writes()]));
         if is_blind && op.reads().contains(&op.writes()) {
             raw &= !overwritten;
         }
@@ -179,9 +179,9 @@ impl Predecessors {
     }
 
     /// Of some transactions, the last one in each stream.
-    fn highest(txns: &[Txn], of: Set) -> Set {
+    fn highest(txns: &[Txn], chosen: Set) -> Set {
         (0..STREAMS as u8).fold(0, |set, stream| {
-            let of_stream = members(of).filter(|n| txns[*n as usize].stream == stream);
+            let of_stream = members(chosen).filter(|n| txns[*n as usize].stream == stream);
             set | of_stream.max().map_or(0, |n| 1 << n)
         })
     }

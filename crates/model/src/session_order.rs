@@ -100,9 +100,11 @@ impl State {
     fn hole(&self) -> Option<(usize, usize)> {
         (0..CLIENTS).find_map(|client| {
             let ran = &self.ran[client];
-            let is_live = |of: &Ran| of.wrote.is_some_and(|record| self.is_live(record));
+            let is_live = |command: &Ran| command.wrote.is_some_and(|record| self.is_live(record));
             let last = ran.iter().rposition(is_live)?;
-            let is_lost = |of: &Ran| of.wrote.iter().chain(&of.read).any(|of| !self.is_live(*of));
+            let is_lost = |command: &Ran| {
+                command.wrote.iter().chain(&command.read).any(|record| !self.is_live(*record))
+            };
             Some((client, ran[..last].iter().position(is_lost)?))
         })
     }
@@ -194,7 +196,8 @@ impl Model for SessionOrder {
             Property::sometimes("a found record is dead for its order alone", |_, s: &State| {
                 let is_found = |(stream, end): (usize, u8)| end <= s.durable[stream];
                 let is_dead = |ran: &Ran| {
-                    ran.read.is_none() && ran.wrote.is_some_and(|of| is_found(of) && !s.is_live(of))
+                    ran.read.is_none()
+                        && ran.wrote.is_some_and(|record| is_found(record) && !s.is_live(record))
                 };
                 s.ran.iter().flatten().any(is_dead)
             }),

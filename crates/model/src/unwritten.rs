@@ -142,12 +142,12 @@ impl Unwritten {
 
     /// A reader, and a writer that overwrote what it read without having its position.
     fn missed(&self, state: &State) -> Option<(usize, usize)> {
-        let of = |writes: bool| {
+        let committed = |writes: bool| {
             let all = state.txns.iter().enumerate();
             all.filter(move |(_, txn)| txn.program.writes == writes && self.committed(txn))
         };
-        of(false)
-            .flat_map(|reader| of(true).map(move |writer| (reader, writer)))
+        committed(false)
+            .flat_map(|reader| committed(true).map(move |writer| (reader, writer)))
             .find(|((_, reader), (_, writer))| {
                 reader.program.row == writer.program.row
                     && reader.version < writer.version

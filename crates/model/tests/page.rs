@@ -33,9 +33,10 @@ fn every_printed_rule_is_shown_to_fail_on_the_page() {
 fn every_item_is_shown_to_fail_and_to_hold() {
     let cases = cases();
     for item in ITEMS {
-        let of = |wanted: fn(&Case) -> bool| cases.iter().any(|c| c.item == *item && wanted(c));
-        assert!(of(|c| matches!(c.expected, Expected::Breaks(_))), "{item} never fails");
-        assert!(of(|c| matches!(c.expected, Expected::Holds(_))), "{item} never holds");
+        let is_shown =
+            |wanted: fn(&Case) -> bool| cases.iter().any(|c| c.item == *item && wanted(c));
+        assert!(is_shown(|c| matches!(c.expected, Expected::Breaks(_))), "{item} never fails");
+        assert!(is_shown(|c| matches!(c.expected, Expected::Holds(_))), "{item} never holds");
     }
 }
 

@@ -18,11 +18,11 @@ pub fn with_interval(spread: &Spread) -> String {
 
 /// The share in percent that a series adds, from its ratio to that without the addition.
 pub fn share(ratio: &Spread) -> Spread {
-    let of = |ratio: f64| 100.0 * (1.0 - 1.0 / ratio);
+    let added = |ratio: f64| 100.0 * (1.0 - 1.0 / ratio);
     Spread {
-        low: of(ratio.low),
-        median: of(ratio.median),
-        high: of(ratio.high),
+        low: added(ratio.low),
+        median: added(ratio.median),
+        high: added(ratio.high),
         count: ratio.count,
     }
 }
@@ -36,28 +36,28 @@ fn name((series, x): (&str, f64)) -> String {
 }
 
 impl Check {
-    /// `of` is `paper` times `over`.
+    /// `series` is `paper` times `over`.
     pub fn times(
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         over: &'static str,
         paper: f64,
     ) -> Check {
-        Check::times_at(group, metric, (of, 0.0), (over, 0.0), paper)
+        Check::times_at(group, metric, (series, 0.0), (over, 0.0), paper)
     }
 
     /// As [`Check::times`], at positions on the horizontal axis.
     pub fn times_at(
         group: &'static str,
         metric: Metric,
-        of: (&'static str, f64),
+        point: (&'static str, f64),
         over: (&'static str, f64),
         paper: f64,
     ) -> Check {
         Check::new(move |view| {
-            let ratio = view.ratio(group, metric, of, over)?;
-            let (left, right, what) = (name(of), name(over), metric.label());
+            let ratio = view.ratio(group, metric, point, over)?;
+            let (left, right, what) = (name(point), name(over), metric.label());
             Some(Finding {
                 text: format!(
                     "{group}, {what}: {left} is {} times {right} (paper: {})",
@@ -73,21 +73,21 @@ impl Check {
     /// `from`), is at most `within` if `spared`, and at least `within` if not.
     pub fn waits(
         group: &'static str,
-        of: &'static str,
+        series: &'static str,
         (from, to): (f64, f64),
         within: f64,
         spared: bool,
     ) -> Check {
         Check::new(move |view| {
-            let ratio = view.ratio(group, Metric::LatencyP50, (of, to), (of, from))?;
+            let ratio = view.ratio(group, Metric::LatencyP50, (series, to), (series, from))?;
             let (rule, level) = match spared {
                 true => ("at most", of_band(&ratio, 0.0, within)),
                 false => ("at least", of_band(&ratio, within, f64::INFINITY)),
             };
             Some(Finding {
                 text: format!(
-                    "{group}: the median latency of {of} grows {} times from {} to {} (expected: \
-                     {rule} {within})",
+                    "{group}: the median latency of {series} grows {} times from {} to {} \
+                     (expected: {rule} {within})",
                     with_interval(&ratio),
                     short(from),
                     short(to)
@@ -97,19 +97,19 @@ impl Check {
         })
     }
 
-    /// `of` exceeds `base` by `paper`.
+    /// `series` exceeds `base` by `paper`.
     pub fn adds(
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         base: &'static str,
         paper: f64,
     ) -> Check {
         Check::new(move |view| {
-            let ours = view.difference(group, metric, (of, 0.0), (base, 0.0))?;
+            let ours = view.difference(group, metric, (series, 0.0), (base, 0.0))?;
             Some(Finding {
                 text: format!(
-                    "{group}: {of} adds {} to the {} of {base} (paper: {paper})",
+                    "{group}: {series} adds {} to the {} of {base} (paper: {paper})",
                     with_interval(&ours),
                     metric.label()
                 ),
@@ -119,13 +119,13 @@ impl Check {
     }
 
     /// A figure of which less is better is the paper's.
-    pub fn costs(group: &'static str, metric: Metric, of: &'static str, paper: f64) -> Check {
+    pub fn costs(group: &'static str, metric: Metric, series: &'static str, paper: f64) -> Check {
         Check::new(move |view| {
-            let ours = view.at(group, of, 0.0, metric)?;
+            let ours = view.at(group, series, 0.0, metric)?;
             let what = metric.label();
             Some(Finding {
                 text: format!(
-                    "{group}: {of} has {} {what} (paper: {})",
+                    "{group}: {series} has {} {what} (paper: {})",
                     with_interval(&ours),
                     short(paper)
                 ),
@@ -134,26 +134,26 @@ impl Check {
         })
     }
 
-    /// `of` and `over` are equal.
+    /// `series` and `over` are equal.
     pub fn same(
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         over: &'static str,
     ) -> Check {
-        Check::same_at(group, metric, (of, 0.0), (over, 0.0))
+        Check::same_at(group, metric, (series, 0.0), (over, 0.0))
     }
 
     /// As [`Check::same`], at positions on the horizontal axis.
     pub fn same_at(
         group: &'static str,
         metric: Metric,
-        of: (&'static str, f64),
+        point: (&'static str, f64),
         over: (&'static str, f64),
     ) -> Check {
         Check::new(move |view| {
-            let ratio = view.ratio(group, metric, of, over)?;
-            let (left, right, what) = (name(of), name(over), metric.label());
+            let ratio = view.ratio(group, metric, point, over)?;
+            let (left, right, what) = (name(point), name(over), metric.label());
             Some(Finding {
                 text: format!(
                     "{group}, {what}: {left} is {} times {right} (paper: about 1)",
@@ -172,7 +172,7 @@ impl Check {
     pub fn allowed(
         (group, x): (&'static str, f64),
         memory: &'static str,
-        of: (&'static str, u32),
+        scheme: (&'static str, u32),
         over: (&'static str, u32),
         bandwidth: f64,
     ) -> Check {
@@ -182,8 +182,8 @@ impl Check {
                 let processors = view.median(memory, series, 0.0, Metric::ReplayRate)?;
                 Some(processors.min(f64::from(devices) * bandwidth / bytes))
             };
-            let (first, second) = (best(of)?, best(over)?);
-            let ratio = view.ratio(group, Metric::ReplayRate, (of.0, x), (over.0, x))?;
+            let (first, second) = (best(scheme)?, best(over)?);
+            let ratio = view.ratio(group, Metric::ReplayRate, (scheme.0, x), (over.0, x))?;
             let reached = |(series, _), limit: f64| {
                 let rate = view.median(group, series, x, Metric::ReplayRate)?;
                 Some(format!("{:.0} %", 100.0 * rate / limit))
@@ -192,13 +192,13 @@ impl Check {
                 text: format!(
                     "{group}: the devices and our processors allow {} {}/s and {} {}/s, {:.1} \
                      times; measured {} times, with {} and {} of what is allowed",
-                    of.0,
+                    scheme.0,
                     short(first),
                     over.0,
                     short(second),
                     first / second,
                     with_interval(&ratio),
-                    reached(of, first)?,
+                    reached(scheme, first)?,
                     reached(over, second)?
                 ),
                 level: Level::Undecided,
@@ -211,18 +211,18 @@ impl Check {
     pub fn follows_bytes(
         group: &'static str,
         x: f64,
-        of: &'static str,
+        series: &'static str,
         over: &'static str,
     ) -> Check {
         Check::new(move |view| {
-            let rate = view.ratio(group, Metric::Throughput, (of, x), (over, x))?;
-            let bytes = view.ratio(group, Metric::BytesPerTransaction, (over, x), (of, x))?;
+            let rate = view.ratio(group, Metric::Throughput, (series, x), (over, x))?;
+            let bytes = view.ratio(group, Metric::BytesPerTransaction, (over, x), (series, x))?;
             let (low, high) = (rate.low / bytes.median, rate.high / bytes.median);
             let share = Spread { low, median: rate.median / bytes.median, high, ..rate };
             Some(Finding {
                 text: format!(
-                    "{group}: {of} has {} times the throughput of {over}, whose transactions log \
-                     {:.2} times as many bytes",
+                    "{group}: {series} has {} times the throughput of {over}, whose transactions \
+                     log {:.2} times as many bytes",
                     with_interval(&rate),
                     bytes.median
                 ),
@@ -232,14 +232,15 @@ impl Check {
     }
 
     /// A series changes at most by a factor from its first point to its last.
-    pub fn flat(group: &'static str, metric: Metric, of: &'static str, within: f64) -> Check {
+    pub fn flat(group: &'static str, metric: Metric, series: &'static str, within: f64) -> Check {
         Check::new(move |view| {
-            let points = view.points(group, of, metric);
+            let points = view.points(group, series, metric);
             let (first, last) = (points.first()?.0, points.last()?.0);
-            let change = view.ratio(group, metric, (of, last), (of, first))?;
+            let change = view.ratio(group, metric, (series, last), (series, first))?;
             Some(Finding {
                 text: format!(
-                    "{group}, {}: {of} at {} is {} times that at {} (expected: within {within})",
+                    "{group}, {}: {series} at {} is {} times that at {} (expected: \
+                     within {within})",
                     metric.label(),
                     short(last),
                     with_interval(&change),
@@ -254,22 +255,22 @@ impl Check {
     pub fn falls(
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         from: f64,
         to: f64,
     ) -> Check {
-        Check::goes("falls", group, metric, of, (from, to))
+        Check::goes("falls", group, metric, series, (from, to))
     }
 
     /// A series rises between two positions.
     pub fn rises(
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         from: f64,
         to: f64,
     ) -> Check {
-        Check::goes("rises", group, metric, of, (from, to))
+        Check::goes("rises", group, metric, series, (from, to))
     }
 
     /// A series `falls` or `rises` between two positions.
@@ -277,15 +278,15 @@ impl Check {
         how: &'static str,
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         (from, to): (f64, f64),
     ) -> Check {
         Check::new(move |view| {
-            let ratio = view.ratio(group, metric, (of, to), (of, from))?;
+            let ratio = view.ratio(group, metric, (series, to), (series, from))?;
             let fall = if how == "rises" { ratio.inverse() } else { ratio };
             Some(Finding {
                 text: format!(
-                    "{group}, {}: {of} at {to} is {} times that at {from} (paper: {how})",
+                    "{group}, {}: {series} at {to} is {} times that at {from} (paper: {how})",
                     metric.label(),
                     with_interval(&ratio)
                 ),
@@ -300,17 +301,17 @@ impl Check {
         self,
         group: &'static str,
         x: f64,
-        of: &'static str,
+        series: &'static str,
         over: &'static str,
     ) -> Check {
         self.above_by(move |view| {
             let bytes = |series| view.median(group, series, x, Metric::BytesPerTransaction);
-            let (few, many) = (bytes(of)?, bytes(over)?);
+            let (few, many) = (bytes(series)?, bytes(over)?);
             let is_why = many > few * TOLERANCE;
             is_why.then(|| {
                 format!(
-                    "a transaction logs {} bytes with {over} and {} with {of}, {:.1} times fewer, \
-                     so that equal devices allow as many times more of them",
+                    "a transaction logs {} bytes with {over} and {} with {series}, {:.1} times \
+                     fewer, so that equal devices allow as many times more of them",
                     short(many),
                     short(few),
                     many / few
@@ -323,24 +324,24 @@ impl Check {
     pub fn beside(
         group: &'static str,
         metric: Metric,
-        of: &'static str,
+        series: &'static str,
         over: &'static str,
     ) -> Check {
         Check::new(move |view| {
-            let ratio = view.ratio(group, metric, (of, 0.0), (over, 0.0))?;
+            let ratio = view.ratio(group, metric, (series, 0.0), (over, 0.0))?;
             let (times, what) = (with_interval(&ratio), metric.label());
-            let text = format!("{group}, {what}: {of} is {times} times {over}");
+            let text = format!("{group}, {what}: {series} is {times} times {over}");
             Some(Finding { text, level: Level::Undecided })
         })
         .resting_on(Basis::Context)
     }
 
     /// A figure of ours, of which a paper says nothing that can be compared.
-    pub fn shown(group: &'static str, metric: Metric, of: &'static str, x: f64) -> Check {
+    pub fn shown(group: &'static str, metric: Metric, series: &'static str, x: f64) -> Check {
         Check::new(move |view| {
-            let ours = view.at(group, of, x, metric)?;
+            let ours = view.at(group, series, x, metric)?;
             Some(Finding {
-                text: format!("{group}: {of} has {} {}", with_interval(&ours), metric.label()),
+                text: format!("{group}: {series} has {} {}", with_interval(&ours), metric.label()),
                 level: Level::Undecided,
             })
         })

@@ -97,16 +97,16 @@ impl Data {
         experiments: &[Experiment],
         command: impl Fn(&Run) -> String,
     ) -> Result<Data, String> {
-        let of = |from: &Value, key: &str| match from.get(key).and_then(Value::as_array) {
+        let list = |from: &Value, key: &str| match from.get(key).and_then(Value::as_array) {
             Some(values) => Ok(values.clone()),
             None => Err(format!("it has no {key:?}")),
         };
-        let reported = of(report, "experiments")?;
+        let reported = list(report, "experiments")?;
         let mut data = Data::default();
         for experiment in experiments {
             let is_same = |one: &&Value| one["id"] == experiment.id;
             let Some(found) = reported.iter().find(is_same) else { continue };
-            for run in of(found, "runs")? {
+            for run in list(found, "runs")? {
                 let is_same = |known: &&Run| {
                     run["group"] == known.group
                         && run["series"] == known.series.as_str()
@@ -181,11 +181,17 @@ impl<'a> View<'a> {
         &self,
         group: &str,
         metric: Metric,
-        of: (&str, f64),
+        point: (&str, f64),
         over: (&str, f64),
     ) -> Option<Spread> {
-        let (of, over) = (self.rounds(group, of, metric), self.rounds(group, over, metric));
-        Spread::of(of.into_iter().zip(over).filter_map(|(of, over)| Some(of? / over?)).collect())
+        let (figures, over) = (self.rounds(group, point, metric), self.rounds(group, over, metric));
+        Spread::of(
+            figures
+                .into_iter()
+                .zip(over)
+                .filter_map(|(figure, over)| Some(figure? / over?))
+                .collect(),
+        )
     }
 
     /// The difference of two series, by rounds as [`View::ratio`].
@@ -193,11 +199,17 @@ impl<'a> View<'a> {
         &self,
         group: &str,
         metric: Metric,
-        of: (&str, f64),
+        point: (&str, f64),
         less: (&str, f64),
     ) -> Option<Spread> {
-        let (of, less) = (self.rounds(group, of, metric), self.rounds(group, less, metric));
-        Spread::of(of.into_iter().zip(less).filter_map(|(of, less)| Some(of? - less?)).collect())
+        let (figures, less) = (self.rounds(group, point, metric), self.rounds(group, less, metric));
+        Spread::of(
+            figures
+                .into_iter()
+                .zip(less)
+                .filter_map(|(figure, less)| Some(figure? - less?))
+                .collect(),
+        )
     }
 
     /// What a function makes of several series, by rounds as [`View::ratio`].
@@ -205,10 +217,10 @@ impl<'a> View<'a> {
         &self,
         group: &str,
         metric: Metric,
-        of: [(&str, f64); N],
+        points: [(&str, f64); N],
         make: impl Fn([f64; N]) -> f64,
     ) -> Option<Spread> {
-        let all = of.map(|series| self.rounds(group, series, metric));
+        let all = points.map(|series| self.rounds(group, series, metric));
         let count = all.iter().map(Vec::len).min().unwrap_or(0);
         let round = |at: usize| {
             let figures = all.each_ref().map(|series| series[at]);

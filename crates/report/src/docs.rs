@@ -33,7 +33,7 @@ pub fn replace(page: &str, report: &Value) -> Result<String, String> {
 /// The head of a report, and a table of its experiments and findings.
 fn markdown(report: &Value) -> Option<String> {
     let about = report.get("about")?;
-    let text = |of: &Value, key: &str| Some(of.get(key)?.as_str()?.to_string());
+    let text = |object: &Value, key: &str| Some(object.get(key)?.as_str()?.to_string());
     let number = |key: &str| about.pointer(key)?.as_f64();
     let commit = match about.get("commit").and_then(Value::as_str) {
         Some(commit) => format!("commit `{commit}`"),

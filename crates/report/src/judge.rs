@@ -142,17 +142,17 @@ impl Bound {
     /// whether it is one: whether they limit any.
     fn reason(&self, view: &View<'_>) -> Option<(bool, String)> {
         let shares = self.shares(view)?;
-        let [(of, ..), (over, ..)] = self.series[..] else { return None };
+        let [(series, ..), (over, ..)] = self.series[..] else { return None };
         let limited = match [shares[0], shares[1]].map(|share| share >= LIMITED) {
             [false, false] => "neither",
-            [true, false] => of,
+            [true, false] => series,
             [false, true] => over,
             [true, true] => "both",
         };
         let [moves, over_moves] = [shares[0], shares[1]].map(|share| 100.0 * share);
         let text = format!(
-            "devices limit {limited} here: {of} moves {moves:.0} % of the bytes that its devices \
-             allow, {over} {over_moves:.0} %"
+            "devices limit {limited} here: {series} moves {moves:.0} % of the bytes that its \
+             devices allow, {over} {over_moves:.0} %"
         );
         Some((limited != "neither", text))
     }
@@ -233,7 +233,7 @@ impl Verdict {
     /// The verdict as text.
     pub fn words(self) -> String {
         let fixed = match self {
-            Verdict::InPart(held, of) => return format!("{held} of {of} hold"),
+            Verdict::InPart(held, tested) => return format!("{held} of {tested} hold"),
             Verdict::Holds => "all hold",
             Verdict::DoesNotHold => "none holds",
             Verdict::Undecided => "undecided",
@@ -315,7 +315,7 @@ impl Check {
     pub fn basis(&self, view: &View<'_>, finding: Option<&Finding>) -> Basis {
         match (&self.bound, self.basis) {
             (Some(bound), _) if bound.is_met(view) => Basis::Throttle,
-            (_, Basis::Tested) if finding.is_some_and(|of| of.text.contains(OWN)) => {
+            (_, Basis::Tested) if finding.is_some_and(|finding| finding.text.contains(OWN)) => {
                 Basis::Expected
             }
             (_, basis) => basis,

@@ -129,8 +129,8 @@ impl Metric {
             Metric::BytesPerRecord => number("/recovery/bytes")? / number("/recovery/records")?,
             Metric::OverheadPerRecord => {
                 let own = last_incarnation(run)?;
-                let of = |path: &str| own.pointer(path).and_then(Value::as_f64);
-                of("/contents/overhead_bytes")? / of("/records")?
+                let counted = |path: &str| own.pointer(path).and_then(Value::as_f64);
+                counted("/contents/overhead_bytes")? / counted("/records")?
             }
             Metric::DeviceRate => number("/device_bytes")? / number("/seconds")? / 1e6,
             Metric::ReplayRate => number("/recovery/records_per_s")?,
@@ -146,7 +146,7 @@ impl Metric {
                 number("/recovery/bytes")? / seconds / 1e6
             }
             Metric::ReadingShare => {
-                let reading = |of: &str| number(&format!("/recovery/reading/{of}"));
+                let reading = |key: &str| number(&format!("/recovery/reading/{key}"));
                 100.0 * reading("wait_seconds")? / reading("replaying_seconds")?
             }
             Metric::ReadingRate => {

@@ -67,7 +67,7 @@ fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
     if lines.iter().any(|line| !line.points.is_empty()) && lines.iter().all(is_alone) {
         let bar = |(at, line): (usize, &Line)| {
             let (_, value) = line.points.first()?;
-            let claimed = claims.iter().find(|(of, ..)| *of == at);
+            let claimed = claims.iter().find(|(claimed_at, ..)| *claimed_at == at);
             let paper = claimed.map(|(.., claim)| *claim);
             Some(Bar { label: line.label.clone(), value: Ok(*value), paper })
         };
@@ -89,14 +89,16 @@ fn curve(mut lines: Vec<Line>, claims: Vec<(usize, f64, f64)>) -> Marks {
 
 fn ratios(view: &View<'_>, panel: &Panel, pairs: &[(&'static str, &'static str, f64)]) -> Marks {
     let (mut lines, mut claims) = (Vec::new(), Vec::new());
-    for (of, over, claim) in pairs {
-        let xs = view.runs(panel.group).filter(|run| run.series == *of).map(|run| run.x);
+    for (series, over, claim) in pairs {
+        let xs = view.runs(panel.group).filter(|run| run.series == *series).map(|run| run.x);
         let points: Vec<_> = xs
-            .filter_map(|x| Some((x, view.ratio(panel.group, panel.metric, (of, x), (over, x))?)))
+            .filter_map(|x| {
+                Some((x, view.ratio(panel.group, panel.metric, (series, x), (over, x))?))
+            })
             .collect();
         if !points.is_empty() {
             claims.push((lines.len(), 1.0, *claim));
-            lines.push(Line { label: format!("over {over}: {of}"), points });
+            lines.push(Line { label: format!("over {over}: {series}"), points });
         }
     }
     curve(lines, claims)

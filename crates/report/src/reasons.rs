@@ -16,9 +16,14 @@ pub fn percent(share: f64) -> String {
 }
 
 /// What a metric is at two points.
-fn both(view: &View<'_>, group: &str, metric: Metric, [of, over]: [Point; 2]) -> Option<[f64; 2]> {
+fn both(
+    view: &View<'_>,
+    group: &str,
+    metric: Metric,
+    [point, over]: [Point; 2],
+) -> Option<[f64; 2]> {
     let at = |(series, x): Point| view.median(group, series, x, metric);
-    Some([at(of)?, at(over)?])
+    Some([at(point)?, at(over)?])
 }
 
 /// The microseconds of a worker that a transaction takes, by the clock: all workers run all the
@@ -34,9 +39,9 @@ impl Check {
     /// where not all of what they allow is reached, so is the time that a record takes a thread.
     pub fn not_by_threads(self, group: &'static str, points: [Point; 2], claimed: f64) -> Check {
         self.not_by(move |view| {
-            let [of, over] = both(view, group, Metric::ReplayThreads, points)?;
+            let [threads, over] = both(view, group, Metric::ReplayThreads, points)?;
             let ratio = view.ratio(group, Metric::ReplayRate, points[0], points[1])?.median;
-            let (allowed, [left, right]) = (of / over, points.map(|point| point.0));
+            let (allowed, [left, right]) = (threads / over, points.map(|point| point.0));
             // Where more is reached, something else limits the second series.
             if allowed <= 1.0 || allowed * TOLERANCE >= claimed || ratio > allowed * TOLERANCE {
                 return None;
@@ -45,12 +50,12 @@ impl Check {
             let text = format!(
                 "{} threads replay {left} here and {} {right}: with equal work for a record that \
                  allows {} times, of which {} are reached",
-                short(of),
+                short(threads),
                 short(over),
                 short(allowed),
                 percent(ratio / allowed)
             );
-            let each = [of / rate, over / over_rate].map(|seconds| short(1e6 * seconds));
+            let each = [threads / rate, over / over_rate].map(|seconds| short(1e6 * seconds));
             Some(match ratio * TOLERANCE < allowed {
                 true => format!(
                     "{text}, for a record takes {} \u{b5}s of a thread, waiting included, with \
@@ -87,12 +92,12 @@ impl Check {
     /// The same check of rates, with the bytes that a transaction logs, if they differ.
     pub fn not_by_bytes(self, group: &'static str, points: [Point; 2]) -> Check {
         self.not_by(move |view| {
-            let [of, over] = both(view, group, Metric::BytesPerTransaction, points)?;
+            let [bytes, over] = both(view, group, Metric::BytesPerTransaction, points)?;
             let [left, right] = points.map(|point| point.0);
-            let differ = of.max(over) > of.min(over) * TOLERANCE;
-            let [of, over] = [of, over].map(short);
+            let differ = bytes.max(over) > bytes.min(over) * TOLERANCE;
+            let [bytes, over] = [bytes, over].map(short);
             differ.then(|| {
-                format!("a transaction logs {of} bytes with {left}, and {over} with {right}")
+                format!("a transaction logs {bytes} bytes with {left}, and {over} with {right}")
             })
         })
     }
@@ -107,12 +112,12 @@ impl Check {
         none: Point,
     ) -> Check {
         self.not_by(move |view| {
-            let of = |(series, x): Point| {
+            let replayed = |(series, x): Point| {
                 let rate = view.median(group, series, x, Metric::ReplayRate)?;
                 let bytes = view.median(group, series, x, Metric::BytesPerRecord)?;
                 Some((1e6 / rate, short(bytes)))
             };
-            let ((install, many), (again, few)) = (of(changes)?, of(procedure)?);
+            let ((install, many), (again, few)) = (replayed(changes)?, replayed(procedure)?);
             let run = worker_us(view, group, none)?;
             (install * TOLERANCE >= run).then(|| {
                 format!(

@@ -115,7 +115,7 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
                 Shape::Bars { paper: pairs, .. } | Shape::Ratios { pairs } => &pairs[..],
                 _ => &[],
             };
-            for name in pairs.iter().flat_map(|(of, over, _)| [of, over]) {
+            for name in pairs.iter().flat_map(|(label, over, _)| [label, over]) {
                 assert!(series.iter().any(|s| s == name), "{id}: no series {name}");
             }
         }
@@ -209,8 +209,10 @@ fn command_logging_tells_claims_from_expectations() {
     let json = Page { about: about(), experiments: &experiments, data: &data }.json();
     let all = json["experiments"].as_array().unwrap().iter();
     let mut seen = [0; 2];
-    for of in all.filter(|of| of["id"].as_str().unwrap().starts_with("command-")) {
-        for finding in of["findings"].as_array().unwrap() {
+    for experiment in
+        all.filter(|experiment| experiment["id"].as_str().unwrap().starts_with("command-"))
+    {
+        for finding in experiment["findings"].as_array().unwrap() {
             let text = finding["text"].as_str().unwrap();
             let is_expected = text.contains("expected: ");
             let is_claimed = text.contains("(paper: ");
@@ -220,12 +222,15 @@ fn command_logging_tells_claims_from_expectations() {
     }
     assert!(seen[0] > 20 && seen[1] > 8, "{seen:?}");
     for id in ["command-latency", "command-tpcc", "command-voter", "command-differential"] {
-        let of = experiments.iter().find(|experiment| experiment.id == id).unwrap();
+        let experiment = experiments.iter().find(|experiment| experiment.id == id).unwrap();
         let streams = |words: &Vec<String>| {
             let at = words.iter().position(|word| word == "--streams")?;
             words.get(at + 1).cloned()
         };
-        assert!(of.runs.iter().all(|run| streams(&run.words).is_none_or(|n| n == "1")), "{id}");
+        assert!(
+            experiment.runs.iter().all(|run| streams(&run.words).is_none_or(|n| n == "1")),
+            "{id}"
+        );
     }
 }
 
@@ -260,9 +265,13 @@ fn arithmetic_of_the_throttle_is_said_first_and_counts_in_no_verdict() {
     }
     let json = page.json();
     let experiments = json["experiments"].as_array().unwrap();
-    let of = |id: &str| experiments.iter().find(|experiment| experiment["id"] == id).unwrap();
-    assert_eq!(of("2020-hdd-logging")["findings"][0]["level"], "arithmetic of the throttle");
-    assert_eq!(of("poplar-recovery")["verdict"], "not tested");
+    let experiment =
+        |id: &str| experiments.iter().find(|experiment| experiment["id"] == id).unwrap();
+    assert_eq!(
+        experiment("2020-hdd-logging")["findings"][0]["level"],
+        "arithmetic of the throttle"
+    );
+    assert_eq!(experiment("poplar-recovery")["verdict"], "not tested");
 }
 
 /// The same figures everywhere are no device's limit: what claims a factor is then judged.
@@ -331,8 +340,8 @@ fn a_report_can_be_judged_again() {
     let report = page.json();
     let again = About::of_report(&report).unwrap();
     assert_eq!(again.setup(), Setup::typical(Size::FULL));
-    let of = |report| Data::of_report(report, &experiments, |run| again.command(run));
-    let read = of(&report).unwrap();
+    let parsed = |report| Data::of_report(report, &experiments, |run| again.command(run));
+    let read = parsed(&report).unwrap();
     let once_more = Page { about: again.clone(), experiments: &experiments, data: &read };
     assert_eq!(once_more.json(), report);
     assert_eq!(once_more.html(), page.html());
@@ -343,8 +352,8 @@ fn a_report_can_be_judged_again() {
             run["command"] = json!("hyades bench ycsb --theta 0.99 --json");
         }
     }
-    assert!(of(&other).unwrap().outcomes.is_empty());
-    assert!(of(&json!({"about": 1})).unwrap_err().contains("experiments"));
+    assert!(parsed(&other).unwrap().outcomes.is_empty());
+    assert!(parsed(&json!({"about": 1})).unwrap_err().contains("experiments"));
     assert!(About::of_report(&json!({"about": 1})).is_err());
 }
 
@@ -377,7 +386,7 @@ fn the_documentation_has_a_row_for_each_experiment() {
     let shown: Vec<String> = docs.lines().filter_map(first).collect();
     let ids: Vec<&str> = experiments().iter().map(|experiment| experiment.id).collect();
     for id in &ids {
-        let (is_shown, is_new) = (shown.iter().any(|of| of == id), NOT_YET_RUN.contains(id));
+        let (is_shown, is_new) = (shown.iter().any(|row| row == id), NOT_YET_RUN.contains(id));
         assert!(is_shown || is_new, "docs/experiments.md lacks {id}: run bench paper --docs");
         assert!(!(is_shown && is_new), "{id} has been run: take it out of NOT_YET_RUN");
     }
@@ -418,16 +427,18 @@ fn what_counts_as_a_claim_names_the_paper() {
         }
     }
     assert!(own > 20, "{own}");
-    let of = |id: &str| {
+    let experiment = |id: &str| {
         let all = page["experiments"].as_array().unwrap();
         all.iter().find(|experiment| experiment["id"] == id).unwrap()
     };
     // What has no claim of a paper has no verdict about one.
-    assert_eq!(of("shape-slow-stream")["verdict"], "not tested");
-    assert!(of("shape-slow-stream")["expectations"].as_str().unwrap().ends_with("of 6 hold"));
+    assert_eq!(experiment("shape-slow-stream")["verdict"], "not tested");
+    assert!(
+        experiment("shape-slow-stream")["expectations"].as_str().unwrap().ends_with("of 6 hold")
+    );
     // Settings, and logs that equal themselves, are no claims.
     for (id, least) in [("poplar-latency", 3), ("2016-loggers", 2), ("poplar-scan", 1)] {
-        let findings = of(id)["findings"].as_array().unwrap();
+        let findings = experiment(id)["findings"].as_array().unwrap();
         let given = findings.iter().filter(|f| level(f) == "follows from the set-up").count();
         assert_eq!(given, least, "{id}");
     }

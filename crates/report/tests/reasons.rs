@@ -15,9 +15,12 @@ const APART: &str = "a separate measurement of the cause";
 /// in three rounds.
 fn reasons(id: &str, figures: impl Fn(&Run) -> Value) -> Vec<(String, String)> {
     let experiments = table::all(&Setup::typical(Size::FULL));
-    let of = experiments.into_iter().filter(|of| of.id == id).collect::<Vec<Experiment>>();
+    let named = experiments
+        .into_iter()
+        .filter(|experiment| experiment.id == id)
+        .collect::<Vec<Experiment>>();
     let mut data = Data::default();
-    for run in of.iter().flat_map(|experiment| &experiment.runs) {
+    for run in named.iter().flat_map(|experiment| &experiment.runs) {
         if data.of(&run.words).is_empty() {
             (0..3).for_each(|_| data.add(&run.words, Outcome::Done(figures(run))));
         }
@@ -35,7 +38,7 @@ fn reasons(id: &str, figures: impl Fn(&Run) -> Value) -> Vec<(String, String)> {
         placeholders: Vec::new(),
         calibration: None,
     };
-    let json = Page { about, experiments: &of, data: &data }.json();
+    let json = Page { about, experiments: &named, data: &data }.json();
     let findings = json["experiments"][0]["findings"].as_array().unwrap().clone();
     let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or("").to_string();
     let both = |f: &Value| (text(f, "text"), text(f, "why_not") + &text(f, "why_above"));
@@ -312,9 +315,9 @@ fn collection_takes_a_larger_share_of_shorter_transactions_only() {
 #[test]
 fn a_read_from_memory_is_shorter_than_a_devices() {
     let with = |data: f64| {
-        let of = |mean: f64| json!({ "mean_us": mean });
+        let latency = |mean: f64| json!({ "mean_us": mean });
         reason("deuteronomy-latencies", "A read of the data component", |_| {
-            let observed = json!({"reads": of(data / 2.3), "dc_gets": of(data)});
+            let observed = json!({"reads": latency(data / 2.3), "dc_gets": latency(data)});
             json!({ "observed": observed })
         })
     };
@@ -356,14 +359,15 @@ fn commands_of_2016_are_slow_by_their_lists_or_a_device() {
     let with = |begins: &str, wide: f64, vectors: f64| {
         reason("2016-recovery", begins, |run| replayed(run, rate(run, wide, vectors), 2))
     };
-    let of = |group: &str| format!("{group}, replayed transactions / s: Taurus 2016 command at 1");
-    let text = with(&of("YCSB"), 15.8, 1.0);
+    let finding =
+        |group: &str| format!("{group}, replayed transactions / s: Taurus 2016 command at 1");
+    let text = with(&finding("YCSB"), 15.8, 1.0);
     assert!(text.contains("Serial command is 15.8 (15.8 to 15.8, 3 rounds) times"), "{text}");
     assert!(text.contains("and 4 devices allow as many times more"), "{text}");
-    assert_eq!(with(&of("YCSB"), 11.0, 1.0), UNKNOWN);
-    let text = with(&of("TPC-C"), 1.0, 2.7);
+    assert_eq!(with(&finding("YCSB"), 11.0, 1.0), UNKNOWN);
+    let text = with(&finding("TPC-C"), 1.0, 2.7);
     assert!(text.contains("the same transactions 2.7 (2.7 to 2.7, 3 rounds) times"), "{text}");
-    assert!(!with(&of("TPC-C"), 1.0, 1.1).contains("vectors"));
+    assert!(!with(&finding("TPC-C"), 1.0, 1.1).contains("vectors"));
 }
 
 #[test]

@@ -17,20 +17,21 @@ fn experiments() -> Vec<Experiment> {
 fn a_command_runs_once_in_each_round_and_rounds_alternate() {
     let experiments = experiments();
     let steps = plan(&experiments, 3);
-    let of = |round| steps.iter().filter(move |step| step.round == round).map(|step| &step.words);
-    let mut once: Vec<_> = of(0).collect();
+    let commands =
+        |round| steps.iter().filter(move |step| step.round == round).map(|step| &step.words);
+    let mut once: Vec<_> = commands(0).collect();
     let all = once.len();
     once.sort();
     once.dedup();
     assert_eq!(once.len(), all);
     let measured = |words: &&Vec<String>| words[0] != "simulate";
-    let forwards: Vec<_> = of(0).collect();
-    let mut backwards: Vec<_> = of(1).collect();
+    let forwards: Vec<_> = commands(0).collect();
+    let mut backwards: Vec<_> = commands(1).collect();
     backwards.reverse();
     assert_eq!(forwards, backwards);
     // By then simulations have had their seeds.
     let forwards: Vec<_> = forwards.into_iter().filter(measured).collect();
-    assert_eq!(forwards, of(2).collect::<Vec<_>>());
+    assert_eq!(forwards, commands(2).collect::<Vec<_>>());
 }
 
 /// A simulation repeats itself with the same seed: rounds of it would be one run counted often.
@@ -63,9 +64,9 @@ fn axes_reach_the_commands() {
     };
     let setup = Setup { axes, ..Setup::typical(Size::FULL) };
     let all = table::all(&setup);
-    let of = |id: &str| all.iter().find(|experiment| experiment.id == id).unwrap();
+    let experiment = |id: &str| all.iter().find(|experiment| experiment.id == id).unwrap();
     for id in ["2020-hdd-logging", "2016-loggers", "poplar-logging", "2020-streams"] {
-        let runs = &of(id).runs;
+        let runs = &experiment(id).runs;
         // Vectors alone have neither a log nor workers.
         let is_workload = |run: &&Run| run.words[1] != "vectors";
         assert!(runs.iter().filter(is_workload).count() > 10, "{id}");
@@ -87,9 +88,9 @@ fn axes_reach_the_commands() {
         assert_eq!(options.len(), count, "an option twice: {}", run.words.join(" "));
     }
     // What rests on the settings of throttled devices keeps them.
-    let slow = &of("shape-slow-stream").runs;
+    let slow = &experiment("shape-slow-stream").runs;
     assert!(slow.iter().all(|run| run.words.iter().any(|word| word.starts_with("throttled"))));
-    let runs = &of("2020-hdd-logging").runs;
+    let runs = &experiment("2020-hdd-logging").runs;
     assert!(runs.iter().any(|run| run.words.iter().any(|word| word.starts_with("/b/"))));
     assert!(runs.iter().all(|run| run.x == 1.0));
 }
@@ -216,12 +217,19 @@ fn what_is_judged_is_repeated_most() {
     let last: BTreeSet<String> =
         steps.iter().filter(in_last).map(|step| step.words.join(" ")).collect();
     assert!(last.iter().all(|command| judged.contains(command)));
-    let of = |id: &str| experiments.iter().find(|experiment| experiment.id == id).unwrap();
+    let experiment = |id: &str| experiments.iter().find(|experiment| experiment.id == id).unwrap();
     // Some of its checks are judged; none of the other's.
-    assert!(of("poplar-scan").runs.iter().any(|run| last.contains(&run.words.join(" "))));
-    assert!(of("2020-accesses").runs.iter().all(|run| !last.contains(&run.words.join(" "))));
+    assert!(experiment("poplar-scan").runs.iter().any(|run| last.contains(&run.words.join(" "))));
+    assert!(
+        experiment("2020-accesses").runs.iter().all(|run| !last.contains(&run.words.join(" ")))
+    );
     // Figures that a check reads by itself, and not by its series.
-    assert!(of("deuteronomy-accessed").runs.iter().all(|run| last.contains(&run.words.join(" "))));
+    assert!(
+        experiment("deuteronomy-accessed")
+            .runs
+            .iter()
+            .all(|run| last.contains(&run.words.join(" ")))
+    );
     assert!(last.len() > 100, "{}", last.len());
 }
 
@@ -278,7 +286,8 @@ fn the_series_of_a_group_have_the_same_concurrency_control() {
 #[test]
 fn what_is_called_parallel_is_replayed_in_parallel() {
     let experiments = experiments();
-    let runs = &experiments.iter().find(|of| of.id == "2020-contention").unwrap().runs;
+    let runs =
+        &experiments.iter().find(|experiment| experiment.id == "2020-contention").unwrap().runs;
     let ways = |label: &str| -> Vec<bool> {
         let own = runs.iter().filter(|run| run.series.ends_with(label));
         own.map(|run| run.words.join(" ").contains("--recovery parallel")).collect()

@@ -97,16 +97,16 @@ impl Costs {
     }
 
     /// How much slower a scheme's work is with this many busy cores.
-    pub(crate) fn slowed(&self, of: &SchemeCosts, busy: usize) -> f64 {
+    pub(crate) fn slowed(&self, scheme: &SchemeCosts, busy: usize) -> f64 {
         // A single worker has its core to itself; several share memory and caches.
-        if busy > 1 { of.slowdown.unwrap_or(self.slowdown) } else { 1.0 }
+        if busy > 1 { scheme.slowdown.unwrap_or(self.slowdown) } else { 1.0 }
     }
 
     /// The time of a scheme's transaction whose rows are in the cache, one worker.
-    pub(crate) fn cached_ns(&self, of: &SchemeCosts) -> f64 {
+    pub(crate) fn cached_ns(&self, scheme: &SchemeCosts) -> f64 {
         let misses = ACCESSES as f64 * miss_share(self.rows, self.theta);
         // At least half of it: a fit may be off.
-        (of.worker_ns - misses * self.miss_ns).max(of.worker_ns / 2.0)
+        (scheme.worker_ns - misses * self.miss_ns).max(scheme.worker_ns / 2.0)
     }
 }
 

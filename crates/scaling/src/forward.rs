@@ -326,11 +326,11 @@ impl Model<'_> {
         self.needs = needs;
     }
 
-    fn park_all(&mut self, all: Box<[(Lane, u64)]>, of: (Time, usize), now: Time) {
+    fn park_all(&mut self, all: Box<[(Lane, u64)]>, transaction: (Time, usize), now: Time) {
         let frontier = |lane: Lane| self.frontier[lane.index()];
         match first_unmet(frontier, all.iter().copied()) {
-            None => self.answer(of.0, of.1, now),
-            Some(need) => self.park(need, Some(all), of, now),
+            None => self.answer(transaction.0, transaction.1, now),
+            Some(need) => self.park(need, Some(all), transaction, now),
         }
     }
 

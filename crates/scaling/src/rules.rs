@@ -154,11 +154,11 @@ impl Rules {
     /// The partitions that a transaction draws a number above: those that have written a row that
     /// it accesses, and those that it writes to. A set.
     pub fn touched(&self, accesses: &[Access]) -> u64 {
-        let of = |access: &Access| {
+        let touched = |access: &Access| {
             let own = if access.write { 1 << self.partition(access.row) } else { 0 };
             self.numbers[access.row as usize] | own
         };
-        accesses.iter().map(of).fold(0, |set, of| set | of)
+        accesses.iter().map(touched).fold(0, |set, own| set | own)
     }
 
     /// Logs a transaction and stamps its rows. Adds what it waits for to `needs`, its own record
@@ -241,13 +241,13 @@ impl Rules {
         records: &mut Vec<Logged>,
     ) {
         let streams = order.streams();
-        let of = |row: u32| row as usize * streams..(row as usize + 1) * streams;
+        let span = |row: u32| row as usize * streams..(row as usize + 1) * streams;
         let mut vector = std::mem::take(&mut self.vector);
         vector.fill(0);
         for access in txn.accesses {
-            join(&mut vector, &self.writers[of(access.row)]);
+            join(&mut vector, &self.writers[span(access.row)]);
             if access.write && self.commands {
-                join(&mut vector, &self.readers[of(access.row)]);
+                join(&mut vector, &self.readers[span(access.row)]);
             }
         }
         let written = txn.written();
@@ -269,12 +269,12 @@ impl Rules {
         for access in txn.accesses.iter().filter(|_| own.is_some()) {
             match access.write {
                 true => {
-                    self.writers[of(access.row)].copy_from_slice(&vector);
+                    self.writers[span(access.row)].copy_from_slice(&vector);
                     if self.commands {
-                        self.readers[of(access.row)].fill(0);
+                        self.readers[span(access.row)].fill(0);
                     }
                 }
-                false if self.commands => join(&mut self.readers[of(access.row)], &vector),
+                false if self.commands => join(&mut self.readers[span(access.row)], &vector),
                 false => {}
             }
         }

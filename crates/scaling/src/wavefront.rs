@@ -127,11 +127,11 @@ pub fn replay(
 impl<F: Fn(u64) -> f64> Front<'_, F> {
     /// Everything in the stream below this is resolved.
     fn watermark(&self, lane: usize) -> u64 {
-        let of = &self.lanes[lane];
-        match of.window.front() {
+        let stream = &self.lanes[lane];
+        match stream.window.front() {
             Some((first, _)) => self.log[*first].start,
             // What lies between two records is no record.
-            None => of.records.get(of.next).map_or(u64::MAX, |next| self.log[*next].start),
+            None => stream.records.get(stream.next).map_or(u64::MAX, |next| self.log[*next].start),
         }
     }
 
@@ -142,15 +142,16 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
     }
 
     fn finish(&mut self, lane: usize, place: Place) {
-        let of = &mut self.lanes[lane];
+        let stream = &mut self.lanes[lane];
         match place {
-            Place::InTurn => of.next += 1,
+            Place::InTurn => stream.next += 1,
             Place::Window(record) => {
-                if let Some(parked) = of.window.iter_mut().find(|(parked, _)| *parked == record) {
+                if let Some(parked) = stream.window.iter_mut().find(|(parked, _)| *parked == record)
+                {
                     parked.1 = Parked::Done;
                 }
-                while of.window.front().is_some_and(|(_, state)| *state == Parked::Done) {
-                    of.window.pop_front();
+                while stream.window.front().is_some_and(|(_, state)| *state == Parked::Done) {
+                    stream.window.pop_front();
                 }
             }
         }
@@ -183,8 +184,8 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
             let first = thread % self.lanes.len();
             let in_turn = (0..self.lanes.len()).map(|at| (first + at) % self.lanes.len());
             let has_work = |lane: &usize| {
-                let of = &self.lanes[*lane];
-                of.waiting > 0 || of.next < of.records.len()
+                let stream = &self.lanes[*lane];
+                stream.waiting > 0 || stream.next < stream.records.len()
             };
             let mut order: Vec<usize> = in_turn.filter(has_work).collect();
             order.sort_by_key(|lane| (self.lanes[*lane].is_held, self.lanes[*lane].progress));
@@ -216,10 +217,10 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
         if self.threads[thread].holds.take().is_some_and(|(_, left)| left < QUANTUM) {
             self.threads[thread].is_idle = false;
         }
-        let of = &mut self.lanes[lane];
-        of.is_held = false;
-        if let Some(last) = of.next.checked_sub(1) {
-            of.progress = self.log[of.records[last]].vector.iter().sum();
+        let stream = &mut self.lanes[lane];
+        stream.is_held = false;
+        if let Some(last) = stream.next.checked_sub(1) {
+            stream.progress = self.log[stream.records[last]].vector.iter().sum();
         }
     }
 
@@ -234,8 +235,8 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
                     return false;
                 }
             }
-            let of = &self.lanes[lane];
-            let Some(&record) = of.records.get(of.next) else { return false };
+            let stream = &self.lanes[lane];
+            let Some(&record) = stream.records.get(stream.next) else { return false };
             let read = (self.read_ns)(self.log[record].end) as Time;
             if read > now {
                 let first = &mut self.threads[thread].read_at;
@@ -244,20 +245,20 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
             }
             let idle = self.threads.iter().any(|thread| thread.is_idle);
             let offers = self.lookahead > 0 && idle;
-            let is_offered = offers && of.waiting < OFFERED && of.window.len() < WINDOW;
-            let in_turn = !is_offered && (of.waiting == 0 || offers);
+            let is_offered = offers && stream.waiting < OFFERED && stream.window.len() < WINDOW;
+            let in_turn = !is_offered && (stream.waiting == 0 || offers);
             if in_turn && self.may_run(record) {
                 // It needs no place in the window, even if that is full.
                 self.threads[thread].runs = Some((lane, Place::InTurn));
                 self.threads[thread].holds = Some((lane, left - 1));
                 return true;
             }
-            if self.lookahead == 0 || of.window.len() >= WINDOW {
+            if self.lookahead == 0 || stream.window.len() >= WINDOW {
                 return false;
             }
-            let of = &mut self.lanes[lane];
-            of.window.push_back((record, Parked::Waits));
-            (of.next, of.waiting) = (of.next + 1, of.waiting + 1);
+            let stream = &mut self.lanes[lane];
+            stream.window.push_back((record, Parked::Waits));
+            (stream.next, stream.waiting) = (stream.next + 1, stream.waiting + 1);
             self.threads[thread].holds = Some((lane, left - 1));
             self.wake_one(now);
         }
@@ -280,11 +281,11 @@ impl<F: Fn(u64) -> f64> Front<'_, F> {
         let Some(record) = parked.into_iter().find(|record| self.may_run(*record)) else {
             return false;
         };
-        let of = &mut self.lanes[lane];
-        if let Some(parked) = of.window.iter_mut().find(|(parked, _)| *parked == record) {
+        let stream = &mut self.lanes[lane];
+        if let Some(parked) = stream.window.iter_mut().find(|(parked, _)| *parked == record) {
             parked.1 = Parked::Taken;
         }
-        of.waiting -= 1;
+        stream.waiting -= 1;
         self.threads[thread].runs = Some((lane, Place::Window(record)));
         true
     }

@@ -177,13 +177,14 @@ fn model(
         let txn = Committing { accesses: &accesses, stream, bytes, unit: 50.0 };
         rules.commit(&txn, &mut order, &mut Needs::default(), &mut logged);
     }
-    let of = |stream: usize| logged.iter().filter(move |record| record.stream == stream);
-    let count = |stream: usize, lsn: u64| of(stream).filter(|record| record.end <= lsn).count();
+    let records = |stream: usize| logged.iter().filter(move |record| record.stream == stream);
+    let count =
+        |stream: usize, lsn: u64| records(stream).filter(|record| record.end <= lsn).count();
     let record = |record: &Logged| {
         let vector = record.vector.iter().enumerate().map(|(at, lsn)| count(at, *lsn)).collect();
         Record { number: record.number, vector }
     };
-    (0..streams).map(|stream| of(stream).map(record).collect()).collect()
+    (0..streams).map(|stream| records(stream).map(record).collect()).collect()
 }
 
 /// Transactions of several sessions. The first ones write, so that no reader comes before the

@@ -100,7 +100,8 @@ fn run(port: u16, clients: usize, time: Duration, accounts: u64) -> io::Result<V
 }
 
 fn main() {
-    let numbers: Vec<f64> = std::env::args().skip(1).filter_map(|of| of.parse().ok()).collect();
+    let numbers: Vec<f64> =
+        std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     let &[port, clients, seconds, accounts] = &numbers[..] else {
         eprintln!("redis_transfers PORT CLIENTS SECONDS ACCOUNTS");
         std::process::exit(2);

@@ -180,9 +180,9 @@ impl SteppedServer {
     /// # Errors
     /// The log has failed: what is parked becomes errors, see [`SteppedServer::output`], and
     /// nothing more may be run.
-    pub fn drain(&mut self, of: usize) -> Result<Vec<(usize, u64)>, Error> {
+    pub fn drain(&mut self, loop_number: usize) -> Result<Vec<(usize, u64)>, Error> {
         let (clients, mut freed) = (&mut self.clients, Vec::new());
-        let result = self.loops[of].queue.drain(|(number, mark)| {
+        let result = self.loops[loop_number].queue.drain(|(number, mark)| {
             if let Some(client) = &mut clients[number] {
                 client.conversation.acknowledged(mark);
                 freed.push((number, mark));

@@ -110,7 +110,7 @@ fn facts(stream: &TcpStream) -> BTreeMap<String, String> {
         let (flags, categories) = (flags.words(), categories.words());
         let told = format!("{numbers} | {flags} | {categories} | {}", specs.join(", "));
         all.insert(name.text().to_string(), told);
-        subcommands.array().iter().for_each(|of| add(of, all));
+        subcommands.array().iter().for_each(|subcommand| add(subcommand, all));
     }
     let mut all = BTreeMap::new();
     ask(stream, "COMMAND").array().iter().for_each(|entry| add(entry, &mut all));
@@ -125,16 +125,16 @@ fn arguments(stream: &TcpStream) -> BTreeMap<String, String> {
         let [name, kind, spec, token] = ["name", "type", "key_spec_index", "token"].map(field);
         format!("{name}:{kind}@{spec}'{token}'{flags}({})", listed(argument))
     }
-    fn listed(of: &Said) -> String {
-        let list = of.field("arguments").map(Said::array).unwrap_or_default();
+    fn listed(parent: &Said) -> String {
+        let list = parent.field("arguments").map(Said::array).unwrap_or_default();
         list.iter().map(shown).collect::<Vec<_>>().join(", ")
     }
     fn add(docs: &Said, all: &mut BTreeMap<String, String>) {
         for pair in docs.array().chunks(2) {
-            let of = &pair[1];
-            let since = of.field("since").expect("it has one").flat();
-            all.insert(pair[0].text().to_string(), format!("{since} {}", listed(of)));
-            of.field("subcommands").into_iter().for_each(|docs| add(docs, all));
+            let command = &pair[1];
+            let since = command.field("since").expect("it has one").flat();
+            all.insert(pair[0].text().to_string(), format!("{since} {}", listed(command)));
+            command.field("subcommands").into_iter().for_each(|docs| add(docs, all));
         }
     }
     let mut all = BTreeMap::new();

@@ -73,8 +73,8 @@ const IN_BLOCKS: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-e
 /// Those whose order Redis leaves open.
 const UNORDERED: &[&str] = &["SMEMBERS", "SUNION", "SINTER", "SDIFF", "HKEYS", "HVALS", "HGETALL"];
 
-fn pick<'a, T: ?Sized>(rng: &mut fastrand::Rng, of: &[&'a T]) -> &'a T {
-    of[rng.usize(..of.len())]
+fn pick<'a, T: ?Sized>(rng: &mut fastrand::Rng, choices: &[&'a T]) -> &'a T {
+    choices[rng.usize(..choices.len())]
 }
 
 fn filled(rng: &mut fastrand::Rng, what: &str, members: u32) -> String {
@@ -234,9 +234,9 @@ fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
             all.sort();
             Said::Array(Some(all))
         }
-        Said::Array(Some(all)) => {
-            Said::Array(Some(all.into_iter().map(|of| comparable(words, kind, of)).collect()))
-        }
+        Said::Array(Some(all)) => Said::Array(Some(
+            all.into_iter().map(|element| comparable(words, kind, element)).collect(),
+        )),
         // A score of -0 is 0 here.
         Said::Bulk(Some(text)) if words[0].starts_with('Z') && text == b"-0" => {
             Said::Bulk(Some(b"0".to_vec()))
@@ -250,7 +250,8 @@ fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
 const TWO_ERRORS: &[&str] = &["ZINTERCARD", "ZUNION"];
 
 fn is_one_of_two_errors(words: &[String], ours: &Said, theirs: &Said) -> bool {
-    let is_error = |of: &Said, begin| matches!(of, Said::Line(line) if line.starts_with(begin));
+    let is_error =
+        |reply: &Said, begin| matches!(reply, Said::Line(line) if line.starts_with(begin));
     let is_declared = TWO_ERRORS.contains(&words[0].as_str());
     is_declared && is_error(ours, "-ERR ") && is_error(theirs, "-WRONGTYPE ")
 }
@@ -333,7 +334,8 @@ fn replies_are_those_of_redis() {
             }
             if a != b {
                 let before = earlier.iter().chain(&commands[..at]);
-                let touches = |of: &&Vec<String>| of.iter().skip(1).any(|w| words.contains(w));
+                let touches =
+                    |command: &&Vec<String>| command.iter().skip(1).any(|w| words.contains(w));
                 let before: Vec<_> = before.rev().filter(touches).take(30).collect();
                 assert_eq!(a, b, "seed {seed}, command {done}: {words:?} after {before:#?}");
             }

@@ -102,29 +102,29 @@ impl Drop for Served {
     }
 }
 
-fn try_ask<S: Read + Write>(of: &mut BufReader<S>, line: &str) -> std::io::Result<String> {
-    of.get_mut().write_all(format!("{line}\r\n").as_bytes())?;
+fn try_ask<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> std::io::Result<String> {
+    reader.get_mut().write_all(format!("{line}\r\n").as_bytes())?;
     let mut reply = String::new();
-    of.read_line(&mut reply)?;
+    reader.read_line(&mut reply)?;
     Ok(reply.trim_end().to_string())
 }
 
 /// Says a line, and reads one line of the reply.
-fn ask<S: Read + Write>(of: &mut BufReader<S>, line: &str) -> String {
-    try_ask(of, line).unwrap()
+fn ask<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> String {
+    try_ask(reader, line).unwrap()
 }
 
 /// Reads a bulk string.
-fn ask_bulk<S: Read + Write>(of: &mut BufReader<S>, line: &str) -> String {
-    let length: usize = ask(of, line).trim_start_matches('$').parse().unwrap();
+fn ask_bulk<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> String {
+    let length: usize = ask(reader, line).trim_start_matches('$').parse().unwrap();
     let mut text = vec![0; length + 2];
-    of.read_exact(&mut text).unwrap();
+    reader.read_exact(&mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
 /// Number of a counter of INFO.
-fn counter(of: &mut BufReader<TcpStream>, name: &str) -> u64 {
-    let info = ask_bulk(of, "INFO everything");
+fn counter(reader: &mut BufReader<TcpStream>, name: &str) -> u64 {
+    let info = ask_bulk(reader, "INFO everything");
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.expect("it is counted").parse().unwrap()
 }

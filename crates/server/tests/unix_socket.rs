@@ -65,18 +65,18 @@ impl Drop for Served {
 }
 
 /// Says a line, and reads one line of the reply.
-fn ask<S: Read + Write>(of: &mut BufReader<S>, line: &str) -> String {
-    of.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+fn ask<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> String {
+    reader.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
     let mut reply = String::new();
-    of.read_line(&mut reply).unwrap();
+    reader.read_line(&mut reply).unwrap();
     reply.trim_end().to_string()
 }
 
 /// Reads a bulk string.
-fn ask_bulk<S: Read + Write>(of: &mut BufReader<S>, line: &str) -> String {
-    let length: usize = ask(of, line).trim_start_matches('$').parse().unwrap();
+fn ask_bulk<S: Read + Write>(reader: &mut BufReader<S>, line: &str) -> String {
+    let length: usize = ask(reader, line).trim_start_matches('$').parse().unwrap();
     let mut text = vec![0; length + 2];
-    of.read_exact(&mut text).unwrap();
+    reader.read_exact(&mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 

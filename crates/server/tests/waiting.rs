@@ -122,7 +122,7 @@ fn each_element_is_consumed_once() {
     assert_eq!(consumed.into_inner().unwrap().len(), 3 * EACH);
     let mut client = served.connect();
     client.send("LLEN a\r\nLLEN b\r\n");
-    let left = [client.line(), client.line()].map(|of| of[1..].parse::<usize>().unwrap());
+    let left = [client.line(), client.line()].map(|line| line[1..].parse::<usize>().unwrap());
     assert_eq!(left.iter().sum::<usize>(), 5, "nothing else is left");
 }
 

@@ -396,8 +396,8 @@ fn look(
         }
     }
     for table in 0..2 {
-        let of = state.range((table, i64::MIN)..(table + 1, i64::MIN));
-        let by_key: BTreeSet<(i64, i64)> = of.map(|(at, c)| (c.group, at.1)).collect();
+        let entries = state.range((table, i64::MIN)..(table + 1, i64::MIN));
+        let by_key: BTreeSet<(i64, i64)> = entries.map(|(at, c)| (c.group, at.1)).collect();
         if tables.indexed {
             let mut by_group = BTreeSet::new();
             for number in 0..GROUPS {

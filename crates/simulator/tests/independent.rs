@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 
 /// The list operations of a transaction. The results of reads are included if `known`.
 fn list_ops(observed: &Observed, known: bool) -> Vec<Value> {
-    let of = |op: &Op| match op {
+    let list_op = |op: &Op| match op {
         Op::Append { key, value } => Some(json!(["append", key, value])),
         Op::List { key, saw } if known => Some(json!(["r", key, saw])),
         Op::List { key, .. } => Some(json!(["r", key, null])),
         _ => None,
     };
-    observed.ops.iter().filter_map(of).collect()
+    observed.ops.iter().filter_map(list_op).collect()
 }
 
 /// The list operations of a history in Jepsen's format. Each transaction is a process of its own,
@@ -96,8 +96,8 @@ fn history(rng: &mut Rng) -> Vec<Observed> {
             saw.pop();
         }
     }
-    let of = |key: u64| Op::List { key, saw: lists.get(&key).cloned().unwrap_or_default() };
-    let ops = (0..3).map(of).collect();
+    let last_read = |key: u64| Op::List { key, saw: lists.get(&key).cloned().unwrap_or_default() };
+    let ops = (0..3).map(last_read).collect();
     let end = End::Acknowledged(100_001);
     history.push(Observed { life: 0, session: 99, invoked: 100_000, end, ops });
     history

@@ -295,7 +295,7 @@ fn the_graph_and_the_search_agree_on_snapshot_isolation() {
 /// Under snapshot isolation there is write skew, which is found, and nothing else.
 #[test]
 fn snapshot_isolation_shows_write_skew_and_nothing_else() {
-    let is_hekaton = |of: &&Combination| of.concurrency == Concurrency::Hekaton;
+    let is_hekaton = |combination: &&Combination| combination.concurrency == Concurrency::Hekaton;
     let all: Vec<Combination> = Combination::all().iter().filter(is_hekaton).copied().collect();
     let mut skewed = 0;
     for seed in 0..3 * all.len() {

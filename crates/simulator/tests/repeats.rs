@@ -13,7 +13,9 @@ fn a_seed_gives_the_same_history_and_the_same_bytes_on_the_disk() {
             // Every second one: neighbours differ in the record kind only.
             let combinations = Combination::with_calls().iter().copied().enumerate().step_by(2);
             let share = combinations.skip(first).step_by(THREADS);
-            scope.spawn(move || share.for_each(|(seed, of)| repeats(seed as u64, of)));
+            scope.spawn(move || {
+                share.for_each(|(seed, combination)| repeats(seed as u64, combination))
+            });
         }
     });
 }

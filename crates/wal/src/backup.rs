@@ -152,8 +152,8 @@ impl Copying<'_> {
     fn streams(&mut self) -> Result<(), Error> {
         for stream in self.manifest.streams.clone() {
             let dims = self.manifest.incarnations.iter().flat_map(|i| &i.dims);
-            let of = dims.filter(|dim| dim.stream == stream.id);
-            let end = of.map(|dim| dim.end.unwrap_or(dim.start)).max().unwrap_or(0);
+            let own_dims = dims.filter(|dim| dim.stream == stream.id);
+            let end = own_dims.map(|dim| dim.end.unwrap_or(dim.start)).max().unwrap_or(0);
             let from = stream_dir(self.place(stream.dir)?, stream.id);
             let uuid = self.manifest.uuid();
             let (chain, error) =

@@ -121,9 +121,9 @@ impl Shared {
     }
 
     fn ask_stream(&self, stream: usize, number: u64) {
-        let of = &self.streams[stream];
-        if of.wanted_mark.fetch_max(number, Ordering::SeqCst) < number {
-            of.notify();
+        let stream = &self.streams[stream];
+        if stream.wanted_mark.fetch_max(number, Ordering::SeqCst) < number {
+            stream.notify();
         }
     }
 

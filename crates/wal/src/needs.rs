@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn needs_are_joined_by_slot_and_dropped_once_they_are_met() {
-        let of = |all: &[(usize, u64)]| {
+        let needs = |all: &[(usize, u64)]| {
             let mut needs = Needs::default();
             all.iter().for_each(|(at, number)| needs.push((Lane::position(*at), *number)));
             needs
@@ -152,8 +152,8 @@ mod tests {
             all.sort_unstable();
             all
         };
-        let mut joined = of(&[(0, 5), (3, 7)]);
-        joined.join(&of(&[(1, 2), (3, 9), (0, 4)]));
+        let mut joined = needs(&[(0, 5), (3, 7)]);
+        joined.join(&needs(&[(1, 2), (3, 9), (0, 4)]));
         assert_eq!(sorted(&joined), [(0, 5), (1, 2), (3, 9)]);
         joined.join(&Needs::default());
         let mut copied = Needs::default();

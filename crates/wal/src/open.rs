@@ -306,15 +306,15 @@ fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock,
 /// at the same time.
 pub(crate) fn parallel_if_reads_block<T: Send, R: Send>(
     device: &dyn Device,
-    of: Vec<T>,
+    items: Vec<T>,
     each: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
-    if of.len() < 2 || !device.reads_wait() {
-        return of.into_iter().map(each).collect();
+    if items.len() < 2 || !device.reads_wait() {
+        return items.into_iter().map(each).collect();
     }
     std::thread::scope(|scope| {
         let each = &each;
-        let threads: Vec<_> = of.into_iter().map(|one| scope.spawn(move || each(one))).collect();
+        let threads: Vec<_> = items.into_iter().map(|one| scope.spawn(move || each(one))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };

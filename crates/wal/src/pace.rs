@@ -134,8 +134,8 @@ impl Shared {
         let fastest = known.map(|stream| pace(stream).usual()).min().unwrap_or(LEAST_NS);
         let times: SmallVec<[Option<u64>; 16]> = (0..n).map(|s| self.time(s, now)).collect();
         let best = |known: bool| {
-            let of = (0..n).filter(|&stream| is_known(stream) == known);
-            of.filter_map(|stream| times[stream]).min()
+            let streams = (0..n).filter(|&stream| is_known(stream) == known);
+            streams.filter_map(|stream| times[stream]).min()
         };
         let (is_known_best, best) = match best(true) {
             Some(best) => (true, Some(best)),

@@ -98,9 +98,9 @@ impl Recovering {
         for judged in self.judge_lanes(incarnation, ends)? {
             proven.push(judged.map_err(|damage| damage.error)?);
         }
-        let of = ends.iter().filter(|end| end.incarnation == number);
+        let own_ends = ends.iter().filter(|end| end.incarnation == number);
         let (mut valid_to, mut marks) = (vec![0; proven.len()], vec![0; proven.len()]);
-        for end in of {
+        for end in own_ends {
             valid_to[end.dimension] = end.valid_to;
             marks[end.dimension] = end.mark;
         }

@@ -174,8 +174,8 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
     disk.kill();
     drop((writer, log));
     let records = |frames: Vec<Read>| {
-        let of = frames.into_iter().filter(|f| f.kind == FrameKind::Record);
-        of.map(|f| f.payload).collect::<Vec<_>>()
+        let record_frames = frames.into_iter().filter(|f| f.kind == FrameKind::Record);
+        record_frames.map(|f| f.payload).collect::<Vec<_>>()
     };
     let whole = records(read_all(&open(on(&disk)).unwrap()).unwrap().0);
     assert_eq!(whole.len(), ends.len());

@@ -57,9 +57,9 @@ fn is_prefix(read: &[Read], whole: &[Read]) -> bool {
     let newest = whole.last().unwrap().incarnation;
     [1, 2].into_iter().all(|incarnation| {
         [0, 1].into_iter().all(|lane| {
-            let of = |f: &&Read| f.incarnation == incarnation && f.lane == lane;
+            let is_own = |f: &&Read| f.incarnation == incarnation && f.lane == lane;
             let (r, w): (Vec<_>, Vec<_>) =
-                (read.iter().filter(of).collect(), whole.iter().filter(of).collect());
+                (read.iter().filter(is_own).collect(), whole.iter().filter(is_own).collect());
             r.len() <= w.len() && r[..] == w[..r.len()] && (incarnation == newest || r == w)
         })
     })

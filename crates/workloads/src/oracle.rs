@@ -178,7 +178,9 @@ impl Oracle {
             let start = self.key_of(table, row, columns);
             let mut same = index.range(start.clone()..);
             is_unique
-                && same.next().is_some_and(|(entry, of)| entry.starts_with(&start) && of != key)
+                && same
+                    .next()
+                    .is_some_and(|(entry, primary)| entry.starts_with(&start) && primary != key)
         };
         let found = indexes.into_iter().position(|(shape, index)| has_other(shape, index));
         found.map(|index| index as u16)

@@ -370,8 +370,8 @@ pub fn drive<W: Workload>(
         }
         let mut scanned = (!scanners.is_empty()).then(Scanned::default);
         for thread in scanners {
-            let of = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            scanned.iter_mut().for_each(|all| all.add(&of));
+            let scans = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            scanned.iter_mut().for_each(|all| all.add(&scans));
         }
         let bytes = (after.log_bytes - before.log_bytes, after.device_bytes - before.device_bytes);
         let cpu_ns = all.cpu_ns;

@@ -349,7 +349,8 @@ impl Common {
         }
         let concurrency = self.concurrency.control();
         if !concurrency.runs_under(protocol) {
-            let sound = hyades::Protocol::all().filter(|of| concurrency.runs_under(*of));
+            let sound =
+                hyades::Protocol::all().filter(|candidate| concurrency.runs_under(*candidate));
             let sound: Vec<&str> = sound.map(hyades::Protocol::name).collect();
             return usage(format!(
                 "{} is not sound under {} logging: choose --concurrency {}, or one of \

@@ -223,15 +223,16 @@ pub struct ReadingOfStream {
 impl Reading {
     /// What the threads did that replayed these incarnations; none without any.
     pub fn of(incarnations: &[IncarnationReport]) -> Option<Reading> {
-        let of = |read: &StreamRead| ReadingOfStream {
+        let reading = |read: &StreamRead| ReadingOfStream {
             stream: read.stream,
             bytes: read.bytes,
             read_seconds: read.read_seconds,
             wait_seconds: read.wait_seconds,
         };
-        let streams: Vec<_> = StreamRead::by_stream(incarnations).iter().map(of).collect();
+        let streams: Vec<_> = StreamRead::by_stream(incarnations).iter().map(reading).collect();
         let wait_seconds = streams.iter().map(|stream| stream.wait_seconds).sum::<f64>();
-        let of_threads = |of: &IncarnationReport| of.seconds * of.threads as f64;
+        let of_threads =
+            |incarnation: &IncarnationReport| incarnation.seconds * incarnation.threads as f64;
         let all_seconds = incarnations.iter().map(of_threads).sum::<f64>();
         let replaying_seconds = (all_seconds - wait_seconds).max(0.0);
         (!streams.is_empty()).then_some(Reading { wait_seconds, replaying_seconds, streams })
@@ -367,15 +368,15 @@ impl Report {
     }
 
     fn checkpoint_text(&self, line: &mut impl FnMut(&str, String)) {
-        let Some(of) = &self.checkpoints else { return };
-        let mut text = format!("{} taken, {} failed", of.taken, of.failed);
-        let _ = write!(text, "; replay time at most {}", time(of.longest_replay_seconds));
-        if let (Some(rows), Some(changed)) = (of.rows, of.changed_rows) {
+        let Some(checkpoints) = &self.checkpoints else { return };
+        let mut text = format!("{} taken, {} failed", checkpoints.taken, checkpoints.failed);
+        let _ = write!(text, "; replay time at most {}", time(checkpoints.longest_replay_seconds));
+        if let (Some(rows), Some(changed)) = (checkpoints.rows, checkpoints.changed_rows) {
             let share = changed as f64 / rows.max(1) as f64 * 100.0;
             let _ = write!(text, "; {share:.0} % of the rows in the last one had changed");
         }
         line("checkpoints", text);
-        let contrast = &of.contrast;
+        let contrast = &checkpoints.contrast;
         if let (Some(during), Some(between)) = (contrast.during_per_s, contrast.between_per_s) {
             let share = format!("{:.0} %", during / between.max(1e-9) * 100.0);
             let p99 = |us: Option<f64>| time(us.unwrap_or(0.0) * 1e-6);
@@ -391,7 +392,7 @@ impl Report {
             );
         }
         line("on disk", format!("at most {}", bytes(contrast.most_disk_bytes as f64)));
-        if let Some(why) = &of.bound_missed {
+        if let Some(why) = &checkpoints.bound_missed {
             line("bound missed", why.clone());
         }
     }
@@ -416,7 +417,7 @@ impl Report {
                 r.image_seconds
                     .map_or(String::new(), |s| format!(", of which {} for the load", time(s))),
                 count(r.records.unwrap_or(0) as f64),
-                r.bytes.map_or(String::new(), |of| format!(", {}", bytes(of as f64))),
+                r.bytes.map_or(String::new(), |size| format!(", {}", bytes(size as f64))),
                 rate(r.records_per_s.unwrap_or(0.0)),
             ),
         );

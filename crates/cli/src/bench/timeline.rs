@@ -146,13 +146,13 @@ impl Timeline {
         let (mut during, mut between) = ((Tick::default(), 0u64), (Tick::default(), 0u64));
         for pair in self.ticks.windows(2) {
             // A tick in which a checkpoint began or ended is neither.
-            let of = match (pair[0].1.checkpoint, pair[1].1.checkpoint) {
+            let phase = match (pair[0].1.checkpoint, pair[1].1.checkpoint) {
                 (true, true) => &mut during,
                 (false, false) => &mut between,
                 _ => continue,
             };
-            of.0.add(&pair[1].0);
-            of.1 += 1;
+            phase.0.add(&pair[1].0);
+            phase.1 += 1;
         }
         let rate = |(tick, n): &(Tick, u64)| {
             (*n > 0).then(|| tick.count as f64 / (*n as f64 * TICK_NS as f64 / 1e9))

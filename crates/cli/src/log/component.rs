@@ -80,13 +80,13 @@ impl StreamRecords for ComponentStream {
         let Some(record) = self.records.read(frame)? else { return Ok(None) };
         let (mut puts, mut deletes) = ((0, 0), (0, 0));
         for Operation { key, value, .. } in &record.operations {
-            let of = if value.is_some() { &mut puts } else { &mut deletes };
+            let counted = if value.is_some() { &mut puts } else { &mut deletes };
             let bytes = key.len() + value.map_or(0, <[u8]>::len);
-            *of = (of.0 + 1, of.1 + bytes as u64);
+            *counted = (counted.0 + 1, counted.1 + bytes as u64);
         }
         let all = [("(put)", puts), ("(deleted)", deletes)];
         for (name, (count, bytes)) in all.into_iter().filter(|(_, (count, _))| *count > 0) {
-            share(Share { of: ShareOf::Table(name), count, bytes });
+            share(Share { subject: ShareOf::Table(name), count, bytes });
         }
         let live = is_live(self.ends.as_deref(), &record);
         Ok(Some(CountedRecord { live, counts: true, ..CountedRecord::default() }))

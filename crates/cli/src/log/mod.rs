@@ -162,6 +162,6 @@ fn survey(recovering: &Recovering) -> Result<Vec<ReaderEnd>, Trouble> {
 
 /// The valid ends of the streams of an incarnation, by lane.
 fn end_vector(ends: &[ReaderEnd], incarnation: u32) -> Vec<u64> {
-    let of = ends.iter().filter(|end| end.incarnation == incarnation);
-    of.map(|end| end.valid_to).collect()
+    let own = ends.iter().filter(|end| end.incarnation == incarnation);
+    own.map(|end| end.valid_to).collect()
 }

@@ -80,7 +80,7 @@ fn add<K: Ord>(to: &mut BTreeMap<K, (u64, u64)>, key: K, share: Share<'_>) {
 impl FrameTally {
     /// Counts a part of a record.
     pub fn share(&mut self, share: Share<'_>) {
-        match share.of {
+        match share.subject {
             ShareOf::Procedure(name, version) => {
                 add(&mut self.procedures, (name.to_string(), version), share);
             }
@@ -122,8 +122,8 @@ impl FrameTally {
         contents.tables =
             tables.map(|(name, (changes, bytes))| TableTally { name, changes, bytes }).collect();
         let frames = kinds.data.bytes + kinds.command.bytes + kinds.part.bytes;
-        let known = contents.procedures.iter().map(|of| of.bytes).sum::<u64>()
-            + contents.tables.iter().map(|of| of.bytes).sum::<u64>()
+        let known = contents.procedures.iter().map(|procedure| procedure.bytes).sum::<u64>()
+            + contents.tables.iter().map(|table| table.bytes).sum::<u64>()
             + contents.before_image_bytes;
         contents.overhead_bytes = frames.saturating_sub(known);
         contents.unfinished = unfinished;

@@ -32,7 +32,8 @@ impl Fitted {
     /// What was measured of a scheme without a log.
     fn of(&self, workers: usize, theta: f64) -> f64 {
         let wanted = Conditions::memory(workers, theta);
-        let found = self.measured.iter().find(|(of, at, _)| of.0 == "none" && *at == wanted);
+        let found =
+            self.measured.iter().find(|(scheme, at, _)| scheme.0 == "none" && *at == wanted);
         found.map_or(f64::NAN, |(.., rate)| *rate)
     }
 
@@ -107,21 +108,21 @@ pub(super) fn without_log(fitted: &mut Fitted) {
 /// Adds a scheme with its costs at one worker, and fits its slowdown to a run of two.
 pub(super) fn with_log(
     fitted: &mut Fitted,
-    of: Scheme,
+    logging: Scheme,
     costs: SchemeCosts,
     both: Option<(Conditions, f64)>,
 ) {
-    let name = scheme(of.0, of.1);
+    let name = scheme(logging.0, logging.1);
     let trial = fitted.costs.clone();
     let slowed = |slowdown| {
         let own = SchemeCosts { slowdown: Some(slowdown), ..costs };
         Costs { schemes: BTreeMap::from([(name.clone(), own)]), ..trial.clone() }
     };
     let slowdown = both.as_ref().and_then(|(conditions, measured)| {
-        solve(*measured, SLOWDOWNS, |slowdown| model(&slowed(slowdown), of, conditions))
+        solve(*measured, SLOWDOWNS, |slowdown| model(&slowed(slowdown), logging, conditions))
     });
     fitted.costs.schemes.insert(name, SchemeCosts { slowdown, ..costs });
-    fitted.measured.extend(both.map(|(conditions, measured)| (of, conditions, measured)));
+    fitted.measured.extend(both.map(|(conditions, measured)| (logging, conditions, measured)));
 }
 
 #[cfg(test)]

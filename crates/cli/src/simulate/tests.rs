@@ -30,9 +30,15 @@ fn no_point_that_was_fitted_is_held_out() {
     for conditions in held_out() {
         assert!(conditions.is_throttled || !FITTED.contains(&conditions.theta), "{conditions:?}");
     }
-    let skews =
-        held_out().iter().map(|of| of.theta).filter(|theta| HELD_OUT.contains(theta)).count();
-    assert_eq!((skews, held_out().iter().filter(|of| of.is_throttled).count()), (2, 1));
+    let skews = held_out()
+        .iter()
+        .map(|conditions| conditions.theta)
+        .filter(|theta| HELD_OUT.contains(theta))
+        .count();
+    assert_eq!(
+        (skews, held_out().iter().filter(|conditions| conditions.is_throttled).count()),
+        (2, 1)
+    );
 }
 
 #[test]

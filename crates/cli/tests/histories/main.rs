@@ -250,11 +250,11 @@ fn what_clients_see_through_sockets_and_kills_has_an_order() {
         let seed = first + episodes;
         let own_kills = 1 + episodes as usize % 3;
         let seen = run(seed, own_kills);
-        for (key, of) in &seen.calls {
-            let mut of = of.clone();
-            of.sort_by_key(|call| call.invoked);
-            assert!(are_linearizable(&of), "seed {seed}: no order explains {key}: {of:#?}");
-            calls += of.len();
+        for (key, called) in &seen.calls {
+            let mut called = called.clone();
+            called.sort_by_key(|call| call.invoked);
+            assert!(are_linearizable(&called), "seed {seed}: no order explains {key}: {called:#?}");
+            calls += called.len();
         }
         if let Err(anomaly) = check(&seen.transactions, Order::RealTime) {
             panic!("seed {seed}: {}\n{}", anomaly.name, anomaly.trace);

@@ -159,19 +159,19 @@ impl AnyOperation {
     /// The command.
     pub fn command(self, key: &str) -> String {
         match self {
-            AnyOperation::Register(of) => match of {
+            AnyOperation::Register(operation) => match operation {
                 RegisterOperation::Set(n) => format!("SET {key} {n}"),
                 RegisterOperation::Get => format!("GET {key}"),
                 RegisterOperation::Swap(n) => format!("SET {key} {n} GET"),
                 RegisterOperation::Increment => format!("INCR {key}"),
             },
-            AnyOperation::Set(of) => match of {
+            AnyOperation::Set(operation) => match operation {
                 SetOperation::Add(n) => format!("SADD {key} {n}"),
                 SetOperation::Remove(n) => format!("SREM {key} {n}"),
                 SetOperation::Has(n) => format!("SISMEMBER {key} {n}"),
                 SetOperation::Members => format!("SMEMBERS {key}"),
             },
-            AnyOperation::Queue(of) => match of {
+            AnyOperation::Queue(operation) => match operation {
                 QueueOperation::Push(n) => format!("RPUSH {key} {n}"),
                 QueueOperation::Pop => format!("LPOP {key}"),
                 QueueOperation::WaitAndPop => format!("BLPOP {key} 0.02"),
@@ -197,24 +197,30 @@ impl AnyOperation {
 pub fn are_linearizable(calls: &[Call<AnyOperation, Reply>]) -> bool {
     fn those<O>(
         calls: &[Call<AnyOperation, Reply>],
-        of: impl Fn(AnyOperation) -> Option<O>,
+        kind: impl Fn(AnyOperation) -> Option<O>,
     ) -> Vec<Call<O, Reply>> {
         let one = |call: &Call<AnyOperation, Reply>| {
-            let operation = of(call.operation).expect("a key is of one kind");
+            let operation = kind(call.operation).expect("a key is of one kind");
             Call { invoked: call.invoked, returned: call.returned.clone(), operation }
         };
         calls.iter().map(one).collect()
     }
     match calls.first().map(|call| call.operation) {
         None => true,
-        Some(AnyOperation::Register(_)) => is_linearizable::<Register>(&those(calls, |of| {
-            if let AnyOperation::Register(of) = of { Some(of) } else { None }
+        Some(AnyOperation::Register(_)) => {
+            is_linearizable::<Register>(&those(calls, |operation| {
+                if let AnyOperation::Register(operation) = operation {
+                    Some(operation)
+                } else {
+                    None
+                }
+            }))
+        }
+        Some(AnyOperation::Set(_)) => is_linearizable::<SmallSet>(&those(calls, |operation| {
+            if let AnyOperation::Set(operation) = operation { Some(operation) } else { None }
         })),
-        Some(AnyOperation::Set(_)) => is_linearizable::<SmallSet>(&those(calls, |of| {
-            if let AnyOperation::Set(of) = of { Some(of) } else { None }
-        })),
-        Some(AnyOperation::Queue(_)) => is_linearizable::<Queue>(&those(calls, |of| {
-            if let AnyOperation::Queue(of) = of { Some(of) } else { None }
+        Some(AnyOperation::Queue(_)) => is_linearizable::<Queue>(&those(calls, |operation| {
+            if let AnyOperation::Queue(operation) = operation { Some(operation) } else { None }
         })),
     }
 }

@@ -181,9 +181,13 @@ mod tests {
         let ReadRecord { ts, parts, operations } = read(&bytes, &[10, 20], &mut vector).unwrap();
         assert_eq!((ts, parts, vector), (300, None, [10, 90]));
         assert_eq!(read_ts(&bytes), Some((300, false)));
-        let of = |key, value| Operation { key, ts: 300, value };
+        let operation = |key, value| Operation { key, ts: 300, value };
         let long = [1; 200];
-        let expected = [of(b"", Some(&b""[..])), of(b"a", None), of(b"b", Some(&long[..]))];
+        let expected = [
+            operation(b"", Some(&b""[..])),
+            operation(b"a", None),
+            operation(b"b", Some(&long[..])),
+        ];
         assert_eq!(operations, expected);
     }
 

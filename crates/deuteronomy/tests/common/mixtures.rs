@@ -146,11 +146,12 @@ impl Copies {
     /// Copies of a log and of a data component, to be opened together.
     pub fn mix(&self, log: Part, data: Part) -> (TempDir, Arc<MemoryData>) {
         let dir = tempfile::tempdir().unwrap();
-        if let Some(of) = self.of(log) {
-            copy(&of.log, dir.path().to_owned());
+        if let Some(source) = self.of(log) {
+            copy(&source.log, dir.path().to_owned());
         }
-        let data =
-            self.of(data).map_or_else(MemoryData::outliving, |of| of.data.after_crash(|| true));
+        let data = self
+            .of(data)
+            .map_or_else(MemoryData::outliving, |source| source.data.after_crash(|| true));
         (dir, Arc::new(data))
     }
 }

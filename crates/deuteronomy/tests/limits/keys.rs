@@ -152,24 +152,24 @@ fn a_key_that_is_too_long_is_not_found_and_cannot_be_written() {
 
 /// Keys around the longest one, and bounds around these that are longer than any.
 fn keys_and_bounds(longest: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let of = |len: usize, ends: &[u8]| [&vec![b'm'; len][..], ends].concat();
+    let key = |len: usize, ends: &[u8]| [&vec![b'm'; len][..], ends].concat();
     let keys = vec![
         vec![],
         b"a".to_vec(),
-        of(longest - 1, b"a"),
-        of(longest - 1, b""),
-        of(longest, b""),
-        of(longest - 1, b"z"),
+        key(longest - 1, b"a"),
+        key(longest - 1, b""),
+        key(longest, b""),
+        key(longest - 1, b"z"),
         b"z".to_vec(),
     ];
     let mut bounds = keys.clone();
     bounds.extend([
-        of(longest - 1, b"aa"),
-        of(longest - 1, b"b\x00"),
-        of(longest, b"\x00"),
-        of(longest, b"z"),
-        of(longest, &[0xff; 70_000]),
-        of(longest - 1, b"z\x00"),
+        key(longest - 1, b"aa"),
+        key(longest - 1, b"b\x00"),
+        key(longest, b"\x00"),
+        key(longest, b"z"),
+        key(longest, &[0xff; 70_000]),
+        key(longest - 1, b"z\x00"),
         [&b"b"[..], &vec![0; longest + 1]].concat(),
         vec![0; longest + 1],
         vec![0xff; longest + 1],

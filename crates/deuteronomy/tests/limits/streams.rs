@@ -97,7 +97,7 @@ fn each_number_of_streams_is_recovered_with_each_other_up_and_down() {
 /// The record of the dependent is durable in one stream, and what it has read is not in another.
 #[test]
 fn a_dependency_on_any_stream_decides_what_is_acknowledged_and_what_is_recovered() {
-    for (streams, of) in [(6, 5), (7, 6), (8, 6), (8, 7), (9, 8), (64, 6), (64, 63)] {
+    for (streams, far_stream) in [(6, 5), (7, 6), (8, 6), (8, 7), (9, 8), (64, 6), (64, 63)] {
         for logging in [UpdateLogging::AtCommit, UpdateLogging::AtOnce] {
             for is_lost in [true, false] {
                 let dir = tempfile::tempdir().unwrap();
@@ -107,28 +107,30 @@ fn a_dependency_on_any_stream_decides_what_is_acknowledged_and_what_is_recovered
                 let database = Database::open(options, data).unwrap();
                 let mut all = sessions(&database, 0);
                 step_all(&database);
-                let first = depend(&mut all[of], b"-", b"first", b"1");
+                let first = depend(&mut all[far_stream], b"-", b"first", b"1");
                 // From the far stream to another one, and from there to a third.
                 let second = depend(&mut all[0], b"first", b"second", b"1");
-                let third = depend(&mut all[of - 1], b"second", b"third", b"1");
-                (0..streams).filter(|s| *s != of).for_each(|s| while database.log().step(s) {});
+                let third = depend(&mut all[far_stream - 1], b"second", b"third", b"1");
+                (0..streams)
+                    .filter(|s| *s != far_stream)
+                    .for_each(|s| while database.log().step(s) {});
                 let tickets = [&first, &second, &third];
                 let are = || tickets.map(|ticket| ticket.is_acknowledged().unwrap());
-                assert_eq!(are(), [false; 3], "{of} of {streams}");
+                assert_eq!(are(), [false; 3], "{far_stream} of {streams}");
                 if !is_lost {
-                    while database.log().step(of) {}
-                    assert_eq!(are(), [true; 3], "{of} of {streams}");
+                    while database.log().step(far_stream) {}
+                    assert_eq!(are(), [true; 3], "{far_stream} of {streams}");
                 }
                 drop((first, second, third));
                 drop((all, database));
                 let database = open(dir.path(), streams % 64 + 1, &Arc::new(MemoryData::new()));
                 let dead = if is_lost { 2 } else { 0 };
-                assert_eq!(database.recovered().dead, dead, "{of} of {streams}");
+                assert_eq!(database.recovered().dead, dead, "{far_stream} of {streams}");
                 let found = content(&mut database.session().unwrap());
                 let keys: Vec<&[u8]> = found.keys().map(|key| &key[..]).collect();
                 let all_keys: [&[u8]; 4] = [b"first", b"second", b"stream", b"third"];
                 let left: &[&[u8]] = if is_lost { &[b"stream"] } else { &all_keys };
-                assert_eq!(keys, left, "{of} of {streams}, {logging:?}");
+                assert_eq!(keys, left, "{far_stream} of {streams}, {logging:?}");
             }
         }
     }

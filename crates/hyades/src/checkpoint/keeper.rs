@@ -170,11 +170,11 @@ impl Keeper {
             growth: AtomicU64::new(0),
         });
         if keeper.settings.interval.is_some() || keeper.settings.max_recovery.is_some() {
-            let of = Arc::downgrade(&keeper);
+            let reference = Arc::downgrade(&keeper);
             let thread = std::thread::Builder::new().name("checkpoints".into());
             // Without the thread, checkpoints are taken on demand only; `stats` reports the
             // failure.
-            match thread.spawn(move || run(&of)) {
+            match thread.spawn(move || run(&reference)) {
                 Ok(thread) => *keeper.thread.lock().expect("no holder panics") = Some(thread),
                 Err(error) => keeper.note_failure(&format!("its thread cannot start ({error})")),
             }
@@ -273,7 +273,7 @@ impl Keeper {
     /// Bytes of log that the newest checkpoint does not cover.
     fn uncovered(&self) -> u64 {
         let manifest = self.log.manifest();
-        let of = |i: &hyades_wal::Incarnation| -> u64 {
+        let uncovered_bytes = |i: &hyades_wal::Incarnation| -> u64 {
             let newest = i.number == self.log.incarnation();
             i.dims
                 .iter()
@@ -286,7 +286,7 @@ impl Keeper {
                 })
                 .sum()
         };
-        manifest.incarnations.iter().map(of).sum()
+        manifest.incarnations.iter().map(uncovered_bytes).sum()
     }
 
     pub fn stats(&self) -> CheckpointStats {
@@ -398,10 +398,10 @@ impl Keeper {
 }
 
 /// The thread's loop. It holds only a weak reference, so it does not keep the database alive.
-fn run(of: &Weak<Keeper>) {
+fn run(reference: &Weak<Keeper>) {
     let mut last_round = None;
     loop {
-        let Some(keeper) = of.upgrade() else { return };
+        let Some(keeper) = reference.upgrade() else { return };
         let begin = || KeeperRound::new(keeper.uncovered(), clock::monotonic_ns());
         let mut round = last_round.take().unwrap_or_else(begin);
         if keeper.stop.load(Ordering::Acquire) || keeper.log.poisoned().is_some() {

@@ -76,8 +76,8 @@ pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64,
                 }
             }
             match block.content(part.id, &part.path, &mut content) {
-                Ok((_, of)) => {
-                    rows += u64::from(of);
+                Ok((_, count)) => {
+                    rows += u64::from(count);
                     bytes += block.bytes.len() as u64;
                 }
                 Err(error) => wrong.push(error),

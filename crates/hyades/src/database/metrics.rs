@@ -41,11 +41,12 @@ impl Database {
         tables(&mut out, &self.tables());
         self.memory(&mut out);
         let report = self.recovery();
-        let of = describe("hyades_recovery_seconds", "seconds", "Duration of opening the database");
-        out.add(of, vec![], Gauge(report.seconds));
+        let description =
+            describe("hyades_recovery_seconds", "seconds", "Duration of opening the database");
+        out.add(description, vec![], Gauge(report.seconds));
         let help = "Transactions that opening the database replayed";
-        let of = describe("hyades_recovered_transactions", "transactions", help);
-        out.add(of, vec![], Gauge(report.records as f64));
+        let description = describe("hyades_recovered_transactions", "transactions", help);
+        out.add(description, vec![], Gauge(report.records as f64));
         out
     }
 
@@ -60,8 +61,8 @@ impl Database {
         let help = "Removed rows that are not freed yet, since transactions may be reading them";
         gauge(out, "hyades_removed_bytes", "bytes", help, stats.removed_bytes);
         let help = "Age of the oldest transaction that keeps removed rows, since it was first seen";
-        let of = describe("hyades_oldest_pin_seconds", "seconds", help);
-        out.add(of, vec![], Gauge(stats.oldest_pin.as_secs_f64()));
+        let description = describe("hyades_oldest_pin_seconds", "seconds", help);
+        out.add(description, vec![], Gauge(stats.oldest_pin.as_secs_f64()));
         let help = "Snapshots that are open";
         gauge(out, "hyades_snapshots", "snapshots", help, stats.snapshots);
         let help = "Older versions of rows in memory, which snapshots and transactions need";
@@ -103,8 +104,8 @@ fn counter(
     out.add(describe(name, unit, help), vec![], Counter(value as f64));
 }
 
-fn seconds(of: LatencyCounts) -> MetricValue {
-    MetricValue::Histogram(Histogram::of_seconds(of))
+fn seconds(counts: LatencyCounts) -> MetricValue {
+    MetricValue::Histogram(Histogram::of_seconds(counts))
 }
 
 fn transactions(out: &mut Metrics, stats: &Stats, acknowledged: LatencyCounts) {
@@ -115,9 +116,9 @@ fn transactions(out: &mut Metrics, stats: &Stats, acknowledged: LatencyCounts) {
     counter(out, "hyades_commits_total", "transactions", help, commits);
     let help =
         "Attempts that did not commit, by cause: a conflict, an error or a panic of the body";
-    let of = describe("hyades_aborts_total", "attempts", help);
+    let description = describe("hyades_aborts_total", "attempts", help);
     for (cause, count) in [("conflict", conflicts), ("error", failures), ("panic", panics)] {
-        out.add(of, vec![("cause", cause.to_string())], Counter(count as f64));
+        out.add(description, vec![("cause", cause.to_string())], Counter(count as f64));
     }
     let help = "Attempts that repeated one that met a conflict";
     counter(out, "hyades_retries_total", "attempts", help, conflicts.saturating_sub(starved));
@@ -126,8 +127,8 @@ fn transactions(out: &mut Metrics, stats: &Stats, acknowledged: LatencyCounts) {
     let help = "Snapshots and transactions that were ended, for their memory or age";
     counter(out, "hyades_snapshots_ended_total", "snapshots", help, stats.snapshots_ended);
     let help = "Time from commit to acknowledgement, of transact and call";
-    let of = describe("hyades_acknowledgement_seconds", "seconds", help);
-    out.add(of, vec![], seconds(acknowledged));
+    let description = describe("hyades_acknowledgement_seconds", "seconds", help);
+    out.add(description, vec![], seconds(acknowledged));
 }
 
 fn streams(out: &mut Metrics, log: &Log) {
@@ -179,8 +180,8 @@ fn checkpoints(out: &mut Metrics, stats: &CheckpointStats, durations: LatencyCou
     let help = "1 while a checkpoint is being taken";
     gauge(out, "hyades_checkpoint_under_way", "", help, stats.under_way.into());
     let help = "Duration of each checkpoint";
-    let of = describe("hyades_checkpoint_seconds", "seconds", help);
-    out.add(of, vec![], seconds(durations));
+    let description = describe("hyades_checkpoint_seconds", "seconds", help);
+    out.add(description, vec![], seconds(durations));
     if let Some(last) = &stats.last {
         let help = "Rows of the newest checkpoint";
         gauge(out, "hyades_checkpoint_rows", "rows", help, last.rows);
@@ -188,6 +189,6 @@ fn checkpoints(out: &mut Metrics, stats: &CheckpointStats, durations: LatencyCou
         gauge(out, "hyades_checkpoint_bytes", "bytes", help, last.bytes);
     }
     let help = "Estimated time to replay the log that no checkpoint covers";
-    let of = describe("hyades_replay_seconds", "seconds", help);
-    out.add(of, vec![], Gauge(stats.replay_seconds));
+    let description = describe("hyades_replay_seconds", "seconds", help);
+    out.add(description, vec![], Gauge(stats.replay_seconds));
 }

@@ -37,7 +37,7 @@ use std::sync::{Arc, Weak};
 pub struct SessionOrder {
     needs: Needs,
     /// The database that it is of, once it has a transaction. Weak: an order keeps no log open.
-    of: Option<Weak<LogHandles>>,
+    database: Option<Weak<LogHandles>>,
 }
 
 /// A session whose transactions are in a [`SessionOrder`]: see [`Session::in_order`].
@@ -56,9 +56,9 @@ impl Session {
     /// # Panics
     /// If the order is another database's.
     pub fn in_order<'s>(&'s mut self, order: &'s mut SessionOrder) -> InOrder<'s> {
-        if let Some(of) = &self.shared.references {
-            let own = order.of.get_or_insert_with(|| Arc::downgrade(of));
-            let is_own = own.as_ptr() == Arc::as_ptr(of);
+        if let Some(handles) = &self.shared.references {
+            let own = order.database.get_or_insert_with(|| Arc::downgrade(handles));
+            let is_own = own.as_ptr() == Arc::as_ptr(handles);
             assert!(is_own, "an order is used with the sessions of one database");
         }
         let own = self.answer.order.replace(std::mem::take(&mut order.needs));

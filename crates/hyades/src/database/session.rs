@@ -290,11 +290,11 @@ impl Session {
     pub(super) fn walk(
         &mut self,
         snapshot: &SnapshotState,
-        of: (Table, Columns),
+        source: (Table, Columns),
         at: &mut WalkPosition,
         visit: &mut dyn FnMut(&Row<'_>),
     ) -> Result<(), Error> {
-        some(&mut self.inner).walk_snapshot(snapshot, of, at, visit)
+        some(&mut self.inner).walk_snapshot(snapshot, source, at, visit)
     }
 
     /// Decodes the result of the last procedure call.

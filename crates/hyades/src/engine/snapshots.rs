@@ -238,8 +238,8 @@ impl Snapshots {
 
     /// Stores what commits read.
     fn publish(&self, registry: &Registry) {
-        let of = |open: Option<&OpenSnapshot>| open.map(|open| open.state.epoch);
-        let (oldest, newest) = (of(registry.open.front()), of(registry.open.back()));
+        let epoch = |open: Option<&OpenSnapshot>| open.map(|open| open.state.epoch);
+        let (oldest, newest) = (epoch(registry.open.front()), epoch(registry.open.back()));
         let oldest = oldest.unwrap_or(NONE);
         let cut = Some(registry.cut).filter(|cut| *cut != NONE);
         let closed = newest.max(cut).unwrap_or_default();

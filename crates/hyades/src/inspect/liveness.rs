@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Liveness {
     /// By incarnation number.
-    of: BTreeMap<u32, Frontier>,
+    frontiers: BTreeMap<u32, Frontier>,
 }
 
 /// Frontier of an incarnation: the ends of its streams, their marks, the common mark.
@@ -36,15 +36,15 @@ impl Inspector {
         let mut liveness = Liveness::default();
         for incarnation in &recovering.manifest().incarnations {
             let number = incarnation.number;
-            let of = || ends.iter().filter(|end| end.incarnation == number);
-            let mut lanes: Vec<Lsn> = of().map(|end| end.valid_to).collect();
-            lanes.extend(of().map(|end| end.mark));
-            lanes.push(of().map(|end| end.mark).min().unwrap_or(0));
+            let own_ends = || ends.iter().filter(|end| end.incarnation == number);
+            let mut lanes: Vec<Lsn> = own_ends().map(|end| end.valid_to).collect();
+            lanes.extend(own_ends().map(|end| end.mark));
+            lanes.push(own_ends().map(|end| end.mark).min().unwrap_or(0));
             let mut frontier = Frontier { lanes, dead: None };
             if RecordShape::of(incarnation, incarnation.dims.len(), None).predecessors {
                 frontier.dead = Some(self.dead(recovering, incarnation, &frontier)?);
             }
-            liveness.of.insert(number, frontier);
+            liveness.frontiers.insert(number, frontier);
         }
         Ok(liveness)
     }
@@ -101,7 +101,7 @@ impl Frontier {
 impl Inspected<'_> {
     /// Whether recovery applies the record: everything it needs is durable.
     pub fn is_live(&self, liveness: &Liveness) -> bool {
-        let Some(frontier) = liveness.of.get(&self.incarnation) else { return false };
+        let Some(frontier) = liveness.frontiers.get(&self.incarnation) else { return false };
         match &frontier.dead {
             Some(dead) => !dead.contains(&predecessors::id(self.lane, self.end)),
             None => frontier.admits(self.needs),

@@ -23,7 +23,7 @@ pub enum ShareOf<'i> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share<'i> {
     /// What the bytes are about.
-    pub of: ShareOf<'i>,
+    pub subject: ShareOf<'i>,
     /// Calls, or changed rows; 0 for before-images, which belong to changes that are counted.
     pub count: u64,
     /// The bytes.
@@ -43,8 +43,8 @@ impl<'a> Inspected<'a> {
     fn share_of_call(&self) -> Option<Vec<Share<'a>>> {
         let id = take_varint(&mut &self.body[..])?;
         let (name, version) = self.inspector.procedures.get(&id)?;
-        let of = ShareOf::Procedure(name, *version);
-        Some(vec![Share { of, count: 1, bytes: self.body.len() as u64 + self.row_id_bytes() }])
+        let subject = ShareOf::Procedure(name, *version);
+        Some(vec![Share { subject, count: 1, bytes: self.body.len() as u64 + self.row_id_bytes() }])
     }
 
     /// The bytes of the numbers of rows, which stand in the record's head.
@@ -69,7 +69,7 @@ impl<'a> Inspected<'a> {
         if self.before_bytes > 0 {
             shares.insert(ShareOf::BeforeImages, (0, self.before_bytes));
         }
-        let share = |(of, (count, bytes))| Share { of, count, bytes };
+        let share = |(subject, (count, bytes))| Share { subject, count, bytes };
         Some(shares.into_iter().map(share).collect())
     }
 }

@@ -172,8 +172,8 @@ pub(crate) fn take_sums(bytes: &mut &[u8], mut each: impl FnMut(StatedSum)) -> O
 pub(crate) struct ComparedOutcomes(BTreeMap<(EpochNumber, u32), [CallSum; 2]>);
 
 impl ComparedOutcomes {
-    fn add(&mut self, of: StatedSum, side: usize) {
-        self.0.entry((of.epoch, of.procedure)).or_default()[side].add(of.sum);
+    fn add(&mut self, addend: StatedSum, side: usize) {
+        self.0.entry((addend.epoch, addend.procedure)).or_default()[side].add(addend.sum);
     }
 
     /// Adds what a record states.
@@ -188,8 +188,8 @@ impl ComparedOutcomes {
 
     /// Takes over what another thread has added.
     pub fn merge(&mut self, other: ComparedOutcomes) {
-        for (of, sums) in other.0 {
-            let mine = self.0.entry(of).or_default();
+        for (key, sums) in other.0 {
+            let mine = self.0.entry(key).or_default();
             mine.iter_mut().zip(sums).for_each(|(mine, sum)| mine.add(sum));
         }
     }
@@ -199,9 +199,11 @@ impl ComparedOutcomes {
         let differs = |[stated, found]: &[CallSum; 2]| {
             stated.places == found.places && stated.outcomes != found.outcomes
         };
-        let mut differing = self.0.iter().filter(|(_, sums)| differs(sums)).map(|(of, _)| *of);
+        let mut differing = self.0.iter().filter(|(_, sums)| differs(sums)).map(|(key, _)| *key);
         let (epoch, first) = differing.next()?;
-        let others = differing.take_while(|(of, _)| *of == epoch).map(|(_, procedure)| procedure);
+        let others = differing
+            .take_while(|(next_epoch, _)| *next_epoch == epoch)
+            .map(|(_, procedure)| procedure);
         Some((epoch, std::iter::once(first).chain(others).collect()))
     }
 }

@@ -248,7 +248,7 @@ impl Protocol {
 
     /// The protocols that take commands, by name: "a, b or c".
     pub fn names_taking_commands() -> String {
-        let takes = |of: &Protocol| *of != Protocol::None && of.takes_commands();
+        let takes = |protocol: &Protocol| *protocol != Protocol::None && protocol.takes_commands();
         alternatives(Protocol::all().filter(takes).map(Protocol::name))
     }
 

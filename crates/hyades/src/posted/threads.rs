@@ -86,7 +86,7 @@ impl PostedCalls {
             for job in batch.drain(..) {
                 match job {
                     SiteJob::Run(job, standstill) => {
-                        let _others = standstill.as_deref().map(|of| of.begin());
+                        let _others = standstill.as_deref().map(|standstill| standstill.begin());
                         self.run(&mut caller, job);
                     }
                     SiteJob::Stop(standstill) => standstill.stop(),

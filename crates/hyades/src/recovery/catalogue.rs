@@ -170,8 +170,8 @@ impl Catalogue {
 
     fn join_procedures(&mut self, procedures: &[Procedure]) {
         let stored = &mut self.stored.procedures;
-        let of = |p: &StoredProcedure| ((p.name.clone(), p.version), p.id);
-        let numbers: HashMap<(String, u32), u32> = stored.iter().rev().map(of).collect();
+        let key_and_id = |p: &StoredProcedure| ((p.name.clone(), p.version), p.id);
+        let numbers: HashMap<(String, u32), u32> = stored.iter().rev().map(key_and_id).collect();
         let mut next = stored.iter().map(|p| p.id + 1).max().unwrap_or(0);
         let mut known = Vec::new();
         for procedure in procedures {

@@ -112,9 +112,9 @@ impl HeldDeltas {
         }
         let mut held = shard.held.lock().expect("no holder panics");
         let (before, mut waits) = (held.len(), false);
-        held.retain(|(of, _), delta| {
-            let is_needed = *of != address || delta.tid > version;
-            waits |= *of == address && is_needed;
+        held.retain(|(held_address, _), delta| {
+            let is_needed = *held_address != address || delta.tid > version;
+            waits |= *held_address == address && is_needed;
             is_needed
         });
         shard.count.fetch_sub(before - held.len(), Ordering::AcqRel);

@@ -64,9 +64,9 @@ impl RecoveryProgress {
     pub fn new(readers: &[StreamReader], image_total: u64) -> RecoveryProgress {
         let mut streams = BTreeMap::<StreamId, Arc<Padded<StreamCounters>>>::new();
         for reader in readers {
-            let of = streams.entry(reader.stream).or_default();
-            of.total.fetch_add(reader.bytes_total(), Ordering::Relaxed);
-            of.readers.fetch_add(1, Ordering::Relaxed);
+            let counters = streams.entry(reader.stream).or_default();
+            counters.total.fetch_add(reader.bytes_total(), Ordering::Relaxed);
+            counters.readers.fetch_add(1, Ordering::Relaxed);
         }
         let first = if image_total == 0 { Phase::Log } else { Phase::Image };
         RecoveryProgress {
@@ -106,21 +106,21 @@ impl RecoveryProgress {
 
     /// Records of a stream were replayed.
     pub fn applied(&self, stream: StreamId, records: u64) {
-        if let Some(of) = self.streams.get(&stream) {
-            of.records.fetch_add(records, Ordering::Relaxed);
+        if let Some(counters) = self.streams.get(&stream) {
+            counters.records.fetch_add(records, Ordering::Relaxed);
         }
     }
 
     fn by_stream(&self) -> Vec<StreamProgress> {
-        let each = self.streams.iter().map(|(stream, of)| {
+        let each = self.streams.iter().map(|(stream, counters)| {
             // Before the total: that one may fall, but not below what will have been read.
-            let bytes_read = of.read.load(Ordering::Relaxed);
+            let bytes_read = counters.read.load(Ordering::Relaxed);
             StreamProgress {
                 stream: stream.0,
-                phase: of.phase(),
+                phase: counters.phase(),
                 bytes_read,
-                bytes_total: of.total.load(Ordering::Relaxed).max(bytes_read),
-                records: of.records.load(Ordering::Relaxed),
+                bytes_total: counters.total.load(Ordering::Relaxed).max(bytes_read),
+                records: counters.records.load(Ordering::Relaxed),
             }
         });
         each.collect()
@@ -136,7 +136,7 @@ impl RecoveryProgress {
     ) -> Progress {
         let by_stream = self.by_stream();
         let phase = self.phase.load(Ordering::Relaxed);
-        let bytes_total = by_stream.iter().map(|of| of.bytes_total).sum();
+        let bytes_total = by_stream.iter().map(|stream| stream.bytes_total).sum();
         let now = clock::monotonic_ns();
         let seconds = |since: u64| now.saturating_sub(since) as f64 / 1e9;
         let mut progress = Progress {
@@ -166,19 +166,24 @@ fn time_for(left: u64, done: u64, spent: f64) -> Option<f64> {
 }
 
 /// While the checkpoint is loaded: the log is as fast as before, or else as fast as the checkpoint.
-fn image_estimate(of: &Progress, spent: f64, speed: Option<u64>) -> Option<f64> {
-    let image = time_for(of.image_bytes_total - of.image_bytes_done, of.image_bytes_done, spent)?;
-    let log = log_estimate(of, 0.0, speed);
-    log.or_else(|| time_for(of.bytes_total, of.image_bytes_done, spent)).map(|log| image + log)
+fn image_estimate(progress: &Progress, spent: f64, speed: Option<u64>) -> Option<f64> {
+    let image = time_for(
+        progress.image_bytes_total - progress.image_bytes_done,
+        progress.image_bytes_done,
+        spent,
+    )?;
+    let log = log_estimate(progress, 0.0, speed);
+    log.or_else(|| time_for(progress.bytes_total, progress.image_bytes_done, spent))
+        .map(|log| image + log)
 }
 
 /// For the log: as fast as so far, or else as before.
-fn log_estimate(of: &Progress, spent: f64, speed: Option<u64>) -> Option<f64> {
-    let left = of.bytes_total - of.bytes_done;
+fn log_estimate(progress: &Progress, spent: f64, speed: Option<u64>) -> Option<f64> {
+    let left = progress.bytes_total - progress.bytes_done;
     let before = || speed.filter(|speed| *speed > 0).map(|speed| left as f64 / speed as f64);
     match left {
         0 => Some(0.0),
-        _ => time_for(left, of.bytes_done, spent).or_else(before),
+        _ => time_for(left, progress.bytes_done, spent).or_else(before),
     }
 }
 
@@ -225,14 +230,14 @@ impl AppliedRecords {
     #[inline]
     pub fn add(&mut self, stream: StreamId) {
         match self.by_stream.get_mut(self.last) {
-            Some((of, records)) if *of == stream => *records += 1,
+            Some((counted, records)) if *counted == stream => *records += 1,
             _ => self.add_of_other(stream),
         }
     }
 
     #[inline(never)]
     fn add_of_other(&mut self, stream: StreamId) {
-        let known = self.by_stream.iter().position(|(of, _)| *of == stream);
+        let known = self.by_stream.iter().position(|(counted, _)| *counted == stream);
         self.last = known.unwrap_or_else(|| {
             self.by_stream.push((stream, 0));
             self.by_stream.len() - 1
@@ -290,11 +295,11 @@ mod tests {
 
     #[test]
     fn a_total_is_what_was_read_once_the_end_is_found() {
-        let of = RecoveryProgress {
+        let progress = RecoveryProgress {
             streams: BTreeMap::from([(StreamId(3), Arc::<Padded<StreamCounters>>::default())]),
             ..RecoveryProgress::new(&[], 0)
         };
-        let counters = of.streams[&StreamId(3)].clone();
+        let counters = progress.streams[&StreamId(3)].clone();
         // Two incarnations, of 100 and at most 1,000 bytes.
         counters.total.store(1_100, Ordering::Relaxed);
         counters.readers.store(2, Ordering::Relaxed);
@@ -303,36 +308,38 @@ mod tests {
             ReadCounter { counters, at, left, has_ended: false }
         };
         let mut first = reader(50, 100);
-        assert_eq!(of.by_stream()[0].phase, "waiting");
+        assert_eq!(progress.by_stream()[0].phase, "waiting");
         first.read_to(120);
         // A chunk that begins below what was read is counted from there on.
         first.read_to(120);
-        let one = &of.by_stream()[0];
+        let one = &progress.by_stream()[0];
         assert_eq!((one.stream, one.bytes_read, one.bytes_total), (3, 70, 1_100));
         first.read_to(150);
         first.ended();
-        assert_eq!(of.by_stream()[0].phase, "reading");
+        assert_eq!(progress.by_stream()[0].phase, "reading");
         let mut second = reader(150, 1_000);
         second.read_to(151);
         second.ended();
         second.ended();
-        let one = &of.by_stream()[0];
+        let one = &progress.by_stream()[0];
         assert_eq!((one.phase, one.bytes_read, one.bytes_total), ("read", 101, 101));
     }
 
     #[test]
     fn records_are_reported_by_stream_and_once() {
         let streams = [StreamId(1), StreamId(4)].map(|id| (id, Arc::default()));
-        let of = RecoveryProgress { streams: streams.into(), ..RecoveryProgress::new(&[], 0) };
+        let progress =
+            RecoveryProgress { streams: streams.into(), ..RecoveryProgress::new(&[], 0) };
         let mut applied = AppliedRecords::default();
         for stream in [1, 4, 4, 1, 4] {
             applied.add(StreamId(stream));
         }
-        applied.report(&of);
-        applied.report(&of);
+        applied.report(&progress);
+        applied.report(&progress);
         applied.add(StreamId(1));
-        applied.report(&of);
-        let records: Vec<_> = of.by_stream().iter().map(|of| (of.stream, of.records)).collect();
+        applied.report(&progress);
+        let records: Vec<_> =
+            progress.by_stream().iter().map(|stream| (stream.stream, stream.records)).collect();
         assert_eq!(records, [(1, 3), (4, 3)]);
     }
 }

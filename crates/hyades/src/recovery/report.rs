@@ -199,9 +199,9 @@ mod tests {
             read_seconds,
             wait_seconds,
         };
-        let of = |reads| IncarnationReport { reads, ..IncarnationReport::default() };
-        let first = of(vec![read(3, 10, 1.0, 0.5), read(1, 5, 2.0, 2.0)]);
-        let second = of(vec![read(1, 7, 0.5, 0.25)]);
+        let report = |reads| IncarnationReport { reads, ..IncarnationReport::default() };
+        let first = report(vec![read(3, 10, 1.0, 0.5), read(1, 5, 2.0, 2.0)]);
+        let second = report(vec![read(1, 7, 0.5, 0.25)]);
         let sums = StreamRead::by_stream(&[first, second]);
         assert_eq!(sums, [read(1, 12, 2.5, 2.25), read(3, 10, 1.0, 0.5)]);
         assert!(StreamRead::by_stream(&[]).is_empty());

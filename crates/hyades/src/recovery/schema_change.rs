@@ -88,8 +88,8 @@ pub(super) fn compare(stored: &Schema, declared: &Schema) -> Result<TableChange,
 
 fn compare_indexes(stored: &Schema, declared: &Schema, change: &mut TableChange) {
     let table = &declared.name;
-    let is_in = |schema: &Schema, of: &Schema, index: &IndexSpec| {
-        let wanted = (&index.name, index.unique, names(of, &index.columns));
+    let is_in = |schema: &Schema, owner: &Schema, index: &IndexSpec| {
+        let wanted = (&index.name, index.unique, names(owner, &index.columns));
         schema.indexes.iter().any(|i| (&i.name, i.unique, names(schema, &i.columns)) == wanted)
     };
     let how = |index: &IndexSpec| if index.unique { "unique index" } else { "index" };

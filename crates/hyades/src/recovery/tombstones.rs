@@ -169,7 +169,7 @@ impl Tombstones {
         let settled = || streams.clone().map(ReplayedChunks::settled).min();
         let mut settled_to = settled().unwrap_or(Tid::ABOVE_ALL);
         for _ in 0..WAITS {
-            let is_held_up = |of: &Tombstone| !order.is_behind(of.tid, settled_to);
+            let is_held_up = |tombstone: &Tombstone| !order.is_behind(tombstone.tid, settled_to);
             if !waits || self.waiting.len() <= MANY || !self.waiting.first().is_some_and(is_held_up)
             {
                 break;
@@ -194,7 +194,7 @@ impl Tombstones {
 
     /// Passes what is left to the end of the replay.
     pub fn hand_over<S: Stamp>(self, replay: &ReplayContext<S>) {
-        let left = self.waiting.into_iter().map(|of| (of.table, of.key));
+        let left = self.waiting.into_iter().map(|tombstone| (tombstone.table, tombstone.key));
         replay.absent.lock().expect("no holder panics").extend(left);
     }
 

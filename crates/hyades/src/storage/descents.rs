@@ -111,9 +111,9 @@ fn slot<'f, 's>(
     tree: *const (),
     guard: &'s Guard,
 ) -> &'f mut Finger<'s> {
-    let of = |tree| fingers.iter().position(|finger| finger.tree() == tree);
+    let position = |tree| fingers.iter().position(|finger| finger.tree() == tree);
     // Otherwise an unused one.
-    let at = of(tree).or_else(|| of(std::ptr::null())).unwrap_or_else(|| {
+    let at = position(tree).or_else(|| position(std::ptr::null())).unwrap_or_else(|| {
         if fingers.len() < MAX_FINGERS {
             fingers.push(Finger::new(guard));
         }

@@ -134,7 +134,7 @@ fn changed_bytes(a: &[u8], b: &[u8]) -> Option<usize> {
 /// How many bytes differ at the end, if at least [`EQUAL`] equal ones are soon before.
 fn changed_bytes_at_the_end(a: &[u8], b: &[u8]) -> Option<usize> {
     let most = a.len().min(b.len());
-    let before = |of: &[u8], from: usize| of.len() - from - EQUAL..of.len() - from;
+    let before = |bytes: &[u8], from: usize| bytes.len() - from - EQUAL..bytes.len() - from;
     (1..=CHANGED)
         .take_while(|from| from + EQUAL <= most)
         .find(|&from| a[before(a, from)] == b[before(b, from)])

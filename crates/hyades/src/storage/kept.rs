@@ -38,7 +38,7 @@ const END_BYTES: usize = size_of::<u64>();
 pub(crate) struct KeptItem<T> {
     /// The key that it had in its index, then the version that ended it.
     full_key: Box<[u8]>,
-    pub of: T,
+    pub content: T,
 }
 
 impl<T> Keyed for KeptItem<T> {
@@ -135,10 +135,10 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
     }
 
     /// Keeps what `end` has ended. Returns its bytes here; `None` if it is kept already.
-    pub fn insert(&self, key: &[u8], end: Tid, of: T, guard: &Guard) -> Option<usize> {
+    pub fn insert(&self, key: &[u8], end: Tid, content: T, guard: &Guard) -> Option<usize> {
         let tree = self.tree.get_or_init(|| OrderedIndex::new(self.shape));
         let full = full_key(key, end);
-        let fresh = KeptItem { full_key: Box::from(&full[..]), of };
+        let fresh = KeptItem { full_key: Box::from(&full[..]), content };
         let (bytes, fresh) = (fresh.bytes(), Box::into_raw(Box::new(fresh)));
         self.count.fetch_add(1, Ordering::Relaxed);
         // SAFETY: `fresh` has this key, and is freed only with the tree or by `take`, which unlinks
@@ -247,8 +247,8 @@ impl<S: Stamp> KeptTree<KeptRecord<S>> {
     /// Removes a kept row, and retires its record. Returns the bytes of both.
     pub fn remove_row(&self, key: &[u8], end: Tid, guard: &Guard) -> Option<usize> {
         let kept = self.take(key, end, guard)?;
-        let record_bytes = kept.of.get().allocated_bytes();
-        let record = Retired(kept.of.pointer().cast_mut());
+        let record_bytes = kept.content.get().allocated_bytes();
+        let record = Retired(kept.content.pointer().cast_mut());
         // SAFETY: the record has left its index before, so this tree alone had it, and it has left
         // that just now, by this thread alone: it is retired once, and no guard pinned from now on
         // finds it. As in `TableData`'s drop, the pointer is made from a reference.

@@ -212,8 +212,8 @@ impl OldVersions {
                 let runs = || changed.iter().map(|bytes| bytes.start / 8..bytes.end.div_ceil(8));
                 let words = runs().map(|run| 1 + run.len()).sum();
                 let content = runs().flat_map(|run| {
-                    let of = (run.start as u64) << 32 | run.len() as u64;
-                    std::iter::once(of).chain(row[run].iter().map(load))
+                    let span = (run.start as u64) << 32 | run.len() as u64;
+                    std::iter::once(span).chain(row[run].iter().map(load))
                 });
                 let head = Head { seen: head.seen | PART, ..head };
                 self.store(writer, record, head, (content, words, words * 8), guard)

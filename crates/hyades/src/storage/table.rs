@@ -474,7 +474,7 @@ impl<S: Stamp> Drop for TableData<S> {
         }
         let mut records = Vec::new();
         self.for_each(&guard, |record| records.push(std::ptr::from_ref(record)));
-        self.kept.for_each(&guard, |kept| records.push(kept.of.pointer()));
+        self.kept.for_each(&guard, |kept| records.push(kept.content.pointer()));
         // SAFETY: the table is being dropped, and sessions keep tables alive, so no thread can find
         // its records and entries; each is visited once: a kept record has left its index. The
         // pointers are made from references: tree borrows permits freeing them, stacked borrows

@@ -77,7 +77,8 @@ impl UsageCell {
     }
 
     pub fn get(&self) -> Usage {
-        let [rows, bytes] = [&self.rows, &self.bytes].map(|of| of.load(Ordering::Relaxed));
+        let [rows, bytes] =
+            [&self.rows, &self.bytes].map(|counter| counter.load(Ordering::Relaxed));
         Usage { rows, bytes }
     }
 }
@@ -154,17 +155,17 @@ mod tests {
             let writers = [UsageCells::new(tables), UsageCells::new(tables)];
             for table in 0..tables {
                 let change = Usage { rows: 1, bytes: table as i64 };
-                writers.iter().for_each(|of| of.add(table as u32, change));
+                writers.iter().for_each(|cells| cells.add(table as u32, change));
                 writers[0].add(table as u32, -Usage { rows: 0, bytes: 1 });
             }
             let mut sums = vec![Usage::default(); tables];
-            writers.iter().for_each(|of| of.add_to(&mut sums));
+            writers.iter().for_each(|cells| cells.add_to(&mut sums));
             for (table, sum) in sums.iter().enumerate() {
                 assert_eq!(*sum, Usage { rows: 2, bytes: 2 * table as i64 - 1 }, "{table}");
             }
             let taken: Vec<Usage> = writers[1].take().take(tables).collect();
-            assert!(taken.iter().all(|of| of.rows == 1) && taken.len() == tables);
-            assert!(writers[1].take().all(|of| of == Usage::default()));
+            assert!(taken.iter().all(|usage| usage.rows == 1) && taken.len() == tables);
+            assert!(writers[1].take().all(|usage| usage == Usage::default()));
             if let [first, ..] = &*writers[0].0 {
                 assert_eq!(std::ptr::from_ref(first).addr() % 128, 0);
             }

@@ -113,12 +113,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         };
         match index {
             None => {
-                let fetch =
-                    |of: &[&'s Rec<P>]| fetch_rows(data, columns, ahead(of, limit).iter().copied());
+                let fetch = |records: &[&'s Rec<P>]| {
+                    fetch_rows(data, columns, ahead(records, limit).iter().copied())
+                };
                 data.scan_as_of(keys, guard, &fetch, &mut |records| visit(records, &|_, _| true))?;
             }
             Some(at) => {
-                let fetch = |of: &[&'s _]| Self::fetch_entries(data, columns, ahead(of, limit));
+                let fetch =
+                    |entries: &[&'s _]| Self::fetch_entries(data, columns, ahead(entries, limit));
                 data.scan_index_as_of(at, keys, guard, &fetch, &mut |entry, records| {
                     // An entry of another version of the row does not match it.
                     let is_true = |row: &Row<'s>, record: &Rec<P>| {

@@ -26,7 +26,7 @@ pub struct TypedScan<'t, 'k, R, K> {
     keys: ScannedKeys<'k>,
     descending: bool,
     limit: usize,
-    of: PhantomData<fn() -> (R, K)>,
+    types: PhantomData<fn() -> (R, K)>,
 }
 
 impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
@@ -39,7 +39,7 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
             keys: ScannedKeys::Between(Bound::Unbounded, Bound::Unbounded),
             descending: false,
             limit: usize::MAX,
-            of: PhantomData,
+            types: PhantomData,
         }
     }
 
@@ -95,7 +95,7 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
     /// the transaction commits.
     pub fn rows(self) -> Result<Rows<'t, R>, Abort> {
         let rows = self.get_columns(Columns::ALL)?;
-        Ok(Rows { rows: rows.iter(), of: PhantomData })
+        Ok(Rows { rows: rows.iter(), row_type: PhantomData })
     }
 
     /// Runs the scan like [`rows`](Self::rows), but reads only these columns of each row; see
@@ -127,7 +127,7 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
 /// The rows of a scan, as values of `R`.
 pub struct Rows<'t, R> {
     rows: std::slice::Iter<'t, Row<'t>>,
-    of: PhantomData<fn() -> R>,
+    row_type: PhantomData<fn() -> R>,
 }
 
 impl<'t, R: TableRow> Iterator for Rows<'t, R> {

@@ -221,11 +221,11 @@ pub fn taken(op: &Op) -> Op {
 
 /// A whole row, with the defaults of the columns that are not given.
 pub fn whole(table: &TableOf, given: &[(String, Owned)]) -> Vec<Owned> {
-    let of = |column: &ColumnOf| {
+    let value = |column: &ColumnOf| {
         let found = given.iter().find(|(name, _)| *name == column.name);
         found.map_or_else(|| column.default.clone(), |(_, value)| value.clone())
     };
-    table.columns.iter().map(of).collect()
+    table.columns.iter().map(value).collect()
 }
 
 /// Returns the hidden row id of a row that was inserted into a table without a key.
@@ -377,8 +377,8 @@ pub fn run(db: &Database, tables: &Tables, rng: &mut fastrand::Rng, count: usize
 
 /// All rows of a database. Checks that every index leads to all of them, in its order.
 pub fn rows(db: &Database, tables: &Tables) -> Rows {
-    let of = |name: &str| db.try_transact(|tx| rows_of(tables, tx, name)).unwrap().unwrap();
-    tables.tables.iter().map(|table| (table.name.clone(), of(&table.name))).collect()
+    let contents = |name: &str| db.try_transact(|tx| rows_of(tables, tx, name)).unwrap().unwrap();
+    tables.tables.iter().map(|table| (table.name.clone(), contents(&table.name))).collect()
 }
 
 type RowsOfTable = BTreeMap<i64, BTreeMap<String, Owned>>;

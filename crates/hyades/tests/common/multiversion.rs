@@ -157,13 +157,13 @@ fn is_right(tx: &Transaction<'_>) -> Result<bool, Abort> {
 
 /// Moves 1 from a row to another; then ends or begins the duty of one, provided that the other has
 /// none.
-fn change(tx: &Transaction<'_>, from: i64, to: i64, of: [i64; 2]) -> Result<(), Abort> {
+fn change(tx: &Transaction<'_>, from: i64, to: i64, on_call: [i64; 2]) -> Result<(), Abort> {
     if from != to {
         let (less, more) = (count(tx, from)? - 1, count(tx, to)? + 1);
         tx.update(ITEMS, from, &[COUNT.set(less)])?;
         tx.update(ITEMS, to, &[COUNT.set(more)])?;
     }
-    let [one, other] = of;
+    let [one, other] = on_call;
     let duty = if one == other { 0 } else { i64::from(count(tx, other)? == 0) };
     tx.update(ITEMS, one, &[COUNT.set(duty)]).map(drop)
 }

@@ -257,8 +257,8 @@ pub fn recovered(protocol: Protocol, record: RecordKind, partitions: [usize; 2])
             scope.spawn(move || {
                 let (mut session, mut rng) =
                     (db.session().unwrap(), fastrand::Rng::with_seed(thread));
-                let of = |name: &str| db.prepare(name).unwrap();
-                let (look, bump, mixed) = (of("look"), of("bump"), of("mix"));
+                let procedure = |name: &str| db.prepare(name).unwrap();
+                let (look, bump, mixed) = (procedure("look"), procedure("bump"), procedure("mix"));
                 for n in 0..400 {
                     let (a, b) = (rng.i64(0..SHOPS), rng.i64(0..SHOPS));
                     let called = match rng.u32(0..4) {

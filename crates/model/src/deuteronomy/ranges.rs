@@ -319,8 +319,8 @@ impl ScannedTable {
     fn forget(&self, state: &mut RangeState, at: usize) {
         let oldest = self.oldest(state);
         let is_active = |ts: u8| {
-            let of = |(party, p): (&Party, &PartyState)| party.ts() == Some(ts) && !p.ended;
-            self.parties.iter().zip(&state.parties).any(of)
+            let is_running = |(party, p): (&Party, &PartyState)| party.ts() == Some(ts) && !p.ended;
+            self.parties.iter().zip(&state.parties).any(is_running)
         };
         let active: Vec<u8> = state.notes.iter().copied().filter(|ts| is_active(*ts)).collect();
         match self.rules.keeps_notes {

@@ -92,11 +92,11 @@ impl Numbered {
             0 => txn.answered,
             written => members(written).any(|lane| self.takes(state, n, lane)),
         };
-        let mut of = Self::numbers(state).filter_map(|n| {
+        let mut readers = Self::numbers(state).filter_map(|n| {
             let txn = &state.txns[n as usize];
             txn.source.filter(|_| counts(n, txn)).map(|source| (n, source))
         });
-        of.find(|(_, source)| !self.live(state, *source))
+        readers.find(|(_, source)| !self.live(state, *source))
     }
 
     /// A row, its recovered writer, and the one that should be, if they differ.

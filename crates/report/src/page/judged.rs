@@ -104,10 +104,11 @@ pub(super) fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
 pub(super) fn untested(judged: &[Judged<'_>]) -> String {
     let list = |basis: Basis| {
         let count = |judged: &Judged<'_>| {
-            let of = judged.findings.iter().filter(|(of, _)| *of == basis).count();
+            let resting = judged.findings.iter().filter(|(rests_on, _)| *rests_on == basis).count();
             let id = judged.view.experiment.id;
-            (of > 0)
-                .then(|| format!("<a href=\"#{id}\">{id}</a> ({of} of {})", judged.findings.len()))
+            (resting > 0).then(|| {
+                format!("<a href=\"#{id}\">{id}</a> ({resting} of {})", judged.findings.len())
+            })
         };
         judged.iter().filter_map(count).collect::<Vec<_>>().join(", ")
     };
@@ -176,7 +177,7 @@ mod tests {
     fn what_is_undecided_is_counted_beside_what_holds() {
         let experiment = Experiment::example(Vec::new());
         let data = Data::default();
-        let of = |levels: &[(Basis, Level)]| {
+        let words = |levels: &[(Basis, Level)]| {
             let mut judged = Judged::of(&experiment, &data);
             let found = |level| Some(Finding { text: String::new(), level });
             judged.findings = levels.iter().map(|(basis, level)| (*basis, found(*level))).collect();
@@ -185,12 +186,12 @@ mod tests {
         };
         let (tested, own) = (Basis::Tested, Basis::Expected);
         let (holds, open) = (Level::Holds, Level::Undecided);
-        assert_eq!(of(&[(tested, holds), (tested, Level::Fails)]), "claims: 1 of 2 hold");
+        assert_eq!(words(&[(tested, holds), (tested, Level::Fails)]), "claims: 1 of 2 hold");
         assert_eq!(
-            of(&[(tested, holds), (tested, open), (own, holds), (own, open)]),
+            words(&[(tested, holds), (tested, open), (own, holds), (own, open)]),
             "claims: 1 of 2 hold, 1 undecided; own expectations: 1 of 2 hold"
         );
-        assert_eq!(of(&[(tested, open)]), "claims: undecided");
-        assert_eq!(of(&[(own, holds)]), "claims: not tested; own expectations: 1 of 1 hold");
+        assert_eq!(words(&[(tested, open)]), "claims: undecided");
+        assert_eq!(words(&[(own, holds)]), "claims: not tested; own expectations: 1 of 1 hold");
     }
 }

@@ -43,8 +43,8 @@ const UNLOGGED: (&str, f64) = (NONE.label, 0.0);
 fn by_short_votes(view: &View<'_>) -> Option<String> {
     // Six sites with 95,000 votes per second.
     const PAPER_US: f64 = 6.0 / 0.095;
-    let of = |point| worker_us(view, "Voter", point);
-    let (none, arrival) = (of(UNLOGGED)?, of((ARRIVAL.label, 0.0))?);
+    let worker_time = |point| worker_us(view, "Voter", point);
+    let (none, arrival) = (worker_time(UNLOGGED)?, worker_time((ARRIVAL.label, 0.0))?);
     let more = arrival - none;
     (more > 0.0 && more * TOLERANCE < PAPER_US * (TOLERANCE - 1.0)).then(|| {
         format!(
@@ -156,11 +156,11 @@ fn tpcc(table: &Table<'_>) -> Experiment {
 }
 
 /// The bytes of a record lie in a range of the paper's.
-fn within(group: &'static str, of: &'static str, from: f64, to: f64) -> Check {
+fn within(group: &'static str, series: &'static str, from: f64, to: f64) -> Check {
     Check::new(move |view| {
-        let ours = view.at(group, of, 0.0, Metric::BytesPerRecord)?;
+        let ours = view.at(group, series, 0.0, Metric::BytesPerRecord)?;
         let text = format!(
-            "{group}: a record of {of} has {} bytes (paper: {from} to {to})",
+            "{group}: a record of {series} has {} bytes (paper: {from} to {to})",
             with_interval(&ours)
         );
         Some(Finding { text, level: of_band(&ours, from, to) })
@@ -268,7 +268,7 @@ fn spanning_runs(table: &Table<'_>, group: &'static str) -> Vec<Run> {
 /// A scheme is nowhere slower than another one.
 fn not_below(
     group: &'static str,
-    of: &'static str,
+    series: &'static str,
     over: &'static str,
     shares: &[f64],
 ) -> Vec<Check> {
@@ -276,10 +276,10 @@ fn not_below(
         let share = *share;
         Check::new(move |view| {
             let metric = Metric::Throughput;
-            let ratio = view.ratio(group, metric, (of, share), (over, share))?;
+            let ratio = view.ratio(group, metric, (series, share), (over, share))?;
             Some(Finding {
                 text: format!(
-                    "{group} at {share} %: {of} is {} times {over} (expected: at least 1)",
+                    "{group} at {share} %: {series} is {} times {over} (expected: at least 1)",
                     with_interval(&ratio)
                 ),
                 level: of_band(&ratio, 1.0, f64::INFINITY),
@@ -290,35 +290,35 @@ fn not_below(
 }
 
 /// A scheme keeps this part of its own rate at 0 % where `share` percent span partitions.
-fn keeps_own(group: &'static str, of: &'static str, share: f64, part: f64) -> Check {
+fn keeps_own(group: &'static str, series: &'static str, share: f64, part: f64) -> Check {
     Check::new(move |view| {
-        let ratio = view.ratio(group, Metric::Throughput, (of, share), (of, 0.0))?;
+        let ratio = view.ratio(group, Metric::Throughput, (series, share), (series, 0.0))?;
         let text = format!(
-            "{group}: {of} at {share} % is {} times that at 0 % (expected: at least {part})",
+            "{group}: {series} at {share} % is {} times that at 0 % (expected: at least {part})",
             with_interval(&ratio)
         );
         Some(Finding { text, level: of_band(&ratio, part, f64::INFINITY) })
     })
 }
 
-/// Where the rate of `over` exceeds that of `of`, which no paper claims.
-fn crossing(group: &'static str, of: &'static str, over: &'static str) -> Check {
+/// Where the rate of `over` exceeds that of `series`, which no paper claims.
+fn crossing(group: &'static str, series: &'static str, over: &'static str) -> Check {
     Check::new(move |view| {
         let at = |(share, _): (f64, Spread)| {
-            let ratio = view.ratio(group, Metric::Throughput, (of, share), (over, share))?;
+            let ratio = view.ratio(group, Metric::Throughput, (series, share), (over, share))?;
             Some((share, ratio))
         };
-        let points = view.points(group, of, Metric::Throughput);
+        let points = view.points(group, series, Metric::Throughput);
         let ratios: Vec<(f64, Spread)> = points.into_iter().filter_map(at).collect();
         let last = ratios.last()?;
         let text = match ratios.iter().find(|(_, ratio)| ratio.median < 1.0) {
             Some((share, ratio)) => format!(
-                "{group}: at {share} % the rate of {over} exceeds that of {of}, which is {} times \
-                 it",
+                "{group}: at {share} % the rate of {over} exceeds that of {series}, which is {} \
+                 times it",
                 with_interval(ratio)
             ),
             None => format!(
-                "{group}: {of} is nowhere slower than {over}; at {} % it is {} times it",
+                "{group}: {series} is nowhere slower than {over}; at {} % it is {} times it",
                 last.0,
                 with_interval(&last.1)
             ),
@@ -406,11 +406,11 @@ fn slow_stream(table: &Table<'_>) -> Experiment {
         metric,
         shape: Shape::Lines { x: "a write to the slow device (ms)", log_x: true, log_y: true },
     };
-    let of = |scheme: &Scheme| {
+    let expected = |scheme: &Scheme| {
         let rate = Check::flat(GROUP, Metric::Throughput, scheme.label, 1.05);
         [Check::waits(GROUP, scheme.label, (1.0, 20.0), 1.3, true), rate]
     };
-    let checks = schemes.iter().flat_map(of).collect();
+    let checks = schemes.iter().flat_map(expected).collect();
     Experiment {
         id: "command-slow-stream",
         paper: Paper::CommandLogging,

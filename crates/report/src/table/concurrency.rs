@@ -25,13 +25,13 @@ const SHORT: (u32, &str, &str) = (2, "0.5", "2 accesses, half of them writes");
 const LONG: (u32, &str, &str) = (16, "0.2", "16 accesses, a fifth of them writes");
 
 /// The rate of a control, over that of Silo at the same point, is at least `aim`.
-fn keeps(group: &'static str, of: Control, theta: f64, aim: f64) -> Check {
+fn keeps(group: &'static str, control: Control, theta: f64, aim: f64) -> Check {
     Check::new(move |view| {
-        let ratio = view.ratio(group, Metric::Throughput, (of.0, theta), (SILO.0, theta))?;
+        let ratio = view.ratio(group, Metric::Throughput, (control.0, theta), (SILO.0, theta))?;
         let text = format!(
             "{group}, theta {theta}: the rate of {} is {} times that of Silo (expected: at least \
              {aim})",
-            of.0,
+            control.0,
             with_interval(&ratio)
         );
         Some(Finding { text, level: of_band(&ratio, aim, f64::INFINITY) })
@@ -41,8 +41,8 @@ fn keeps(group: &'static str, of: Control, theta: f64, aim: f64) -> Check {
 /// TicToc meets fewer conflicts than Silo, in long transactions on hot rows.
 fn fewer_conflicts(claim: &'static str, judge: fn(&Spread) -> Level) -> Check {
     Check::new(move |view| {
-        let (of, over) = ((TICTOC.0, 1.2), (SILO.0, 1.2));
-        let ratio = view.ratio(LONG.2, Metric::Conflicts, of, over)?;
+        let (point, over) = ((TICTOC.0, 1.2), (SILO.0, 1.2));
+        let ratio = view.ratio(LONG.2, Metric::Conflicts, point, over)?;
         let text = format!(
             "{}, theta 1.2: TicToc has {} times the conflicts of Silo ({claim})",
             LONG.2,
@@ -119,9 +119,9 @@ fn series(control: Control, with: &str) -> String {
 /// No scan of a snapshot fails.
 fn never_fails(control: Control) -> Check {
     Check::new(move |view| {
-        let of = series(control, "by a snapshot");
-        let failed = view.at(READS, &of, 0.0, Metric::ScansFailed)?;
-        let text = format!("{of}: {} scans failed (expected: none)", with_interval(&failed));
+        let label = series(control, "by a snapshot");
+        let failed = view.at(READS, &label, 0.0, Metric::ScansFailed)?;
+        let text = format!("{label}: {} scans failed (expected: none)", with_interval(&failed));
         Some(Finding { text, level: of_band(&failed, 0.0, 0.0) })
     })
 }
@@ -130,8 +130,8 @@ fn never_fails(control: Control) -> Check {
 fn is_as_fast(control: Control) -> Check {
     Check::new(move |view| {
         let at = |with: &str| series(control, with);
-        let (of, over) = (at("by a snapshot"), at("by a transaction"));
-        let ratio = view.ratio(READS, Metric::ScanRate, (&of, 0.0), (&over, 0.0))?;
+        let (snapshot, over) = (at("by a snapshot"), at("by a transaction"));
+        let ratio = view.ratio(READS, Metric::ScanRate, (&snapshot, 0.0), (&over, 0.0))?;
         let times = if ratio.median.is_finite() {
             format!("{} times the rows of a transaction", with_interval(&ratio))
         } else {

@@ -59,7 +59,7 @@ pub(super) fn at_mark(
 /// Whether claims speak of a series. Only these have a curve; the others have a point at the mark,
 /// and none in a quick report. TPC-C, whose population takes longer than its runs, has points only.
 pub(super) fn is_needed(table: &Table<'_>, claims: &[Ratio], times: f64, series: &str) -> bool {
-    let named = |(of, over, _): &Ratio| *of == series || *over == series;
+    let named = |(claimed, over, _): &Ratio| *claimed == series || *over == series;
     table.size.fine && times == 1.0 || claims.iter().any(named)
 }
 
@@ -71,17 +71,19 @@ pub(super) fn checks(
     metric: Metric,
 ) -> Vec<Check> {
     let each = |(group, ratios): &Claims| -> Vec<Check> {
-        let check = |(of, over, ratio): &Ratio| {
-            let check = Check::times_at(group, metric, (of, 1.0), (over, 1.0), *ratio);
-            let check = check.above_by_bytes(group, 1.0, of, over);
+        let check = |(series, over, ratio): &Ratio| {
+            let check = Check::times_at(group, metric, (series, 1.0), (over, 1.0), *ratio);
+            let check = check.above_by_bytes(group, 1.0, series, over);
             let check = match metric {
-                Metric::ReplayRate => check.not_by_threads(group, [(of, 1.0), (over, 1.0)], *ratio),
+                Metric::ReplayRate => {
+                    check.not_by_threads(group, [(series, 1.0), (over, 1.0)], *ratio)
+                }
                 Metric::Throughput => {
                     check.not_by_headroom(group, ((over, 1.0), (NONE.label, 1.0)), *ratio)
                 }
                 _ => check,
             };
-            at_mark(table, machine, check, (group, metric), [of, over])
+            at_mark(table, machine, check, (group, metric), [series, over])
         };
         ratios.iter().map(check).collect()
     };

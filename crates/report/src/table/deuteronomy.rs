@@ -75,26 +75,27 @@ fn derived(
 fn over_own(
     view: &View<'_>,
     (group, series): (&str, &str),
-    of: Metric,
+    metric: Metric,
     over: Metric,
 ) -> Option<Spread> {
-    let (of, over) = (view.at(group, series, 0.0, of)?, view.median(group, series, 0.0, over)?);
-    let Spread { low, median, high, count } = of;
+    let (figure, over) =
+        (view.at(group, series, 0.0, metric)?, view.median(group, series, 0.0, over)?);
+    let Spread { low, median, high, count } = figure;
     Some(Spread { low: low / over, median: median / over, high: high / over, count })
 }
 
 /// The ratio of two series lies in a band, which is our aim where the paper has no number.
 pub(super) fn within(
     (group, metric): (&'static str, Metric),
-    of: &'static str,
+    series: &'static str,
     over: &'static str,
     (low, high): (f64, f64),
     expected: &'static str,
 ) -> Check {
     Check::new(move |view| {
-        let ratio = view.ratio(group, metric, (of, 0.0), (over, 0.0))?;
+        let ratio = view.ratio(group, metric, (series, 0.0), (over, 0.0))?;
         let text = format!(
-            "{group}, {}: {of} is {} times {over} ({expected})",
+            "{group}, {}: {series} is {} times {over} ({expected})",
             metric.label(),
             with_interval(&ratio)
         );
@@ -242,7 +243,7 @@ fn distributions(view: &View<'_>, group: &'static str) -> Vec<Line> {
 }
 
 fn latency_checks() -> Vec<Check> {
-    let of = |metric: Metric, low: f64, words: &'static str| {
+    let at_least = |metric: Metric, low: f64, words: &'static str| {
         Check::new(move |view| {
             let share = view.at(LATENCIES, HITS, 0.0, metric)?;
             let text = format!("{} {words}", with_interval(&share));
@@ -251,8 +252,8 @@ fn latency_checks() -> Vec<Check> {
     };
     vec![
         Check::new(|view| {
-            let of = (LATENCIES, HITS);
-            let knee = over_own(view, of, Metric::FastReads, Metric::HitRate)?;
+            let hits = (LATENCIES, HITS);
+            let knee = over_own(view, hits, Metric::FastReads, Metric::HitRate)?;
             let text = format!(
                 "The share of fast reads is {} times that of reads that find a version \
                  (expected: 0.95 to 1.05)",
@@ -261,8 +262,8 @@ fn latency_checks() -> Vec<Check> {
             Some(Finding { text, level: of_band(&knee, 0.95, 1.05) })
         }),
         Check::new(|view| {
-            let of = (LATENCIES, HITS);
-            let times = over_own(view, of, Metric::DataGetTime, Metric::ReadTime)?;
+            let hits = (LATENCIES, HITS);
+            let times = over_own(view, hits, Metric::DataGetTime, Metric::ReadTime)?;
             let text = format!(
                 "A read of the data component takes {} times one of the transaction component \
                  (paper: 4)",
@@ -281,13 +282,13 @@ fn latency_checks() -> Vec<Check> {
                 )
             })
         }),
-        of(
+        at_least(
             Metric::FastWrites,
             0.95,
             "of the writes are faster than the median of an operation that is applied (expected: \
              at least 0.95)",
         ),
-        of(
+        at_least(
             Metric::HitRate,
             0.0,
             "of the reads found a version in memory (paper: 0.92 with its sizes)",

@@ -392,11 +392,11 @@ fn device_runs(table: &Table<'_>) -> Vec<Run> {
 
 /// Two devices are read twice as fast as one.
 fn twice(table: &Table<'_>) -> Check {
-    let (of, one) = (POPLAR.label, SSD.scaled(&table.here, 1.0));
-    let check = Check::times_at(BY_DEVICES, Metric::ReplayRate, (of, 2.0), (of, 1.0), 2.0);
+    let (poplar, one) = (POPLAR.label, SSD.scaled(&table.here, 1.0));
+    let check = Check::times_at(BY_DEVICES, Metric::ReplayRate, (poplar, 2.0), (poplar, 1.0), 2.0);
     match table.axes.log_dirs.is_empty() {
         true => {
-            let series = vec![(of, 1.0, one), (of, 2.0, 2.0 * one)];
+            let series = vec![(poplar, 1.0, one), (poplar, 2.0, 2.0 * one)];
             check.unless_bound(BY_DEVICES, Metric::ReplayBandwidth, series)
         }
         false => check,

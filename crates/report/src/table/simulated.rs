@@ -101,18 +101,18 @@ fn with_seeds(ratio: &Spread) -> String {
 fn peak(
     group: &'static str,
     metric: Metric,
-    of: &'static str,
+    series: &'static str,
     over: &'static str,
     paper: f64,
 ) -> Check {
     Check::new(move |view| {
-        let positions = view.points(group, of, metric).into_iter().map(|(x, _)| x);
+        let positions = view.points(group, series, metric).into_iter().map(|(x, _)| x);
         let ratios =
-            positions.filter_map(|x| Some((x, view.ratio(group, metric, (of, x), (over, x))?)));
+            positions.filter_map(|x| Some((x, view.ratio(group, metric, (series, x), (over, x))?)));
         let (x, ratio) = ratios.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
         Some(Finding {
             text: format!(
-                "Simulated, {group}, {}: {of} is at most {} {over}, with {x} workers (paper: \
+                "Simulated, {group}, {}: {series} is at most {} {over}, with {x} workers (paper: \
                  {paper})",
                 metric.label(),
                 with_seeds(&ratio)

@@ -156,8 +156,8 @@ fn logging(table: &Table<'_>) -> Experiment {
 
 fn shorter_latency() -> Check {
     Check::new(|view| {
-        let (of, over) = (("Taurus 2016 data", 1.0), ("Serial data", 1.0));
-        let ratio = view.ratio("YCSB", Metric::LatencyP50, of, over)?;
+        let (point, over) = (("Taurus 2016 data", 1.0), ("Serial data", 1.0));
+        let ratio = view.ratio("YCSB", Metric::LatencyP50, point, over)?;
         Some(Finding {
             text: format!(
                 "YCSB, median latency with full queues: Taurus 2016 data has {} times that of \

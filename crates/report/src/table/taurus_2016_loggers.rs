@@ -78,9 +78,9 @@ fn checks(table: &Table<'_>, most: f64) -> Vec<Check> {
         false => check,
     };
     let grows = |group, scheme: &Scheme| {
-        let of = scheme.label;
-        let check = Check::rises(group, rate, of, 1.0, most);
-        throttled(check, group, vec![(of, 1.0, one), (of, most, most * one)])
+        let label = scheme.label;
+        let check = Check::rises(group, rate, label, 1.0, most);
+        throttled(check, group, vec![(label, 1.0, one), (label, most, most * one)])
     };
     let mut out: Vec<Check> = PARALLEL.iter().map(|scheme| grows(YCSB, scheme)).collect();
     // Poplar claims it of itself and of Silo.
@@ -95,11 +95,11 @@ fn checks(table: &Table<'_>, most: f64) -> Vec<Check> {
     }
     let groups: &[&'static str] = if table.size.fine { &[YCSB, TPCC] } else { &[YCSB] };
     for group in groups.iter().copied() {
-        for (of, over) in
+        for (series, over) in
             [("Taurus 2016 data", "Serial data"), ("Taurus 2016 command", "Serial command")]
         {
-            let check = Check::same_at(group, rate, (of, 1.0), (over, 1.0));
-            out.push(throttled(check, group, vec![(of, 1.0, one), (over, 1.0, one)]));
+            let check = Check::same_at(group, rate, (series, 1.0), (over, 1.0));
+            out.push(throttled(check, group, vec![(series, 1.0, one), (over, 1.0, one)]));
         }
         if group == TPCC {
             out.extend(MIXED.iter().map(|scheme| grows(TPCC, scheme)));

@@ -91,8 +91,8 @@ fn raid_buffer(machine: &Machine) -> String {
 }
 
 /// The groups of figures with the ratios that one of them claims.
-fn claims(figures: &[Figure], of: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
-    figures.iter().map(|figure| (figure.group, of(figure).clone())).collect()
+fn claims(figures: &[Figure], ratios: fn(&Figure) -> &Vec<Ratio>) -> Vec<Claims> {
+    figures.iter().map(|figure| (figure.group, ratios(figure).clone())).collect()
 }
 
 /// What all figures of this file share.
@@ -174,11 +174,11 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
     let figures = hdd_figures(table);
     let rate = Metric::Throughput;
     let mut all = checks(table, &HDD, &claims(&figures, |figure| &figure.logging), rate);
-    for (of, over) in
+    for (series, over) in
         [("Taurus data", "Silo-R"), ("Taurus data", "Plover"), (RAID_DATA, "Taurus data")]
     {
-        let check = Check::same_at("YCSB", rate, (of, 1.0), (over, 1.0));
-        all.push(at_mark(table, &HDD, check, ("YCSB", rate), [of, over]));
+        let check = Check::same_at("YCSB", rate, (series, 1.0), (over, 1.0));
+        all.push(at_mark(table, &HDD, check, ("YCSB", rate), [series, over]));
     }
     Experiment {
         id: "2020-hdd-logging",
@@ -209,7 +209,7 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
     let schemes = [SERIAL_DATA, TAURUS_DATA, SILO_R, SERIAL_COMMAND, TAURUS_COMMAND];
     let from_memory = schemes.map(|scheme| in_memory(table, "YCSB", MEMORY, scheme));
     let one = HDD.scaled(&table.here, 1.0) * 1e6;
-    let allowed = |of, over| Check::allowed(("YCSB", 1.0), MEMORY, of, over, one);
+    let allowed = |scheme, over| Check::allowed(("YCSB", 1.0), MEMORY, scheme, over, one);
     let mut all = checks(slow, &HDD, &claims(&figures, |figure| &figure.recovery), rate);
     if table.axes.log_dirs.is_empty() {
         all.extend([

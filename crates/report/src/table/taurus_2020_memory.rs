@@ -144,13 +144,14 @@ pub(super) fn counts(table: &Table<'_>) -> Vec<f64> {
 }
 
 /// The rate with `most` workers or threads is at least four fifths of as many times that of one.
-fn scales(metric: Metric, of: &'static str, most: f64) -> Check {
+fn scales(metric: Metric, series: &'static str, most: f64) -> Check {
     let least = 0.8 * most;
     Check::new(move |view| {
-        let ratio = view.ratio("YCSB", metric, (of, most), (of, 1.0))?;
+        let ratio = view.ratio("YCSB", metric, (series, most), (series, 1.0))?;
         Some(Finding {
             text: format!(
-                "YCSB, {}: {of} with {most} threads is {} times one (expected: at least {least})",
+                "YCSB, {}: {series} with {most} threads is {} times one (expected: at least \
+                 {least})",
                 metric.label(),
                 with_interval(&ratio)
             ),
@@ -171,9 +172,9 @@ fn by_bytes_written(view: &View<'_>, most: f64) -> Option<String> {
     }
     let busy = |series| at(series, Metric::OtherProcessors).map(short);
     let beside = match (busy(data), busy(command)) {
-        (Some(of), Some(over)) => format!(
-            ": threads beside the workers keep {of} processors busy with data records, and {over} \
-             with commands"
+        (Some(processors), Some(over)) => format!(
+            ": threads beside the workers keep {processors} processors busy with data records, and \
+             {over} with commands"
         ),
         _ => String::new(),
     };

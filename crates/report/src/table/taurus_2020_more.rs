@@ -94,13 +94,16 @@ fn mix_by_workers(table: &Table<'_>, all: &[Run]) -> Vec<Run> {
 }
 
 /// How far a scheme is below no logging.
-fn below(of: &'static str) -> Check {
+fn below(series: &'static str) -> Check {
     Check::new(move |view| {
         let over = ("No logging", 0.0);
-        let ratio = view.ratio("Full mix", Metric::Throughput, over, (of, 0.0))?;
+        let ratio = view.ratio("Full mix", Metric::Throughput, over, (series, 0.0))?;
         let below = share(&ratio);
         Some(Finding {
-            text: format!("{of} is {} % below no logging (paper: 11.7 %)", with_interval(&below)),
+            text: format!(
+                "{series} is {} % below no logging (paper: 11.7 %)",
+                with_interval(&below)
+            ),
             level: of_cost(&below, 11.7),
         })
     })
@@ -157,8 +160,8 @@ fn contention_checks() -> Vec<Check> {
         Check::falls(REPLAYED, replay, IN_PARALLEL, 0.8, 1.2),
         Check::rises(REPLAYED, replay, SERIAL_COMMAND.label, 0.0, 1.2),
         Check::new(move |view| {
-            let (of, over) = ((SERIALLY, 1.2), (IN_PARALLEL, 1.2));
-            let ratio = view.ratio(REPLAYED, replay, of, over)?;
+            let (point, over) = ((SERIALLY, 1.2), (IN_PARALLEL, 1.2));
+            let ratio = view.ratio(REPLAYED, replay, point, over)?;
             Some(Finding {
                 text: format!(
                     "At theta 1.2 serial replay of Taurus commands is {} times as fast as \
@@ -372,13 +375,14 @@ fn accesses(table: &Table<'_>) -> Experiment {
 }
 
 fn added(view: &View<'_>, group: &'static str) -> Vec<Line> {
-    let line = |label: &str, of: &str, over: &str| Line {
+    let line = |label: &str, series: &str, over: &str| Line {
         label: label.to_string(),
         points: view
             .runs(group)
-            .filter(|run| run.series == of)
+            .filter(|run| run.series == series)
             .filter_map(|run| {
-                let ratio = view.ratio(group, Metric::WorkerTime, (of, run.x), (over, run.x))?;
+                let ratio =
+                    view.ratio(group, Metric::WorkerTime, (series, run.x), (over, run.x))?;
                 Some((run.x, share(&ratio)))
             })
             .collect(),

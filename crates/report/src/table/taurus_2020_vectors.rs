@@ -105,8 +105,8 @@ fn breakdown(table: &Table<'_>) -> Experiment {
         ],
         checks: vec![
             Check::new(|view| {
-                let (of, over) = (("Taurus command 4", 0.0), ("Taurus command 1", 0.0));
-                let share = share(&view.ratio("YCSB", Metric::WorkerTime, of, over)?);
+                let (point, over) = (("Taurus command 4", 0.0), ("Taurus command 1", 0.0));
+                let share = share(&view.ratio("YCSB", Metric::WorkerTime, point, over)?);
                 Some(Finding {
                     text: format!(
                         "Four streams instead of one take {} % of the time of a Taurus command \
@@ -159,13 +159,13 @@ fn parts(view: &View<'_>, group: &'static str) -> Vec<Stack> {
 }
 
 /// The share of a worker's time that Taurus adds to serial logging, with `last` streams.
-fn added(of: &'static str, over: &'static str, last: f64) -> Check {
+fn added(series: &'static str, over: &'static str, last: f64) -> Check {
     Check::new(move |view| {
-        let ratio = view.ratio("YCSB", Metric::WorkerTime, (of, last), (over, last))?;
+        let ratio = view.ratio("YCSB", Metric::WorkerTime, (series, last), (over, last))?;
         let share = share(&ratio);
         Some(Finding {
             text: format!(
-                "With {last} streams all that {of} adds to {over} is {} % of the time (paper, \
+                "With {last} streams all that {series} adds to {over} is {} % of the time (paper, \
                  vectors without vector instructions: up to 13.8 %)",
                 with_interval(&share)
             ),
@@ -208,16 +208,16 @@ fn stream_runs(table: &Table<'_>, steps: &[f64]) -> Vec<Run> {
 }
 
 /// The share that vector instructions save of what Taurus adds to serial logging.
-fn saved(of: &'static str, without: &'static str, serial: &'static str, x: f64) -> Check {
+fn saved(taurus: &'static str, without: &'static str, serial: &'static str, x: f64) -> Check {
     Check::new(move |view| {
-        let series = [(of, x), (without, x), (serial, x)];
+        let series = [(taurus, x), (without, x), (serial, x)];
         let saved =
             view.by_rounds("YCSB", Metric::WorkerTime, series, |[with, without, base]| {
                 100.0 * (without - with) / (without - base)
             })?;
         Some(Finding {
             text: format!(
-                "With {x} streams vector instructions save {} % of all that {of} adds to \
+                "With {x} streams vector instructions save {} % of all that {taurus} adds to \
                  {serial}: a difference of whole runs, which hardly shows the time of vectors",
                 with_interval(&saved)
             ),
@@ -321,14 +321,14 @@ fn whole_panels() -> [Panel; 2] {
 }
 
 fn above_serial(view: &View<'_>, group: &'static str) -> Vec<Line> {
-    let line = |of: &str, over: &str| Line {
-        label: of.to_string(),
+    let line = |series: &str, over: &str| Line {
+        label: series.to_string(),
         points: view
             .runs(group)
-            .filter(|run| run.series == of)
+            .filter(|run| run.series == series)
             .filter_map(|run| {
-                let (of, over) = ((of, run.x), (over, run.x));
-                Some((run.x, view.difference(group, Metric::WorkerTime, of, over)?))
+                let (point, over) = ((series, run.x), (over, run.x));
+                Some((run.x, view.difference(group, Metric::WorkerTime, point, over)?))
             })
             .collect(),
     };
@@ -353,7 +353,7 @@ const NO_HOT_ROWS: &str = "YCSB, theta 0";
 fn by_hot_rows(view: &View<'_>, closest: f64, farthest: f64) -> Option<String> {
     let (many, metric) = (ANCHORED[1].1, Metric::Parallelism);
     let uniform = view.ratio(NO_HOT_ROWS, metric, (many, closest), (many, farthest))?;
-    let [even, hot] = [NO_HOT_ROWS, "YCSB"].map(|of| view.median(of, many, farthest, metric));
+    let [even, hot] = [NO_HOT_ROWS, "YCSB"].map(|group| view.median(group, many, farthest, metric));
     let (even, hot) = (even?, hot?);
     (of_fall(&uniform) == Level::Holds && hot * TOLERANCE < even).then(|| {
         format!(

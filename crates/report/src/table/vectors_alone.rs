@@ -62,10 +62,10 @@ pub(super) fn panels() -> [Panel; 2] {
 fn operations(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     let most = view.runs(group).map(|run| run.x).fold(0.0, f64::max);
     let stack = |series: &'static str| {
-        let of = |metric| view.median(group, series, most, metric);
-        let (fold, compare) = (of(Metric::FoldTime)?, of(Metric::CompareTime)?);
-        let all = of(Metric::VectorTime)?;
-        let encode = of(Metric::EncodeTime)?;
+        let figure = |metric| view.median(group, series, most, metric);
+        let (fold, compare) = (figure(Metric::FoldTime)?, figure(Metric::CompareTime)?);
+        let all = figure(Metric::VectorTime)?;
+        let encode = figure(Metric::EncodeTime)?;
         let parts = vec![all - compare - encode, compare, encode];
         let label = format!("{series}: {fold:.1} ns a fold");
         Some(Stack { label, parts })
@@ -95,8 +95,8 @@ fn saves(last: f64) -> Check {
 /// Why the whole saves less than folds do: vectors are encoded component by component in any case.
 fn by_encoding(view: &View<'_>, last: f64) -> Option<String> {
     let both = [(WITH, last), (WITHOUT, last)];
-    let of = |metric| view.by_rounds(ALONE, metric, both, |[a, b]| 100.0 * (1.0 - a / b));
-    let (fold, encode) = (of(Metric::FoldTime)?, of(Metric::EncodeTime)?);
+    let saved = |metric| view.by_rounds(ALONE, metric, both, |[a, b]| 100.0 * (1.0 - a / b));
+    let (fold, encode) = (saved(Metric::FoldTime)?, saved(Metric::EncodeTime)?);
     (fold.median > encode.median).then(|| {
         format!(
             "of a fold they save {} %, of the encoding of a record's vector, which goes component \

@@ -78,8 +78,9 @@ fn components_that_an_anchor_covers_are_those_of_the_anchor() {
 #[test]
 fn plover_waits_for_the_common_watermark_and_not_for_touched_partitions() {
     let mut world = World::new(Protocol::Plover, false);
-    let rows: Vec<u32> =
-        (0..2).map(|of| (0..4).find(|row| world.rules.partition(*row) == of).unwrap()).collect();
+    let rows: Vec<u32> = (0..2)
+        .map(|partition| (0..4).find(|row| world.rules.partition(*row) == partition).unwrap())
+        .collect();
     assert_eq!(world.commit(0, &[access(rows[0], true)]), [(COMMON, 1)]);
     // A row that was never written touches no partition.
     assert_eq!(world.commit(0, &[access(rows[1], false)]), []);

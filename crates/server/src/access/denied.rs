@@ -71,11 +71,11 @@ impl DeniedLog {
         self.counts[entry.reason as usize].fetch_add(1, Relaxed);
         entry.object.truncate(MOST_OBJECT);
         let mut entries = self.entries.lock().expect("no holder panics");
-        let is_equal = |of: &DeniedEntry| {
-            (of.reason, of.in_multi) == (entry.reason, entry.in_multi)
-                && of.object == entry.object
-                && of.user == entry.user
-                && (entry.at_ms - of.at_ms).abs() <= TOGETHER_MS
+        let is_equal = |known: &DeniedEntry| {
+            (known.reason, known.in_multi) == (entry.reason, entry.in_multi)
+                && known.object == entry.object
+                && known.user == entry.user
+                && (entry.at_ms - known.at_ms).abs() <= TOGETHER_MS
         };
         if let Some(at) = entries.iter().take(LOOKED_AT).position(is_equal) {
             let known = entries.remove(at).expect("it was found there");

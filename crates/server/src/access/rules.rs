@@ -172,7 +172,7 @@ impl Selector {
         if has_blanks(rest) {
             return Err(RuleError::Syntax);
         }
-        match self.keys.iter_mut().find(|of| of.pattern == rest) {
+        match self.keys.iter_mut().find(|rule| rule.pattern == rest) {
             Some(known) => known.allows = known.allows.and(allows),
             None => self.keys.push(KeyPattern { allows, pattern: rest.to_vec() }),
         }
@@ -196,8 +196,9 @@ impl Selector {
         if let Some(at) = names::find(name) {
             let named = &names::all()[at];
             let prefix = format!("{}|", named.name);
-            let is_it =
-                |of: &names::NamedCommand| of.name == named.name || of.name.starts_with(&prefix);
+            let is_it = |command: &names::NamedCommand| {
+                command.name == named.name || command.name.starts_with(&prefix)
+            };
             self.set_commands(allow, named.name, is_it);
             return Ok(());
         }
@@ -231,7 +232,7 @@ impl Selector {
         let (mut allowed, mut kept) = (self.allowed, self.first_arguments.clone());
         for (at, _) in names::all().iter().enumerate().filter(|(_, named)| is_in(named)) {
             allowed.set(at, allow);
-            kept.retain(|(of, _)| *of != at);
+            kept.retain(|(place, _)| *place != at);
         }
         if allowed == self.allowed && kept == self.first_arguments {
             return;
@@ -257,8 +258,8 @@ impl Selector {
     ) -> Result<(), Denied> {
         let has_command = || {
             let Some(at) = command else { return false };
-            let is_it = |(of, word): &(usize, Vec<u8>)| {
-                *of == at && args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
+            let is_it = |(place, word): &(usize, Vec<u8>)| {
+                *place == at && args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(word))
             };
             self.allowed.has(at) || self.first_arguments.iter().any(is_it)
         };
@@ -280,21 +281,22 @@ impl Selector {
     }
 
     fn allows_key(&self, key: &[u8], need: KeyAccess) -> bool {
-        let mut fitting = self.keys.iter().filter(|of| of.allows.covers(need));
-        self.all_keys || fitting.any(|of| glob::matches(&of.pattern, key, false))
+        let mut fitting = self.keys.iter().filter(|rule| rule.allows.covers(need));
+        self.all_keys || fitting.any(|rule| glob::matches(&rule.pattern, key, false))
     }
 
     /// Whether all keys may be read.
     pub fn reads_all_keys(&self) -> bool {
-        let is_all = |of: &KeyPattern| of.allows.covers(KeyAccess::Read) && of.pattern == b"*";
+        let is_all =
+            |rule: &KeyPattern| rule.allows.covers(KeyAccess::Read) && rule.pattern == b"*";
         self.all_keys || self.keys.iter().any(is_all)
     }
 
     /// Whether a channel may be used. A pattern is allowed if it is one of those here.
     pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
-        let fits = |of: &Vec<u8>| match channels {
-            NamedChannels::Patterns => of == name,
-            _ => glob::matches(of, name, false),
+        let fits = |pattern: &Vec<u8>| match channels {
+            NamedChannels::Patterns => pattern == name,
+            _ => glob::matches(pattern, name, false),
         };
         self.all_channels || self.channels.iter().any(fits)
     }
@@ -311,7 +313,7 @@ impl Selector {
         if self.all_keys {
             return b"~*".to_vec();
         }
-        let rule = |of: &KeyPattern| [of.allows.prefix(), &of.pattern].concat();
+        let rule = |key: &KeyPattern| [key.allows.prefix(), &key.pattern].concat();
         self.keys.iter().map(rule).collect::<Vec<_>>().join(&b' ')
     }
 
@@ -320,7 +322,7 @@ impl Selector {
         if self.all_channels {
             return b"&*".to_vec();
         }
-        let rule = |of: &Vec<u8>| [b"&", &of[..]].concat();
+        let rule = |pattern: &Vec<u8>| [b"&", &pattern[..]].concat();
         self.channels.iter().map(rule).collect::<Vec<_>>().join(&b' ')
     }
 

@@ -50,8 +50,11 @@ impl Throttle {
     pub fn delay(&self, address: IpAddr, now: Instant) -> Duration {
         let addresses = self.addresses.lock().expect("no holder panics");
         match addresses.get(&address) {
-            Some(of) if now.saturating_duration_since(of.since) < WINDOW && of.count >= FREE => {
-                let doublings = (of.count - FREE).min(16);
+            Some(failures)
+                if now.saturating_duration_since(failures.since) < WINDOW
+                    && failures.count >= FREE =>
+            {
+                let doublings = (failures.count - FREE).min(16);
                 (FIRST_DELAY * (1 << doublings)).min(LONGEST_DELAY)
             }
             _ => Duration::ZERO,
@@ -62,18 +65,19 @@ impl Throttle {
     pub fn failed(&self, address: IpAddr, now: Instant) {
         let mut addresses = self.addresses.lock().expect("no holder panics");
         if addresses.len() >= MOST_ADDRESSES && !addresses.contains_key(&address) {
-            let is_young = |of: &Failures| now.saturating_duration_since(of.since) < WINDOW;
-            addresses.retain(|_, of| is_young(of));
-            let least = addresses.values().map(|of| of.count).min().unwrap_or(0);
+            let is_young =
+                |failures: &Failures| now.saturating_duration_since(failures.since) < WINDOW;
+            addresses.retain(|_, failures| is_young(failures));
+            let least = addresses.values().map(|failures| failures.count).min().unwrap_or(0);
             if addresses.len() >= MOST_ADDRESSES {
-                addresses.retain(|_, of| of.count > least);
+                addresses.retain(|_, failures| failures.count > least);
             }
         }
-        let of = addresses.entry(address).or_insert(Failures { since: now, count: 0 });
-        if now.saturating_duration_since(of.since) >= WINDOW {
-            *of = Failures { since: now, count: 0 };
+        let failures = addresses.entry(address).or_insert(Failures { since: now, count: 0 });
+        if now.saturating_duration_since(failures.since) >= WINDOW {
+            *failures = Failures { since: now, count: 0 };
         }
-        of.count = of.count.saturating_add(1);
+        failures.count = failures.count.saturating_add(1);
     }
 }
 

@@ -132,7 +132,8 @@ impl User {
 
     /// Whether it may log in with a password.
     fn accepts(&self, hash: &Hash) -> bool {
-        let fits = self.passwords.iter().fold(false, |fits, of| fits | are_equal(of, hash));
+        let fits =
+            self.passwords.iter().fold(false, |fits, password| fits | are_equal(password, hash));
         self.is_on && (self.needs_none || fits)
     }
 
@@ -176,10 +177,11 @@ impl User {
 
     /// Which option of SORT is refused: BY and GET read any keys.
     pub fn refused_sort_option(&self, args: &[&[u8]]) -> Option<&'static str> {
-        let may_read = |of: &Selector| {
+        let may_read = |selector: &Selector| {
             let at = names::of_request(args);
             let needs = RequestKeys::of(catalogue::command(args[0])?, args);
-            (of.check((at, false), args, &needs).is_ok() && of.reads_all_keys()).then_some(())
+            (selector.check((at, false), args, &needs).is_ok() && selector.reads_all_keys())
+                .then_some(())
         };
         let mut rest = args.get(2..).unwrap_or_default();
         let option = loop {
@@ -192,13 +194,13 @@ impl User {
                 [] => return None,
             };
         };
-        let may = self.selectors.iter().any(|of| may_read(of).is_some());
+        let may = self.selectors.iter().any(|selector| may_read(selector).is_some());
         (!may).then_some(option)
     }
 
     /// Whether it may go on listening to what it has subscribed to.
     pub fn allows_channel(&self, name: &[u8], channels: NamedChannels) -> bool {
-        self.selectors.iter().any(|of| of.allows_channel(name, channels))
+        self.selectors.iter().any(|selector| selector.allows_channel(name, channels))
     }
 
     /// Its flags, as they are set.
@@ -222,11 +224,11 @@ impl User {
     /// Its flags, passwords and rules, as they are read.
     pub fn describe(&self) -> Vec<u8> {
         let mut parts: Vec<Vec<u8>> =
-            self.flags().iter().map(|of| of.as_bytes().to_vec()).collect();
+            self.flags().iter().map(|flag| flag.as_bytes().to_vec()).collect();
         parts.extend(self.passwords().map(|hash| format!("#{hash}").into_bytes()));
         parts.push(self.selectors[0].describe());
         let more = self.selectors[1..].iter();
-        parts.extend(more.map(|of| [b"(", &of.describe()[..], b")"].concat()));
+        parts.extend(more.map(|selector| [b"(", &selector.describe()[..], b")"].concat()));
         parts.join(&b' ')
     }
 

@@ -257,10 +257,10 @@ mod tests {
 
     #[test]
     fn arities_and_keys() {
-        let of = |name: &str| command(name.as_bytes()).unwrap();
-        assert!(of("get").takes(2) && !of("get").takes(3) && of("set").takes(9));
-        assert_eq!(of("mset").key_places(5).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(of("ping").key_places(1).count(), 0);
+        let entry = |name: &str| command(name.as_bytes()).unwrap();
+        assert!(entry("get").takes(2) && !entry("get").takes(3) && entry("set").takes(9));
+        assert_eq!(entry("mset").key_places(5).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(entry("ping").key_places(1).count(), 0);
         for command in all() {
             for arguments in (1..6).filter(|arguments| command.takes(*arguments)) {
                 let is_there = |at: usize| at < arguments;

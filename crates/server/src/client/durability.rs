@@ -29,6 +29,8 @@ impl Durability {
 
     /// The one that has this name.
     pub fn named(name: &[u8]) -> Option<Durability> {
-        Self::ALL.into_iter().find(|of| name.eq_ignore_ascii_case(of.name().as_bytes()))
+        Self::ALL
+            .into_iter()
+            .find(|durability| name.eq_ignore_ascii_case(durability.name().as_bytes()))
     }
 }

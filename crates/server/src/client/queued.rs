@@ -32,8 +32,9 @@ impl QueuedCommands {
         self.count += 1;
         self.writes |= request.place().is_some_and(|at| catalogue::all()[at].writes());
         self.grows |= request.grows();
-        let is_full =
-            |of: &QueueBlock| of.requests.len() >= MOST_COMMANDS || of.input.len() >= FULL_BYTES;
+        let is_full = |block: &QueueBlock| {
+            block.requests.len() >= MOST_COMMANDS || block.input.len() >= FULL_BYTES
+        };
         if self.blocks.last().is_none_or(is_full) {
             self.blocks.push(QueueBlock::default());
         }

@@ -60,7 +60,7 @@ impl Delivery {
         HEAD + match self {
             Delivery::Message(publication, pattern) => {
                 let Publication { channel, payload, .. } = &**publication;
-                channel.len() + payload.len() + pattern.as_ref().map_or(0, |of| of.len())
+                channel.len() + payload.len() + pattern.as_ref().map_or(0, |pattern| pattern.len())
             }
             Delivery::Line(line) => line.len(),
         }
@@ -173,8 +173,8 @@ impl Channels {
         let patterns = listening.patterns.iter().filter(|(pattern, _)| {
             topic == Topic::Channel && glob::matches(pattern, channel, false)
         });
-        for (pattern, listener) in
-            patterns.flat_map(|(pattern, all)| all.values().map(move |of| (pattern, of)))
+        for (pattern, listener) in patterns
+            .flat_map(|(pattern, all)| all.values().map(move |listener| (pattern, listener)))
         {
             each(listener, Some(pattern));
             count += 1;

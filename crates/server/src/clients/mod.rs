@@ -181,7 +181,7 @@ impl ClientEntry {
 
     /// Whether it has subscribed to anything.
     pub fn listens(&self) -> bool {
-        self.subscriptions.iter().any(|of| of.load(Relaxed) > 0)
+        self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
     }
 
     /// Has its loop disconnect it.
@@ -298,15 +298,15 @@ impl Clients {
     /// What INFO tells of all.
     pub fn totals(&self) -> ClientTotals {
         let mut all = ClientTotals::default();
-        for of in self.entries.lock().expect("no holder panics").values() {
-            all.largest_input = all.largest_input.max(of.input.load(Relaxed));
-            all.largest_output = all.largest_output.max(of.output.load(Relaxed));
-            all.buffers += of.buffers.load(Relaxed) + of.inbox.bytes() as u64;
-            let watched = u64::from(of.watched.load(Relaxed));
+        for entry in self.entries.lock().expect("no holder panics").values() {
+            all.largest_input = all.largest_input.max(entry.input.load(Relaxed));
+            all.largest_output = all.largest_output.max(entry.output.load(Relaxed));
+            all.buffers += entry.buffers.load(Relaxed) + entry.inbox.bytes() as u64;
+            let watched = u64::from(entry.watched.load(Relaxed));
             all.watched_keys += watched;
             all.watching += u64::from(watched > 0);
-            all.listening += u64::from(of.listens());
-            all.with_timeout += u64::from(of.has_timeout.load(Relaxed));
+            all.listening += u64::from(entry.listens());
+            all.with_timeout += u64::from(entry.has_timeout.load(Relaxed));
         }
         all
     }

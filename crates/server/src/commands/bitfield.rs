@@ -170,10 +170,13 @@ impl<'t> Fields<'t> {
     fn read(&self, kind: FieldType, offset: usize) -> Result<i64, Stop> {
         match self {
             Fields::InRow(value) => Ok(kind.read(value, offset)),
-            Fields::InChunks(of, _) => {
+            Fields::InChunks(string, _) => {
                 let bytes = kind.bytes(offset);
                 let mut window = Vec::new();
-                of.read(bytes.start.min(of.len())..bytes.end.min(of.len()), &mut window)?;
+                string.read(
+                    bytes.start.min(string.len())..bytes.end.min(string.len()),
+                    &mut window,
+                )?;
                 Ok(kind.read(&window, offset - 8 * bytes.start))
             }
         }
@@ -183,12 +186,12 @@ impl<'t> Fields<'t> {
     fn write(&mut self, kind: FieldType, offset: usize, number: i64) -> Result<(), Stop> {
         match self {
             Fields::InRow(value) => kind.write(value, offset, number),
-            Fields::InChunks(of, changed) => {
+            Fields::InChunks(string, changed) => {
                 let bytes = kind.bytes(offset);
                 let mut window = Vec::new();
-                of.read(bytes.clone(), &mut window)?;
+                string.read(bytes.clone(), &mut window)?;
                 kind.write(&mut window, offset - 8 * bytes.start, number);
-                *changed |= of.write(bytes.start, &window)?;
+                *changed |= string.write(bytes.start, &window)?;
             }
         }
         Ok(())
@@ -197,15 +200,15 @@ impl<'t> Fields<'t> {
     fn store(&self, entry: &Entry<'_, '_>) -> Done {
         match self {
             Fields::InRow(value) => entry.store_if_changed(value),
-            Fields::InChunks(of, changed) => entry.store_chunks(of, *changed),
+            Fields::InChunks(string, changed) => entry.store_chunks(string, *changed),
         }
     }
 }
 
 fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, reads_only: bool) -> Done {
     let all = operations(&args[2..], space.context().longest)?;
-    let writes = all.iter().filter(|of| !matches!(of.action, FieldAction::Get));
-    let needed = writes.map(|of| (of.offset + of.kind.bits as usize).div_ceil(8)).max();
+    let writes = all.iter().filter(|operation| !matches!(operation.action, FieldAction::Get));
+    let needed = writes.map(|write| (write.offset + write.kind.bits as usize).div_ceil(8)).max();
     if reads_only && needed.is_some() {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }

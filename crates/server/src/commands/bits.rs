@@ -177,13 +177,13 @@ pub fn bitop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     for value in &values {
         let bytes = result.iter_mut().zip(value.iter());
         match how {
-            "AND" => bytes.for_each(|(of, byte)| *of &= byte),
-            "OR" => bytes.for_each(|(of, byte)| *of |= byte),
-            _ => bytes.for_each(|(of, byte)| *of ^= byte),
+            "AND" => bytes.for_each(|(combined, byte)| *combined &= byte),
+            "OR" => bytes.for_each(|(combined, byte)| *combined |= byte),
+            _ => bytes.for_each(|(combined, byte)| *combined ^= byte),
         }
     }
     if how == "NOT" {
-        result.iter_mut().for_each(|of| *of = !*of);
+        result.iter_mut().for_each(|byte| *byte = !*byte);
     }
     let target = space.find_head(args[2])?;
     match length {

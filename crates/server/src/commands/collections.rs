@@ -115,8 +115,8 @@ fn scan<T: MemberType>(
             return Err(SYNTAX.into());
         }
     }
-    let of = Elements::<T>::of(space.read(args[1])?)?;
-    let (mut found, next) = members::scan(&of, cursor, count)?;
+    let elements = Elements::<T>::of(space.read(args[1])?)?;
+    let (mut found, next) = members::scan(&elements, cursor, count)?;
     found.retain(|(name, _)| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
@@ -190,7 +190,7 @@ mod tests {
         let mut seen = [[0; 40]; 2];
         for _ in 0..4_000 {
             let places = different_places(40, 2);
-            seen.iter_mut().zip(places).for_each(|(of, place)| of[place] += 1);
+            seen.iter_mut().zip(places).for_each(|(counts, place)| counts[place] += 1);
         }
         assert!(seen.iter().flatten().all(|times| *times > 0), "{seen:?}");
     }

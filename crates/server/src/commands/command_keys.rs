@@ -73,7 +73,7 @@ mod tests {
             Ok(keys) => {
                 let name = |at: usize| String::from_utf8_lossy(args[at]).into_owned();
                 let flags = |flags| flag_names(flags).collect::<Vec<_>>().join("+");
-                let told = keys.iter().map(|(at, of)| name(*at) + ":" + &flags(*of));
+                let told = keys.iter().map(|(at, key_flags)| name(*at) + ":" + &flags(*key_flags));
                 told.collect::<Vec<_>>().join(" ")
             }
             Err(Stop::Error(text)) => text.into_owned(),

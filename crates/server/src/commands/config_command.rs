@@ -42,29 +42,29 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
         ("set", _) => return Err(wrong_arity("config|set")),
         ("resetstat", []) => {
             // The changes since the last save are a state: only a save sets them back.
-            let of = &shared.stats.counters;
+            let counters = &shared.stats.counters;
             let all = [
-                &of.connections,
-                &of.rejected,
-                &of.commands,
-                &of.input,
-                &of.output,
-                &of.hits,
-                &of.misses,
-                &of.expired,
-                &of.conflicts,
-                &of.alone,
-                &of.large,
-                &of.freed,
-                &of.reads,
-                &of.writes,
-                &of.errors,
-                &of.over_input,
-                &of.over_output,
-                &of.turns,
-                &of.cycles,
-                &of.acknowledged_nanos,
-                &of.tls_failures,
+                &counters.connections,
+                &counters.rejected,
+                &counters.commands,
+                &counters.input,
+                &counters.output,
+                &counters.hits,
+                &counters.misses,
+                &counters.expired,
+                &counters.conflicts,
+                &counters.alone,
+                &counters.large,
+                &counters.freed,
+                &counters.reads,
+                &counters.writes,
+                &counters.errors,
+                &counters.over_input,
+                &counters.over_output,
+                &counters.turns,
+                &counters.cycles,
+                &counters.acknowledged_nanos,
+                &counters.tls_failures,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
             shared.stats.rates.restart();
@@ -111,7 +111,7 @@ fn set(shared: &Shared, pairs: &[&[u8]]) -> Result<(), Stop> {
         }
     }
     if shared.store.opened.get().is_none()
-        && changes.iter().any(|(of, _)| Settings::waits_for_loading(of))
+        && changes.iter().any(|(name, _)| Settings::waits_for_loading(name))
     {
         return Err(format!("LOADING {}", shared.store.loading()).into());
     }

@@ -46,13 +46,13 @@ struct RestoreOptions {
 
 /// IDLETIME and FREQ are checked and forgotten: nothing is evicted here.
 fn restore_options(args: &[&[u8]]) -> Result<RestoreOptions, Stop> {
-    let (mut of, mut has_use, mut at) = (RestoreOptions::default(), false, 0);
+    let (mut options, mut has_use, mut at) = (RestoreOptions::default(), false, 0);
     while let Some(&option) = args.get(at) {
         at += 1;
         if is(option, "REPLACE") {
-            of.replaces = true;
+            options.replaces = true;
         } else if is(option, "ABSTTL") {
-            of.is_absolute = true;
+            options.is_absolute = true;
         } else if (is(option, "IDLETIME") || is(option, "FREQ")) && at < args.len() && !has_use {
             let value = integer(args[at])?;
             if is(option, "IDLETIME") && value < 0 {
@@ -66,7 +66,7 @@ fn restore_options(args: &[&[u8]]) -> Result<RestoreOptions, Stop> {
             return Err(SYNTAX.into());
         }
     }
-    Ok(of)
+    Ok(options)
 }
 
 /// Most bytes that a value takes that an event loop reads: its payload may be a hundred times
@@ -75,9 +75,9 @@ const MOST_ON_LOOP: usize = 4 << 20;
 
 pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (key, payload) = (args[1], args[3]);
-    let of = restore_options(&args[4..])?;
+    let options = restore_options(&args[4..])?;
     let entry = space.find_head(key)?;
-    if entry.exists() && !of.replaces {
+    if entry.exists() && !options.replaces {
         return Err("BUSYKEY Target key name already exists.".into());
     }
     let ttl = integer(args[2])?;
@@ -86,7 +86,7 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     }
     let expires = match ttl {
         0 => None,
-        at if of.is_absolute => Some(at),
+        at if options.is_absolute => Some(at),
         ttl => Some(ttl.saturating_add(space.now_ms())),
     };
     // A large one is read beside the event loops. There a string is copied once, and no more.

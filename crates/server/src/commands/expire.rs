@@ -15,27 +15,29 @@ struct ExpireOptions {
 }
 
 fn expire_options(args: &[&[u8]]) -> Result<ExpireOptions, Stop> {
-    let mut of = ExpireOptions::default();
+    let mut options = ExpireOptions::default();
     for option in args {
         match option {
-            _ if is(option, "NX") => of.only_if_none = true,
-            _ if is(option, "XX") => of.only_if_some = true,
-            _ if is(option, "GT") => of.only_if_later = true,
-            _ if is(option, "LT") => of.only_if_earlier = true,
+            _ if is(option, "NX") => options.only_if_none = true,
+            _ if is(option, "XX") => options.only_if_some = true,
+            _ if is(option, "GT") => options.only_if_later = true,
+            _ if is(option, "LT") => options.only_if_earlier = true,
             _ => {
                 let option = String::from_utf8_lossy(option);
                 return Err(format!("ERR Unsupported option {option}").into());
             }
         }
     }
-    if of.only_if_none && (of.only_if_some || of.only_if_later || of.only_if_earlier) {
+    if options.only_if_none
+        && (options.only_if_some || options.only_if_later || options.only_if_earlier)
+    {
         let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
         return Err(text.into());
     }
-    if of.only_if_later && of.only_if_earlier {
+    if options.only_if_later && options.only_if_earlier {
         return Err("ERR GT and LT options at the same time are not compatible".into());
     }
-    Ok(of)
+    Ok(options)
 }
 
 /// Sets the time of expiry of a key to `base_ms` and the argument, in units of `unit_ms`.
@@ -46,7 +48,7 @@ fn set_expiry(
     (unit_ms, base_ms, name): (i64, i64, &str),
 ) -> Done {
     let given = integer(args[2])?;
-    let of = expire_options(&args[3..])?;
+    let options = expire_options(&args[3..])?;
     let at = given.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base_ms));
     let at = at.ok_or_else(|| format!("ERR invalid expire time in '{name}' command"))?;
     let entry = space.find_head(args[1])?;
@@ -55,10 +57,10 @@ fn set_expiry(
         return Ok(());
     };
     let now = head.expires();
-    let is_refused = of.only_if_none && now.is_some()
-        || of.only_if_some && now.is_none()
-        || of.only_if_later && now.is_none_or(|now| at <= now)
-        || of.only_if_earlier && now.is_some_and(|now| at >= now);
+    let is_refused = options.only_if_none && now.is_some()
+        || options.only_if_some && now.is_none()
+        || options.only_if_later && now.is_none_or(|now| at <= now)
+        || options.only_if_earlier && now.is_some_and(|now| at >= now);
     if !is_refused {
         // A time that has passed removes the key.
         entry.change(head.with_expiry(Some(at)), None)?;

@@ -254,7 +254,7 @@ pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
                 space.counts().all()
             ));
         }
-        [what] if ["MALLOC-STATS", "PURGE"].iter().any(|of| is(what, of)) => {
+        [what] if ["MALLOC-STATS", "PURGE"].iter().any(|name| is(what, name)) => {
             let what = String::from_utf8_lossy(what).to_uppercase();
             let text = format!("ERR MEMORY {what} is not built: see MEMORY STATS");
             return Err(text.into());

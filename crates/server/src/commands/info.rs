@@ -44,7 +44,7 @@ pub const MONITORED: [&str; 8] =
 
 pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let mut wanted: Vec<String> = args[1..].iter().map(|arg| lower(arg)).collect();
-    let has = |wanted: &[String], name: &str| wanted.iter().any(|of| of == name);
+    let has = |wanted: &[String], name: &str| wanted.iter().any(|section| section == name);
     let all = has(&wanted, "all") || has(&wanted, "everything");
     if wanted.is_empty() || all || has(&wanted, "default") {
         wanted.extend(DEFAULT.map(str::to_string));
@@ -52,7 +52,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
     if all {
         wanted.extend(["commandstats", "latencystats"].map(str::to_string));
     }
-    let has = |name: &str| wanted.iter().any(|of| of == name);
+    let has = |name: &str| wanted.iter().any(|section| section == name);
     // Read before the sections are written, since it needs the loop's session.
     let live = match has("keyspace") {
         true => live_generations(local.shared, local.session.as_deref_mut()),
@@ -141,8 +141,8 @@ fn server(shared: &Shared, out: &mut String) {
 
 /// A number of this build: of its version, system and processor.
 fn build_id() -> String {
-    let of = [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH];
-    let digest = Sha256::digest(of.join(" ").as_bytes());
+    let parts = [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH];
+    let digest = Sha256::digest(parts.join(" ").as_bytes());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 

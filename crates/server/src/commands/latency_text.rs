@@ -57,7 +57,7 @@ pub fn graph(event: &str, series: &LatencySeries, now_seconds: u64) -> String {
             .collect();
         let lines = labels.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..lines {
-            push_line(&mut out, labels.iter().map(|of| of.get(line).copied().unwrap_or(' ')));
+            push_line(&mut out, labels.iter().map(|label| label.get(line).copied().unwrap_or(' ')));
         }
     }
     out
@@ -107,8 +107,8 @@ pub fn doctor(events: &[(&'static str, LatencySeries)], threshold_ms: u64) -> St
 mod tests {
     use super::*;
 
-    fn series(of: &[(u64, u64)]) -> LatencySeries {
-        let samples = of.iter().map(|&(at_seconds, ms)| LatencySample { at_seconds, ms });
+    fn series(pairs: &[(u64, u64)]) -> LatencySeries {
+        let samples = pairs.iter().map(|&(at_seconds, ms)| LatencySample { at_seconds, ms });
         LatencySeries { samples: samples.collect(), longest_ms: 500 }
     }
 

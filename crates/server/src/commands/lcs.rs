@@ -24,24 +24,25 @@ struct LcsOptions {
 type Match = ((usize, usize), (usize, usize));
 
 pub fn lcs(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
-    let mut of = LcsOptions { length: false, indexes: false, with_lengths: false, shortest: 0 };
+    let mut options =
+        LcsOptions { length: false, indexes: false, with_lengths: false, shortest: 0 };
     let mut at = 3;
     while let Some(option) = args.get(at) {
         if is(option, "LEN") {
-            of.length = true;
+            options.length = true;
         } else if is(option, "IDX") {
-            of.indexes = true;
+            options.indexes = true;
         } else if is(option, "WITHMATCHLEN") {
-            of.with_lengths = true;
+            options.with_lengths = true;
         } else if is(option, "MINMATCHLEN") && at + 1 < args.len() {
-            of.shortest = integer(args[at + 1])?.max(0);
+            options.shortest = integer(args[at + 1])?.max(0);
             at += 1;
         } else {
             return Err(SYNTAX.into());
         }
         at += 1;
     }
-    if of.length && of.indexes {
+    if options.length && options.indexes {
         return Err("ERR If you want both the length and indexes, please just use IDX.".into());
     }
     let string = |key| {
@@ -54,36 +55,36 @@ pub fn lcs(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Resul
         return Err("ERR Insufficient memory: the strings are too long to be compared".into());
     }
     space.charge((length_of(a) + 1) * (length_of(b) + 1) / CELLS_PER_STEP)?;
-    let whole = |of: Option<StoredString<'_>>| match of {
-        Some(of) => of.whole().map(Cow::into_owned),
+    let whole = |stored: Option<StoredString<'_>>| match stored {
+        Some(text) => text.whole().map(Cow::into_owned),
         None => Ok(Vec::new()),
     };
     let (a, b) = (whole(a)?, whole(b)?);
     let (a, b) = (&a[..], &b[..]);
     let lengths = lengths(a, b);
     let total = lengths[a.len() * (b.len() + 1) + b.len()];
-    if of.length {
+    if options.length {
         reply.integer(i64::from(total));
         return Ok(());
     }
     let (common, matches) = trace(a, b, &lengths);
-    if !of.indexes {
+    if !options.indexes {
         reply.bulk(&common);
         return Ok(());
     }
     let long = |of_a: &(usize, usize)| (of_a.1 - of_a.0 + 1) as i64;
-    let shown: Vec<_> = matches.iter().filter(|m| long(&m.0) >= of.shortest).collect();
+    let shown: Vec<_> = matches.iter().filter(|m| long(&m.0) >= options.shortest).collect();
     reply.map(2);
     reply.bulk(b"matches");
     reply.array(shown.len());
     for (in_a, in_b) in shown {
-        reply.array(if of.with_lengths { 3 } else { 2 });
+        reply.array(if options.with_lengths { 3 } else { 2 });
         for (from, to) in [in_a, in_b] {
             reply.array(2);
             reply.count(*from);
             reply.count(*to);
         }
-        if of.with_lengths {
+        if options.with_lengths {
             reply.integer(long(in_a));
         }
     }

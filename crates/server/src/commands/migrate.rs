@@ -113,19 +113,19 @@ struct MigrateOptions<'a> {
 }
 
 fn read_options<'a>(args: &'a [&'a [u8]]) -> Result<MigrateOptions<'a>, Stop> {
-    let (mut of, mut at) = (MigrateOptions::default(), 6);
+    let (mut options, mut at) = (MigrateOptions::default(), 6);
     while let Some(&option) = args.get(at) {
         at += 1;
         let words = |count: usize| args.get(at..at + count).ok_or(SYNTAX);
         if is(option, "COPY") {
-            of.copies = true;
+            options.copies = true;
         } else if is(option, "REPLACE") {
-            of.replaces = true;
+            options.replaces = true;
         } else if is(option, "AUTH") {
-            of.credentials = Some(words(1)?);
+            options.credentials = Some(words(1)?);
             at += 1;
         } else if is(option, "AUTH2") {
-            of.credentials = Some(words(2)?);
+            options.credentials = Some(words(2)?);
             at += 2;
         } else if is(option, "KEYS") {
             if !args[3].is_empty() {
@@ -133,13 +133,13 @@ fn read_options<'a>(args: &'a [&'a [u8]]) -> Result<MigrateOptions<'a>, Stop> {
                             the empty string";
                 return Err(text.into());
             }
-            of.keys = Some(&args[at..]);
+            options.keys = Some(&args[at..]);
             break;
         } else {
             return Err(SYNTAX.into());
         }
     }
-    Ok(of)
+    Ok(options)
 }
 
 /// The hash of credentials. Their lengths are part of it: two words are not one.
@@ -162,24 +162,27 @@ fn read_time(text: &[u8]) -> Result<Duration, Stop> {
 
 impl Migration {
     fn read(args: &[&[u8]], client: &Client) -> Result<Migration, Stop> {
-        let of = read_options(args)?;
+        let options = read_options(args)?;
         let (time, to) = (read_time(args[5])?, integer(args[4])?);
         let host = std::str::from_utf8(args[1]).map_err(|_| "ERR the host is not UTF-8")?;
         let port = integer(args[2]).ok().and_then(|port| u16::try_from(port).ok());
         let port = port.filter(|port| *port > 0).ok_or("ERR the port is not from 1 to 65535")?;
-        let keys = of.keys.unwrap_or(&args[3..4]);
+        let keys = options.keys.unwrap_or(&args[3..4]);
         let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
-        let target =
-            TargetName { host: host.to_string(), port, credentials: of.credentials.map(hash_of) };
+        let target = TargetName {
+            host: host.to_string(),
+            port,
+            credentials: options.credentials.map(hash_of),
+        };
         Ok(Migration {
             client: client.entry.clone(),
             target,
-            credentials: of.credentials.map(owned),
+            credentials: options.credentials.map(owned),
             to,
             from: client.database,
             keys: owned(&distinct(keys)),
-            copies: of.copies,
-            replaces: of.replaces,
+            copies: options.copies,
+            replaces: options.replaces,
             time,
         })
     }
@@ -287,7 +290,7 @@ impl Migration {
                 Err(failure) => done.failure = Some(failure),
             }
             if done.failure == Some(TargetFailure::Foreign) {
-                keys.iter_mut().for_each(|of| of.is_taken = false);
+                keys.iter_mut().for_each(|key| key.is_taken = false);
             }
             return done;
         }
@@ -358,22 +361,22 @@ impl Migration {
     ) -> Result<Vec<usize>, TargetFailure> {
         let now = patience.clock.now_ms();
         let (mut out, mut sent) = (Vec::new(), Vec::new());
-        for (at, of) in batch.iter().enumerate() {
-            let ttl = match of.expires {
+        for (at, key) in batch.iter().enumerate() {
+            let ttl = match key.expires {
                 None => 0,
                 Some(expires) if expires <= now => continue,
                 Some(expires) => expires - now,
             };
             let ttl = ttl.to_string();
-            let words: [&[u8]; 3] = [b"RESTORE", &of.key, ttl.as_bytes()];
+            let words: [&[u8]; 3] = [b"RESTORE", &key.key, ttl.as_bytes()];
             push_words(&mut out, if self.replaces { 5 } else { 4 }, &words);
-            out.extend_from_slice(format!("${}\r\n", of.payload.len()).as_bytes());
-            if of.payload.len() > LONG_VALUE {
+            out.extend_from_slice(format!("${}\r\n", key.payload.len()).as_bytes());
+            if key.payload.len() > LONG_VALUE {
                 target.write(&out, patience)?;
                 out.clear();
-                target.write(&of.payload, patience)?;
+                target.write(&key.payload, patience)?;
             } else {
-                out.extend_from_slice(&of.payload);
+                out.extend_from_slice(&key.payload);
             }
             out.extend_from_slice(b"\r\n");
             if self.replaces {
@@ -388,15 +391,15 @@ impl Migration {
     /// Removes the keys that the target has, but for those that were written since they were read.
     /// Returns the number of these.
     fn remove(&self, shared: &Shared, keys: &[SentKey], end: &mut RunEnd) -> Result<usize, String> {
-        if !keys.iter().any(|of| of.is_taken) {
+        if !keys.iter().any(|key| key.is_taken) {
             return Ok(0);
         }
         let (written, ticket) = self.transact(shared, end, |space| {
             let mut written = 0;
-            for of in keys.iter().filter(|of| of.is_taken) {
-                match of.is_unchanged(space)? {
-                    true => drop(space.find_head(&of.key)?.remove()?),
-                    false => written += usize::from(!of.has_expired(space)?),
+            for key in keys.iter().filter(|key| key.is_taken) {
+                match key.is_unchanged(space)? {
+                    true => drop(space.find_head(&key.key)?.remove()?),
+                    false => written += usize::from(!key.has_expired(space)?),
                 }
             }
             Ok(written)
@@ -429,9 +432,9 @@ impl SentKey {
 /// The number of keys that are sent before the replies are read: at least one.
 fn batch_length(keys: &[SentKey]) -> usize {
     let mut bytes = 0;
-    let is_more = |of: &&SentKey| {
+    let is_more = |key: &&SentKey| {
         let fits = bytes < BATCH_BYTES;
-        bytes += of.payload.len();
+        bytes += key.payload.len();
         fits
     };
     keys.iter().take(BATCH_KEYS).take_while(is_more).count()

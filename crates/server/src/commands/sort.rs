@@ -22,43 +22,43 @@ struct SortOptions<'a> {
 }
 
 fn options<'a>(args: &[&'a [u8]], may_store: bool) -> Result<SortOptions<'a>, Stop> {
-    let (mut of, mut at) = (SortOptions::default(), 0);
+    let (mut wanted, mut at) = (SortOptions::default(), 0);
     while let Some(option) = args.get(at) {
         let rest = &args[at + 1..];
         let takes = match option {
             _ if is(option, "ASC") => {
-                of.descending = false;
+                wanted.descending = false;
                 0
             }
             _ if is(option, "DESC") => {
-                of.descending = true;
+                wanted.descending = true;
                 0
             }
             _ if is(option, "ALPHA") => {
-                of.alpha = true;
+                wanted.alpha = true;
                 0
             }
             _ if is(option, "LIMIT") && rest.len() >= 2 => {
-                of.limit = Some((integer(rest[0])?, integer(rest[1])?));
+                wanted.limit = Some((integer(rest[0])?, integer(rest[1])?));
                 2
             }
             _ if is(option, "STORE") && !rest.is_empty() && may_store => {
-                of.store = Some(rest[0]);
+                wanted.store = Some(rest[0]);
                 1
             }
             _ if is(option, "BY") && !rest.is_empty() => {
-                of.by = Some(rest[0]);
+                wanted.by = Some(rest[0]);
                 1
             }
             _ if is(option, "GET") && !rest.is_empty() => {
-                of.get.push(rest[0]);
+                wanted.get.push(rest[0]);
                 1
             }
             _ => return Err(SYNTAX.into()),
         };
         at += 1 + takes;
     }
-    Ok(of)
+    Ok(wanted)
 }
 
 /// As many bytes of a pattern, which are looked through for each element, count as one access.
@@ -107,21 +107,21 @@ fn sort_number(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);
     }
-    let read = number::float(text).filter(|of| !of.value.is_nan() && !of.is_out_of_range);
+    let read = number::float(text).filter(|float| !float.value.is_nan() && !float.is_out_of_range);
     // -0 is 0.
-    read.map(|of| of.value + 0.0)
+    read.map(|float| float.value + 0.0)
 }
 
 fn weight<'t>(
     space: &Keyspace<'t>,
-    of: &SortOptions<'_>,
+    wanted: &SortOptions<'_>,
     element: &'t [u8],
 ) -> Result<Weight<'t>, Stop> {
-    let text = match of.by {
+    let text = match wanted.by {
         Some(pattern) => look_up(space, pattern, element)?,
         None => Some(element.into()),
     };
-    if of.alpha {
+    if wanted.alpha {
         return Ok(Weight::Text(text));
     }
     let number = text.as_deref().map_or(Some(0.0), sort_number);
@@ -139,7 +139,7 @@ fn compare(a: &Weight<'_>, b: &Weight<'_>) -> Ordering {
 fn sorted<'t>(
     space: &Keyspace<'t>,
     key: &[u8],
-    of: &SortOptions<'_>,
+    wanted: &SortOptions<'_>,
 ) -> Result<Vec<&'t [u8]>, Stop> {
     let entry = space.read(key)?;
     // And whether they have an order.
@@ -152,48 +152,48 @@ fn sorted<'t>(
         }
         Some(Value::String(_) | Value::Hash(_)) => return Err(WRONG_TYPE.into()),
     };
-    let is_unsorted = of.by.is_some_and(|pattern| !pattern.contains(&b'*'));
+    let is_unsorted = wanted.by.is_some_and(|pattern| !pattern.contains(&b'*'));
     if !is_unsorted {
-        let weighed = all.iter().map(|element| Ok((weight(space, of, element)?, *element)));
+        let weighed = all.iter().map(|element| Ok((weight(space, wanted, element)?, *element)));
         let mut weighed = weighed.collect::<Result<Vec<_>, Stop>>()?;
         weighed.sort_by(|(a, of_a), (b, of_b)| {
             // Equal weights are in the order of their elements, so that the result is one.
             let by_element =
-                if of.by.is_some() || !of.alpha { of_a.cmp(of_b) } else { Ordering::Equal };
+                if wanted.by.is_some() || !wanted.alpha { of_a.cmp(of_b) } else { Ordering::Equal };
             let order = compare(a, b).then(by_element);
-            if of.descending { order.reverse() } else { order }
+            if wanted.descending { order.reverse() } else { order }
         });
         all = weighed.into_iter().map(|(_, element)| element).collect();
-    } else if is_ordered && of.descending {
+    } else if is_ordered && wanted.descending {
         all.reverse();
-    } else if !is_ordered && of.store.is_some() {
+    } else if !is_ordered && wanted.store.is_some() {
         // A set has no order, and what is stored has one.
         all.sort();
-        if of.descending {
+        if wanted.descending {
             all.reverse();
         }
     }
-    let Some((from, count)) = of.limit else { return Ok(all) };
+    let Some((from, count)) = wanted.limit else { return Ok(all) };
     let from = usize::try_from(from).unwrap_or(0);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     Ok(all.into_iter().skip(from).take(count).collect())
 }
 
 fn run(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, may_store: bool) -> Done {
-    let of = options(&args[2..], may_store)?;
-    let all = sorted(space, args[1], &of)?;
+    let wanted = options(&args[2..], may_store)?;
+    let all = sorted(space, args[1], &wanted)?;
     let mut shown: Vec<Option<Cow<'_, [u8]>>> = Vec::new();
     for element in all {
-        match of.get.is_empty() {
+        match wanted.get.is_empty() {
             true => shown.push(Some(element.into())),
             false => {
-                for pattern in &of.get {
+                for pattern in &wanted.get {
                     shown.push(look_up(space, pattern, element)?);
                 }
             }
         }
     }
-    match of.store {
+    match wanted.store {
         None => {
             reply.array(shown.len());
             shown.iter().for_each(|text| reply.bulk_or_null(text.as_deref()));

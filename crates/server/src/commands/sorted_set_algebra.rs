@@ -46,17 +46,17 @@ struct ZOptions {
 
 fn options(args: &[&[u8]], keys: usize, how: ZOperation, stores: bool) -> Result<ZOptions, Stop> {
     let (weights, aggregate) = (vec![1.0; keys], Aggregate::Sum);
-    let mut of = ZOptions { weights, aggregate, with_scores: false };
+    let mut wanted = ZOptions { weights, aggregate, with_scores: false };
     let (mut at, combines) = (0, how != ZOperation::Difference);
     while let Some(option) = args.get(at) {
         at += 1;
         if combines && is(option, "WEIGHTS") && args.len() - at >= keys {
-            for (weight, text) in of.weights.iter_mut().zip(&args[at..]) {
+            for (weight, text) in wanted.weights.iter_mut().zip(&args[at..]) {
                 *weight = score(text).ok_or("ERR weight value is not a float")?;
             }
             at += keys;
         } else if combines && is(option, "AGGREGATE") && at < args.len() {
-            of.aggregate = match args[at] {
+            wanted.aggregate = match args[at] {
                 word if is(word, "SUM") => Aggregate::Sum,
                 word if is(word, "MIN") => Aggregate::Min,
                 word if is(word, "MAX") => Aggregate::Max,
@@ -64,12 +64,12 @@ fn options(args: &[&[u8]], keys: usize, how: ZOperation, stores: bool) -> Result
             };
             at += 1;
         } else if !stores && is(option, "WITHSCORES") {
-            of.with_scores = true;
+            wanted.with_scores = true;
         } else {
             return Err(SYNTAX.into());
         }
     }
-    Ok(of)
+    Ok(wanted)
 }
 
 /// The members of a sorted set, or of a set.
@@ -86,9 +86,9 @@ fn combine<'t>(
     space: &Keyspace<'t>,
     keys: &[&[u8]],
     how: ZOperation,
-    of: &ZOptions,
+    wanted: &ZOptions,
 ) -> Result<Scored<'t>, Stop> {
-    let weighted = |at: usize, score: f64| not_nan(score * of.weights[at]);
+    let weighted = |at: usize, score: f64| not_nan(score * wanted.weights[at]);
     let mut result: ByMember<'t> = ByMember::new();
     for (score, member) in members(space, keys[0])? {
         result.insert(member, weighted(0, score));
@@ -102,7 +102,9 @@ fn combine<'t>(
                 for (score, member) in set {
                     let score = weighted(at, score);
                     let known = result.entry(member);
-                    known.and_modify(|old| *old = of.aggregate.of(*old, score)).or_insert(score);
+                    known
+                        .and_modify(|old| *old = wanted.aggregate.of(*old, score))
+                        .or_insert(score);
                 }
             }
             ZOperation::Intersection => {
@@ -110,7 +112,7 @@ fn combine<'t>(
                     set.iter().map(|(score, member)| (*member, *score)).collect();
                 result.retain(|member, _| other.contains_key(member));
                 for (member, old) in &mut result {
-                    *old = of.aggregate.of(*old, weighted(at, other[member]));
+                    *old = wanted.aggregate.of(*old, weighted(at, other[member]));
                 }
             }
             ZOperation::Difference => {
@@ -132,9 +134,9 @@ fn show_combined(
     how: ZOperation,
 ) -> Done {
     let (keys, rest) = numbered_keys(&args[1..], name)?;
-    let of = options(rest, keys.len(), how, false)?;
-    let all = combine(space, keys, how, &of)?;
-    show(reply, &all, of.with_scores);
+    let wanted = options(rest, keys.len(), how, false)?;
+    let all = combine(space, keys, how, &wanted)?;
+    show(reply, &all, wanted.with_scores);
     Ok(())
 }
 
@@ -145,8 +147,8 @@ fn store_combined(
     how: ZOperation,
 ) -> Done {
     let (keys, rest) = numbered_keys(&args[2..], name)?;
-    let of = options(rest, keys.len(), how, true)?;
-    let all = combine(space, keys, how, &of)?;
+    let wanted = options(rest, keys.len(), how, true)?;
+    let all = combine(space, keys, how, &wanted)?;
     reply.count(all.len());
     replace(space, args[1], &all)
 }
@@ -179,7 +181,7 @@ pub fn zintercard(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -
     integer(args[1])?;
     let (keys, rest) = numbered_keys(&args[1..], "zintercard")?;
     let limit = limit_option(rest)?;
-    let of = options(&[], keys.len(), ZOperation::Intersection, false)?;
-    reply.count(combine(space, keys, ZOperation::Intersection, &of)?.len().min(limit));
+    let wanted = options(&[], keys.len(), ZOperation::Intersection, false)?;
+    reply.count(combine(space, keys, ZOperation::Intersection, &wanted)?.len().min(limit));
     Ok(())
 }

@@ -39,7 +39,7 @@ fn score_bound(text: &[u8]) -> Result<(f64, bool), Stop> {
     // Without digits it is 0, and what is too large is infinite, as Redis has it.
     let read = match text {
         b"" => Some(0.0),
-        text => number::float(text).map(|of| of.value).filter(|value| !value.is_nan()),
+        text => number::float(text).map(|float| float.value).filter(|value| !value.is_nan()),
     };
     Ok((read.ok_or("ERR min or max is not a float")?, is_open))
 }

@@ -13,8 +13,8 @@ pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 /// Reads a score: a number that is not too large or too small, or an infinity.
 pub fn score(text: &[u8]) -> Option<f64> {
     let is_blank = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || *byte == 0x0b);
-    let read = number::float(text).filter(|of| !of.value.is_nan() && !of.is_out_of_range);
-    read.filter(|_| !is_blank).map(|of| of.value + 0.0)
+    let read = number::float(text).filter(|float| !float.value.is_nan() && !float.is_out_of_range);
+    read.filter(|_| !is_blank).map(|float| float.value + 0.0)
 }
 
 fn score_argument(text: &[u8]) -> Result<f64, Stop> {
@@ -33,37 +33,37 @@ struct AddOptions {
 
 /// The options of ZADD, and how many there are.
 fn add_options(args: &[&[u8]]) -> Result<(AddOptions, usize), Stop> {
-    let (mut of, mut at) = (AddOptions::default(), 0);
+    let (mut options, mut at) = (AddOptions::default(), 0);
     while let Some(option) = args.get(at) {
         match option {
-            _ if is(option, "NX") => of.only_new = true,
-            _ if is(option, "XX") => of.only_known = true,
-            _ if is(option, "GT") => of.greater = true,
-            _ if is(option, "LT") => of.less = true,
-            _ if is(option, "CH") => of.changed = true,
-            _ if is(option, "INCR") => of.increment = true,
+            _ if is(option, "NX") => options.only_new = true,
+            _ if is(option, "XX") => options.only_known = true,
+            _ if is(option, "GT") => options.greater = true,
+            _ if is(option, "LT") => options.less = true,
+            _ if is(option, "CH") => options.changed = true,
+            _ if is(option, "INCR") => options.increment = true,
             _ => break,
         }
         at += 1;
     }
-    if of.only_new && of.only_known {
+    if options.only_new && options.only_known {
         return Err("ERR XX and NX options at the same time are not compatible".into());
     }
-    if of.greater && (of.less || of.only_new) || of.less && of.only_new {
+    if options.greater && (options.less || options.only_new) || options.less && options.only_new {
         return Err("ERR GT, LT, and/or NX options at the same time are not compatible".into());
     }
-    Ok((of, at))
+    Ok((options, at))
 }
 
 fn add(
     space: &Keyspace<'_>,
-    (key, of, pairs): (&[u8], &AddOptions, &[&[u8]]),
+    (key, options, pairs): (&[u8], &AddOptions, &[&[u8]]),
     reply: &mut Reply<'_>,
 ) -> Done {
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX.into());
     }
-    if of.increment && pairs.len() > 2 {
+    if options.increment && pairs.len() > 2 {
         return Err("ERR INCR option supports a single increment-element pair".into());
     }
     let scores = pairs.chunks_exact(2).map(|pair| score_argument(pair[0]));
@@ -71,17 +71,17 @@ fn add(
     let (mut added, mut changed, mut last) = (0, 0, None);
     let members: Vec<&[u8]> = pairs.chunks_exact(2).map(|pair| pair[1]).collect();
     StoredSortedSet::of(space.find(key)?)?.edit(&members, &mut |at, old| {
-        if old.is_some() && of.only_new || old.is_none() && of.only_known {
+        if old.is_some() && options.only_new || old.is_none() && options.only_known {
             return Ok(ScoreEdit::Keep);
         }
         let new = match old {
-            Some(old) if of.increment => old + scores[at],
+            Some(old) if options.increment => old + scores[at],
             _ => scores[at],
         };
         if new.is_nan() {
             return Err("ERR resulting score is not a number (NaN)".into());
         }
-        let is_refused = |old: f64| of.greater && new <= old || of.less && new >= old;
+        let is_refused = |old: f64| options.greater && new <= old || options.less && new >= old;
         if old.is_some_and(is_refused) {
             return Ok(ScoreEdit::Keep);
         }
@@ -93,22 +93,22 @@ fn add(
         changed += usize::from(old.is_some());
         Ok(ScoreEdit::Set(new + 0.0))
     })?;
-    match (of.increment, last) {
+    match (options.increment, last) {
         (true, Some(score)) => reply.double(score),
         (true, None) => reply.null(),
-        (false, _) => reply.count(if of.changed { added + changed } else { added }),
+        (false, _) => reply.count(if options.changed { added + changed } else { added }),
     }
     Ok(())
 }
 
 pub fn zadd(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let (of, options) = add_options(&args[2..])?;
-    add(space, (args[1], &of, &args[2 + options..]), reply)
+    let (wanted, options) = add_options(&args[2..])?;
+    add(space, (args[1], &wanted, &args[2 + options..]), reply)
 }
 
 pub fn zincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    let of = AddOptions { increment: true, ..AddOptions::default() };
-    add(space, (args[1], &of, &args[2..]), reply)
+    let options = AddOptions { increment: true, ..AddOptions::default() };
+    add(space, (args[1], &options, &args[2..]), reply)
 }
 
 pub fn zrem(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {

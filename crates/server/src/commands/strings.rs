@@ -36,36 +36,36 @@ struct SetOptions {
 }
 
 fn set_options(space: &Keyspace<'_>, args: &[&[u8]]) -> Result<SetOptions, Stop> {
-    let (mut of, mut at) = (SetOptions::default(), 0);
+    let (mut options, mut at) = (SetOptions::default(), 0);
     while let Some(&option) = args.get(at) {
         at += 1;
-        let has_time = of.keep || of.expires.is_some();
-        if is(option, "NX") && !of.only_if_present {
-            of.only_if_absent = true;
-        } else if is(option, "XX") && !of.only_if_absent {
-            of.only_if_present = true;
+        let has_time = options.keep || options.expires.is_some();
+        if is(option, "NX") && !options.only_if_present {
+            options.only_if_absent = true;
+        } else if is(option, "XX") && !options.only_if_absent {
+            options.only_if_present = true;
         } else if is(option, "GET") {
-            of.get = true;
+            options.get = true;
         } else if is(option, "KEEPTTL") && !has_time {
-            of.keep = true;
+            options.keep = true;
         } else if let Some(unit) = UNITS.iter().find(|unit| is(option, unit) && !has_time) {
             let time = args.get(at).ok_or(SYNTAX)?;
-            of.expires = Some(expiry(space, unit, time, "set")?);
+            options.expires = Some(expiry(space, unit, time, "set")?);
             at += 1;
         } else {
             return Err(SYNTAX.into());
         }
     }
-    Ok(of)
+    Ok(options)
 }
 
 /// Replies a range of a string.
 fn reply_part(text: &StoredString<'_>, range: Range<usize>, reply: &mut Reply<'_>) -> Done {
     match text {
         StoredString::InRow(text) => reply.bulk(&text[range]),
-        StoredString::InChunks(of) => {
-            of.check_loop(&range)?;
-            reply.bulk_of(range.len(), |out| of.read(range, out))?;
+        StoredString::InChunks(string) => {
+            string.check_loop(&range)?;
+            reply.bulk_of(range.len(), |out| string.read(range, out))?;
         }
     }
     Ok(())
@@ -84,15 +84,16 @@ fn reply_string(text: Option<StoredString<'_>>, reply: &mut Reply<'_>) -> Done {
 
 pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (key, value) = (args[1], args[2]);
-    let of = set_options(space, &args[3..])?;
-    let entry = if of.get { space.read(key)? } else { space.find_head(key)? };
-    let old = if of.get { entry.string()? } else { None };
-    let is_refused = of.only_if_absent && entry.exists() || of.only_if_present && !entry.exists();
+    let options = set_options(space, &args[3..])?;
+    let entry = if options.get { space.read(key)? } else { space.find_head(key)? };
+    let old = if options.get { entry.string()? } else { None };
+    let is_refused =
+        options.only_if_absent && entry.exists() || options.only_if_present && !entry.exists();
     if !is_refused {
-        let kept = entry.head().and_then(Head::expires).filter(|_| of.keep);
-        entry.put(STRING.with_expiry(of.expires.or(kept)), value)?;
+        let kept = entry.head().and_then(Head::expires).filter(|_| options.keep);
+        entry.put(STRING.with_expiry(options.expires.or(kept)), value)?;
     }
-    match (of.get, is_refused) {
+    match (options.get, is_refused) {
         (true, _) => reply_string(old, reply)?,
         (false, true) => reply.null(),
         (false, false) => reply.ok(),

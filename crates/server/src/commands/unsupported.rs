@@ -53,8 +53,8 @@ const MISSING: &[Missing] = &[
 
 /// What is missing for a command of Redis; `None` if Redis has no such command either.
 fn missing(name: &str) -> Option<&'static Missing> {
-    let has = |names: &str| names.split_whitespace().any(|of| of == name);
-    MISSING.iter().find(|of| has(of.names))
+    let has = |names: &str| names.split_whitespace().any(|word| word == name);
+    MISSING.iter().find(|row| has(row.names))
 }
 
 /// The error for a command that is not in the table.
@@ -124,7 +124,7 @@ mod tests {
             }
         }
         // The commands that are named in their place are there, or are words and no commands.
-        let words = MISSING.iter().flat_map(|of| of.instead.split([' ', ',']));
+        let words = MISSING.iter().flat_map(|row| row.instead.split([' ', ',']));
         let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
         for name in words.filter(is_name).filter(|name| !["BYSCORE", "LIST"].contains(name)) {
             assert!(catalogue::find(name.as_bytes()).is_some(), "{name}");

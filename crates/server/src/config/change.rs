@@ -30,7 +30,7 @@ impl Change {
 
 /// Whether a setting is a password.
 pub(super) fn is_secret(name: &str) -> bool {
-    SECRETS.iter().any(|of| of.eq_ignore_ascii_case(name))
+    SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }
 
 impl Settings {

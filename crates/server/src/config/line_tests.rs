@@ -134,7 +134,7 @@ fn scores_have_their_bounds() {
         let error = shown(wrong).unwrap_err().to_string();
         assert!(error.contains("wrong number of arguments: "), "{wrong}: {error}");
     }
-    let set = |how: &str| read(&["--oom-score-adj", how]).map(|of| of.oom_score());
+    let set = |how: &str| read(&["--oom-score-adj", how]).map(|settings| settings.oom_score());
     let scores = ["no", "yes", "relative", "absolute"].map(|how| set(how).unwrap());
     assert_eq!(scores, [None, Some((0, true)), Some((0, true)), Some((0, false))]);
     assert!(set("maybe").is_err());
@@ -165,7 +165,7 @@ fn lines_of_a_file_are_shown_as_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.conf");
     let name = file.to_str().unwrap();
-    let of = |text: &str| {
+    let refusal = |text: &str| {
         std::fs::write(&file, text).unwrap();
         read(&[name]).unwrap_err().to_string()
     };
@@ -188,7 +188,7 @@ fn lines_of_a_file_are_shown_as_they_are() {
         ("requirepass\"s3cret", "'requirepass\" (redacted)'\nUnbalanced quotes"),
         ("requirepass", "'requirepass'\nwrong number of arguments: requirepass needs a value"),
     ] {
-        let text = of(&format!("# comment\n{line}\n"));
+        let text = refusal(&format!("# comment\n{line}\n"));
         let rest = text.strip_prefix(&head).unwrap_or_else(|| panic!("{text}"));
         assert!(rest.starts_with(expected) && !rest.contains("s3cret"), "{text}");
     }
@@ -223,8 +223,10 @@ fn lines_with_quoted_names_are_rewritten() {
 #[test]
 fn variables_are_named() {
     let read = |name: &'static str, value: &'static str| {
-        let environment = move |of: &str| (of == name).then(|| value.to_string());
-        parse::from_arguments::<&str>(&[], &environment).map(|_| ()).map_err(|of| of.to_string())
+        let environment = move |variable: &str| (variable == name).then(|| value.to_string());
+        parse::from_arguments::<&str>(&[], &environment)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
     };
     let error = read("HYADES_PORT", "x").unwrap_err();
     assert!(error.starts_with("HYADES_PORT: argument couldn't be parsed"), "{error}");

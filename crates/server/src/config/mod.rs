@@ -75,7 +75,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let values = SETTINGS.iter().map(|of| of.default.to_string()).collect();
+        let values = SETTINGS.iter().map(|setting| setting.default.to_string()).collect();
         let settings = Settings {
             values: RwLock::new(values),
             given: RwLock::default(),
@@ -104,7 +104,7 @@ impl Default for Settings {
 }
 
 fn place(name: &str) -> Option<usize> {
-    SETTINGS.iter().position(|of| of.name == name)
+    SETTINGS.iter().position(|setting| setting.name == name)
 }
 
 /// The place of the value that a setting of the table shows.
@@ -236,7 +236,7 @@ impl Settings {
 
     /// Whether Redis does not change a setting while it loads its data.
     pub(crate) fn waits_for_loading(name: &str) -> bool {
-        NOT_WHILE_LOADING.iter().any(|of| of.eq_ignore_ascii_case(name))
+        NOT_WHILE_LOADING.iter().any(|setting| setting.eq_ignore_ascii_case(name))
     }
 
     /// Names and values of the settings that one of these patterns matches.
@@ -250,8 +250,8 @@ impl Settings {
             };
             patterns.iter().any(fits)
         };
-        let all = SETTINGS.iter().filter(|of| matches(of.name));
-        all.map(|of| (of.name, values[value_place(of.name)].clone())).collect()
+        let all = SETTINGS.iter().filter(|setting| matches(setting.name));
+        all.map(|setting| (setting.name, values[value_place(setting.name)].clone())).collect()
     }
 
     /// Writes the settings that differ from the file into it, or all of them: lines stay where they

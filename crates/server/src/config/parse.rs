@@ -277,7 +277,7 @@ fn variable(setting: &str) -> String {
 /// do the same. No setting whose name ends so has a value of that form.
 fn is_service_address(setting: &str, value: &str) -> bool {
     let is_port = setting == "port" || setting.ends_with("-port");
-    is_port && ["tcp://", "udp://", "sctp://"].iter().any(|of| value.starts_with(of))
+    is_port && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
 /// The port that the environment names, as [`Settings::from_arguments`] reads it, or else the usual
@@ -293,7 +293,7 @@ pub fn environment_port() -> Result<u16, ConfigError> {
 pub(super) fn port(environment: &dyn Fn(&str) -> Option<String>) -> Result<u16, ConfigError> {
     let mut reading = Reading::default();
     let name = variable("port");
-    let own = |of: &str| environment(of).filter(|_| of == name);
+    let own = |variable: &str| environment(variable).filter(|_| variable == name);
     reading.read_environment(&own)?;
     Ok(reading.settings.port())
 }
@@ -367,10 +367,10 @@ pub(super) fn rewrite(
     for old_line in old.lines() {
         let name = name_in(old_line);
         // A line with a second name gives way to the first name.
-        match settings.iter().find(|(of, _)| *of == first_name(&name)) {
+        match settings.iter().find(|(known, _)| *known == first_name(&name)) {
             None if name == "user" => continue,
             // Of several lines the last one counts.
-            Some((of, _)) if written.contains(of) => continue,
+            Some((known, _)) if written.contains(known) => continue,
             Some(setting) => {
                 text.push_str(&line(setting));
                 written.push(setting.0);

@@ -48,9 +48,11 @@ fn a_file_the_environment_and_flags_in_this_order() {
 fn addresses_of_services_in_the_environment_are_no_settings() {
     let given = |name: &str, value: &str| {
         let (name, value) = (name.to_string(), value.to_string());
-        let environment = move |of: &str| (of == name).then(|| value.clone());
+        let environment = move |variable: &str| (variable == name).then(|| value.clone());
         let settings = parse::from_arguments(&["--maxclients", "7"], &environment);
-        settings.map(|of| (of.port(), of.number("tls-port"), of.notices().to_vec()))
+        settings.map(|settings| {
+            (settings.port(), settings.number("tls-port"), settings.notices().to_vec())
+        })
     };
     for value in ["tcp://10.43.0.7:6379", "udp://10.43.0.7:6379", "tcp://[fd00::7]:6379"] {
         for name in ["HYADES_PORT", "HYADES_TLS_PORT", "HYADES_METRICS_PORT"] {
@@ -102,10 +104,10 @@ fn names_are_there_once_and_defaults_are_possible() {
 #[test]
 fn second_names_are_the_same_settings() {
     for (second, first) in table::SECOND_NAMES {
-        let of = |name| &SETTINGS[place(name).unwrap()];
-        assert_eq!(of(second).default, of(first).default, "{second}");
+        let setting = |name| &SETTINGS[place(name).unwrap()];
+        assert_eq!(setting(second).default, setting(first).default, "{second}");
         assert_eq!(first_name(second), *first);
-        assert!(!table::SECOND_NAMES.iter().any(|(of, _)| of == first), "{first}");
+        assert!(!table::SECOND_NAMES.iter().any(|(name, _)| name == first), "{first}");
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.conf");
@@ -242,7 +244,8 @@ fn users_of_the_settings() {
     assert!(settings.users().log_in(b"default", b"q").is_none());
     settings.rewrite(settings.users(), false).unwrap();
     let again = read(&[file.to_str().unwrap()]).unwrap();
-    let lines = |of: &Settings| of.users().iter().map(|user| user.line()).collect::<Vec<_>>();
+    let lines =
+        |settings: &Settings| settings.users().iter().map(|user| user.line()).collect::<Vec<_>>();
     assert_eq!(lines(&again), lines(&settings));
 
     assert!(refused(&["--user", "a", "--user", "a"]).starts_with("Duplicate user 'a'"));
@@ -292,7 +295,7 @@ fn times_of_saving_add_up() {
     let usual = "3600 1 300 100 60 10000";
     let shown = |text: &str, flags: &[&str]| {
         std::fs::write(&file, text).unwrap();
-        read(&[&[file.to_str().unwrap()], flags].concat()).map(|of| of.text("save"))
+        read(&[&[file.to_str().unwrap()], flags].concat()).map(|settings| settings.text("save"))
     };
     let cases: &[(&str, &[&str], &str)] = &[
         ("", &[], usual),

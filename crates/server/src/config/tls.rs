@@ -58,7 +58,7 @@ impl Settings {
             port,
             certificate: file("tls-cert-file"),
             key: file("tls-key-file"),
-            authorities: Some(file("tls-ca-cert-file")).filter(|of| !of.as_os_str().is_empty()),
+            authorities: Some(file("tls-ca-cert-file")).filter(|path| !path.as_os_str().is_empty()),
             clients: match self.text("tls-auth-clients").as_str() {
                 "no" => ClientCertificates::NotAsked,
                 "optional" => ClientCertificates::Optional,

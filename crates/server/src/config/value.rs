@@ -159,7 +159,7 @@ fn permissions(text: &str) -> Option<String> {
 /// Numbers of which each may be added to what the system gives a process.
 fn oom_scores(text: &str) -> Option<String> {
     let in_range = |number: &i32| (-2_000..=2_000).contains(number);
-    let numbers = text.split_whitespace().map(|of| of.parse::<i32>().ok().filter(in_range));
+    let numbers = text.split_whitespace().map(|word| word.parse::<i32>().ok().filter(in_range));
     let numbers = numbers.collect::<Option<Vec<_>>>()?;
     Some(numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" "))
 }
@@ -185,7 +185,7 @@ fn read_master(
 
 /// Numbers from 0 to 100.
 fn percentiles(text: &str) -> Option<String> {
-    let numbers = text.split_whitespace().map(|of| of.parse::<f64>().ok());
+    let numbers = text.split_whitespace().map(|word| word.parse::<f64>().ok());
     let in_range = |number: Option<f64>| number.filter(|number| (0.0..=100.0).contains(number));
     let numbers: Option<Vec<f64>> = numbers.map(in_range).collect();
     Some(numbers?.iter().map(f64::to_string).collect::<Vec<_>>().join(" "))
@@ -193,7 +193,7 @@ fn percentiles(text: &str) -> Option<String> {
 
 /// Pairs of seconds and changes. None at all is possible, too.
 fn save_times(text: &str) -> Option<String> {
-    let numbers: Option<Vec<u32>> = text.split_whitespace().map(|of| of.parse().ok()).collect();
+    let numbers: Option<Vec<u32>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
     let numbers = numbers
         .filter(|all| all.len().is_multiple_of(2) && all.chunks(2).all(|pair| pair[0] > 0))?;
     Some(numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
@@ -222,8 +222,8 @@ fn shutdown_words(text: &str) -> Option<String> {
     if given == ["default"] {
         return Some("default".to_string());
     }
-    let has = |word: &&str| given.iter().any(|of| of == word);
-    let is_known = given.iter().all(|of| WORDS.contains(&of.as_str()));
+    let has = |word: &&str| given.iter().any(|option| option == word);
+    let is_known = given.iter().all(|option| WORDS.contains(&option.as_str()));
     let contradicts = has(&"save") && has(&"nosave");
     (is_known && !given.is_empty() && !contradicts)
         .then(|| WORDS.into_iter().filter(has).collect::<Vec<_>>().join(" "))

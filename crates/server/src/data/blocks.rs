@@ -318,7 +318,7 @@ pub fn divide_grown(
     old: Range<usize>,
     cuts: impl Fn(usize) -> bool,
 ) -> Vec<Range<usize>> {
-    let bytes = |of: &Range<usize>| sizes[of.clone()].iter().sum::<usize>();
+    let bytes = |range: &Range<usize>| sizes[range.clone()].iter().sum::<usize>();
     let all = 0..sizes.len();
     let is_full = (FILLED_BLOCK_BYTES..=MOST_BLOCK_BYTES).contains(&bytes(&old));
     let may_cut = |at: usize| at == 0 || at == all.end || cuts(at);

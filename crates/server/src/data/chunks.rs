@@ -254,7 +254,7 @@ impl<'t> StoredString<'t> {
     pub fn len(&self) -> usize {
         match self {
             StoredString::InRow(text) => text.len(),
-            StoredString::InChunks(of) => of.len(),
+            StoredString::InChunks(string) => string.len(),
         }
     }
 
@@ -282,9 +282,9 @@ impl<'t> StoredString<'t> {
     pub fn part(&self, range: Range<usize>) -> Result<Cow<'t, [u8]>, Abort> {
         match self {
             &StoredString::InRow(text) => Ok(Cow::Borrowed(&text[range])),
-            StoredString::InChunks(of) => {
+            StoredString::InChunks(string) => {
                 let mut out = Vec::new();
-                of.read(range, &mut out)?;
+                string.read(range, &mut out)?;
                 Ok(out.into())
             }
         }
@@ -306,7 +306,7 @@ impl<'t> StoredString<'t> {
                 visit(range.start, &text[range]);
                 Ok(())
             }
-            StoredString::InChunks(of) => of.visit(range, visit),
+            StoredString::InChunks(string) => string.visit(range, visit),
         }
     }
 
@@ -314,7 +314,7 @@ impl<'t> StoredString<'t> {
     pub fn check_loop(&self, range: &Range<usize>) -> Result<(), Abort> {
         match self {
             StoredString::InRow(_) => Ok(()),
-            StoredString::InChunks(of) => of.check_loop(range),
+            StoredString::InChunks(string) => string.check_loop(range),
         }
     }
 }
@@ -336,7 +336,7 @@ mod tests {
             (u64::MAX, Err(Abort::Conflict)),
         ] {
             let body = [7u64.to_le_bytes(), length.to_le_bytes()].concat();
-            let found = stored.run(|table| Ok(table.string(&body).map(|of| of.len())));
+            let found = stored.run(|table| Ok(table.string(&body).map(|string| string.len())));
             assert_eq!(found, expected, "{length}");
         }
     }

@@ -44,27 +44,29 @@ impl KeyCounts {
     /// until they are removed.
     pub fn of(&self, generation: u64) -> (i64, i64) {
         let counters = self.0.read().expect("no holder panics").get(&generation).cloned();
-        counters
-            .map_or((0, 0), |of| (of.keys.load(Relaxed).max(0), of.expiring.load(Relaxed).max(0)))
+        counters.map_or((0, 0), |numbers| {
+            (numbers.keys.load(Relaxed).max(0), numbers.expiring.load(Relaxed).max(0))
+        })
     }
 
     /// The number of keys of all generations.
     pub fn all(&self) -> i64 {
         let counters = self.0.read().expect("no holder panics");
-        counters.values().map(|of| of.keys.load(Relaxed)).sum::<i64>().max(0)
+        counters.values().map(|numbers| numbers.keys.load(Relaxed)).sum::<i64>().max(0)
     }
 
     /// The number of keys of all generations that expire.
     pub fn expiring(&self) -> i64 {
         let counters = self.0.read().expect("no holder panics");
-        counters.values().map(|of| of.expiring.load(Relaxed)).sum::<i64>().max(0)
+        counters.values().map(|numbers| numbers.expiring.load(Relaxed)).sum::<i64>().max(0)
     }
 
     /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether any
     /// is left that has keys.
     pub fn forget(&self, is_dead: impl Fn(u64) -> bool) -> bool {
         let mut counters = self.0.write().expect("no holder panics");
-        counters.retain(|generation, of| !is_dead(*generation) || of.keys.load(Relaxed) != 0);
+        counters
+            .retain(|generation, numbers| !is_dead(*generation) || numbers.keys.load(Relaxed) != 0);
         counters.keys().any(|generation| is_dead(*generation))
     }
 }

@@ -30,12 +30,12 @@ pub struct Expiries {
 
 impl Expiries {
     /// Adds one at the end. Times are below 2^48, those of [`Head`](crate::data::head::Head).
-    pub fn push(&mut self, of: Expiry<'_>) {
-        debug_assert!(of.key.len() < 1 << 24 && (0..1 << 48).contains(&of.at_ms));
-        self.bytes.extend_from_slice(&of.at_ms.to_le_bytes()[..6]);
-        self.bytes.extend_from_slice(&of.generation.to_le_bytes());
-        self.bytes.extend_from_slice(&of.key.len().to_le_bytes()[..3]);
-        self.bytes.extend_from_slice(of.key);
+    pub fn push(&mut self, expiry: Expiry<'_>) {
+        debug_assert!(expiry.key.len() < 1 << 24 && (0..1 << 48).contains(&expiry.at_ms));
+        self.bytes.extend_from_slice(&expiry.at_ms.to_le_bytes()[..6]);
+        self.bytes.extend_from_slice(&expiry.generation.to_le_bytes());
+        self.bytes.extend_from_slice(&expiry.key.len().to_le_bytes()[..3]);
+        self.bytes.extend_from_slice(expiry.key);
         self.count += 1;
     }
 
@@ -97,7 +97,7 @@ impl Expiries {
 
     /// When the first one expires that was added.
     pub fn first_at_ms(&self) -> Option<i64> {
-        self.iter().next().map(|of| of.at_ms)
+        self.iter().next().map(|expiry| expiry.at_ms)
     }
 
     /// The bytes of each.
@@ -150,19 +150,19 @@ mod tests {
             Expiry { at_ms: (1 << 48) - 1, generation: u64::MAX, key: b"key" },
             Expiry { at_ms: 1_700_000_000_000, generation: 1 << 32, key: &long },
         ];
-        let mut of = Expiries::default();
-        of.push(all[0]);
-        let mark = of.mark();
-        all[1..].iter().for_each(|one| of.push(*one));
-        assert_eq!(of.iter().collect::<Vec<_>>(), all);
-        of.append(&of.clone());
-        assert_eq!(of.len(), 6);
-        let once = of.without_doubles();
+        let mut expiries = Expiries::default();
+        expiries.push(all[0]);
+        let mark = expiries.mark();
+        all[1..].iter().for_each(|one| expiries.push(*one));
+        assert_eq!(expiries.iter().collect::<Vec<_>>(), all);
+        expiries.append(&expiries.clone());
+        assert_eq!(expiries.len(), 6);
+        let once = expiries.without_doubles();
         assert_eq!(once.len(), 3);
         assert!(all.iter().all(|one| once.iter().any(|kept| kept == *one)));
-        of.back_to(mark);
-        assert_eq!(of.iter().collect::<Vec<_>>(), all[..1]);
-        of.clear();
-        assert!(of.is_empty() && of.bytes() <= 1 << 10);
+        expiries.back_to(mark);
+        assert_eq!(expiries.iter().collect::<Vec<_>>(), all[..1]);
+        expiries.clear();
+        assert!(expiries.is_empty() && expiries.bytes() <= 1 << 10);
     }
 }

@@ -340,9 +340,9 @@ impl<'t: 'a, 'a> LongList<'t, 'a> {
         let to = from.saturating_add(count).min(self.count);
         let [left, right] = &self.ends;
         let (first, last) = (left.len(), self.count - right.len());
-        let part = |of: &VecDeque<&'a [u8]>, begin: usize| -> Vec<&'a [u8]> {
-            let at = |place: usize| place.clamp(begin, begin + of.len()) - begin;
-            of.range(at(from)..at(to).max(at(from))).copied().collect()
+        let part = |elements: &VecDeque<&'a [u8]>, begin: usize| -> Vec<&'a [u8]> {
+            let at = |place: usize| place.clamp(begin, begin + elements.len()) - begin;
+            elements.range(at(from)..at(to).max(at(from))).copied().collect()
         };
         let mut found = part(left, 0);
         let (from_block, to_block) = (from.max(first), to.min(last));

@@ -61,7 +61,8 @@ pub fn edit_members<'a>(
     let mut is_changed = false;
     for number in group {
         let name = names[*number];
-        let has_name = |of: &Option<EditedMember<'_>>| of.as_ref().is_some_and(|of| of.0 == name);
+        let has_name =
+            |slot: &Option<EditedMember<'_>>| slot.as_ref().is_some_and(|member| member.0 == name);
         let place = match &places {
             Some(places) => places.get(name).copied(),
             None => all.iter().position(has_name),
@@ -271,7 +272,8 @@ impl<'t> MemberRun<'t> {
         let low_of = |at: usize| self.low_between(all[at - 1].0, all[at].0);
         let old = match ends {
             Some((first, last)) if self.order == MemberOrder::Sorted => {
-                all.partition_point(|of| of.0 < first)..all.partition_point(|of| of.0 <= last)
+                all.partition_point(|member| member.0 < first)
+                    ..all.partition_point(|member| member.0 <= last)
             }
             _ => 0..all.len(),
         };

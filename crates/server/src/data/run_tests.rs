@@ -163,7 +163,8 @@ fn check_sorted(run: MemberRun<'_>, model: &Model) -> Result<(), Stop> {
     let names: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
     for (rank, name) in names.iter().enumerate().step_by(7) {
         assert_eq!(run.rank(name)?, rank);
-        let some: Vec<_> = run.slice(rank, 9, names.len())?.into_iter().map(|of| of.0).collect();
+        let some: Vec<_> =
+            run.slice(rank, 9, names.len())?.into_iter().map(|member| member.0).collect();
         assert_eq!(some, names[rank..names.len().min(rank + 9)]);
         let mut found = Vec::new();
         run.ascend_from(name, |(name, _)| {
@@ -246,9 +247,9 @@ fn take_step(
             model[at] = element.clone();
         }
         ListStep::Remove(left, which) => {
-            let is_removed = |of: &[u8]| of.len() % 13 == usize::from(which % 13);
+            let is_removed = |text: &[u8]| text.len() % 13 == usize::from(which % 13);
             let before = model.len();
-            model.retain(|of| !is_removed(of));
+            model.retain(|text| !is_removed(text));
             assert_eq!(list.remove(end(*left), is_removed)?, before - model.len());
         }
         _ => {}
@@ -268,14 +269,14 @@ proptest! {
     fn hashed_members(batches in batches(), count in 1usize..50, values: bool) {
         let (stored, mut model) = (Stored::new(), Model::new());
         for batch in &batches {
-            let of = Collection { number: 5, secret: 77 };
+            let collection = Collection { number: 5, secret: 77 };
             model = stored.run(|table| {
-                let run = of.members(table, values);
+                let run = collection.members(table, values);
                 let model = apply(run, &model, batch)?;
                 check_hashed(run, &model, count)?;
                 Ok(model)
             });
-            stored.run(|table| check_hashed(of.members(table, values), &model, count));
+            stored.run(|table| check_hashed(collection.members(table, values), &model, count));
         }
         for (members, bytes) in stored.blocks() {
             prop_assert!(members == 1 || members > 0 && bytes <= MOST_BLOCK_BYTES);
@@ -286,13 +287,13 @@ proptest! {
     fn sorted_members(batches in batches()) {
         let (stored, mut model) = (Stored::new(), Model::new());
         for batch in &batches {
-            let of = Collection { number: 5, secret: 77 };
+            let collection = Collection { number: 5, secret: 77 };
             model = stored.run(|table| {
-                let model = apply(of.by_score(table), &model, batch)?;
-                check_sorted(of.by_score(table), &model)?;
+                let model = apply(collection.by_score(table), &model, batch)?;
+                check_sorted(collection.by_score(table), &model)?;
                 Ok(model)
             });
-            stored.run(|table| check_sorted(of.by_score(table), &model));
+            stored.run(|table| check_sorted(collection.by_score(table), &model));
         }
     }
 
@@ -312,16 +313,16 @@ fn add(run: MemberRun<'_>, name: &[u8]) -> Result<(), Stop> {
 }
 
 /// Adds these members to a sorted run, one after the other, a few in a transaction.
-fn add_in_order(stored: &Stored, of: Collection, numbers: impl Iterator<Item = usize>) {
+fn add_in_order(stored: &Stored, collection: Collection, numbers: impl Iterator<Item = usize>) {
     let names: Vec<Vec<u8>> = numbers.map(|n| format!("member:{n:08}").into()).collect();
     for some in names.chunks(60) {
-        stored.run(|table| some.iter().try_for_each(|name| add(of.by_score(table), name)));
+        stored.run(|table| some.iter().try_for_each(|name| add(collection.by_score(table), name)));
     }
     let model: Model = names.into_iter().map(|name| (name, Vec::new())).collect();
     stored.run(|table| {
-        let (run, total) = (of.by_score(table), model.len());
+        let (run, total) = (collection.by_score(table), model.len());
         let all = run.slice(0, total, total)?;
-        assert!(all.iter().map(|of| of.0).eq(model.keys().map(Vec::as_slice)));
+        assert!(all.iter().map(|member| member.0).eq(model.keys().map(Vec::as_slice)));
         for rank in [0, total / 2, total - 1] {
             assert_eq!(run.rank(all[rank].0)?, rank);
         }
@@ -333,10 +334,10 @@ fn add_in_order(stored: &Stored, of: Collection, numbers: impl Iterator<Item = u
 #[test]
 fn members_that_arrive_in_order_fill_their_blocks() {
     const COUNT: usize = 2_000;
-    let of = Collection { number: 5, secret: 77 };
+    let collection = Collection { number: 5, secret: 77 };
     let bytes = |numbers: &mut dyn Iterator<Item = usize>| {
         let stored = Stored::new();
-        add_in_order(&stored, of, numbers);
+        add_in_order(&stored, collection, numbers);
         stored.blocks().into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()
     };
     // Of 16 bytes each: blocks are filled to their limit.
@@ -365,11 +366,11 @@ fn members_that_arrive_in_order_fill_their_blocks() {
 fn a_block_of_members_takes_its_most_and_no_more() {
     for (last, blocks) in [(15, vec![MOST_BLOCK_BYTES]), (16, vec![MOST_BLOCK_BYTES - 16, 17])] {
         let stored = Stored::new();
-        let of = Collection { number: 5, secret: 77 };
+        let collection = Collection { number: 5, secret: 77 };
         let before = MOST_BLOCK_BYTES / 16 - 1;
-        add_in_order(&stored, of, 0..before);
+        add_in_order(&stored, collection, 0..before);
         let name = vec![b'z'; last];
-        stored.run(|table| add(of.by_score(table), &name));
+        stored.run(|table| add(collection.by_score(table), &name));
         let found: Vec<usize> = stored.blocks().into_iter().map(|(_, bytes)| bytes).collect();
         assert_eq!(found, blocks);
     }
@@ -409,12 +410,12 @@ fn garbage_is_removed_whole_and_alone() {
     let stored = Stored::new();
     let fill = |number: u64| {
         let names: Vec<Vec<u8>> = (0..9_000).map(|n| format!("member:{n:08}").into()).collect();
-        let of = Collection { number, secret: 1 };
+        let collection = Collection { number, secret: 1 };
         stored.run(|table| {
-            of.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
-            of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
+            collection.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+            collection.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
         });
-        of
+        collection
     };
     let all = [fill(6), fill(7), fill(8)];
     let before = stored.blocks().len();
@@ -427,9 +428,9 @@ fn garbage_is_removed_whole_and_alone() {
     }
     assert!(rounds > 1);
     stored.run(|table| {
-        for of in [all[0], all[2]] {
-            assert_eq!(of.members(table, false).count()?, 9_000);
-            assert_eq!(of.by_score(table).count()?, 9_000);
+        for collection in [all[0], all[2]] {
+            assert_eq!(collection.members(table, false).count()?, 9_000);
+            assert_eq!(collection.by_score(table).count()?, 9_000);
         }
         for run in [first_run(7), first_run(7) + 1] {
             assert!(!table.has_any(run)?);

@@ -179,8 +179,8 @@ mod tests {
         places
     }
 
-    fn calls(of: &[&Places]) -> Vec<bool> {
-        of.iter().map(|places| places.take_call()).collect()
+    fn calls(clients: &[&Places]) -> Vec<bool> {
+        clients.iter().map(|places| places.take_call()).collect()
     }
 
     #[test]

@@ -11,13 +11,13 @@ fn walks_over_many_blocks() {
     let names: Vec<Vec<u8>> =
         (0..9_000).map(|n| [format!("{n:08}").as_bytes(), &[7; 1_500]].concat()).collect();
     let slices: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-    let of = Collection { number: 6, secret: 1 };
+    let collection = Collection { number: 6, secret: 1 };
     let row = stored.run(|table| {
-        of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+        collection.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))?;
         LongList::write(table, 7, &slices)
     });
     stored.run(|table| {
-        let run = of.by_score(table);
+        let run = collection.by_score(table);
         let (mut up, mut down) = (Vec::new(), Vec::new());
         run.ascend_from(b"", |(name, _)| {
             up.push(name);
@@ -47,11 +47,12 @@ fn many_ranks_take_one_pass() {
     let stored = Stored::new();
     let names: Vec<Vec<u8>> =
         (0..MEMBERS).map(|n| [format!("{n:08}").as_bytes(), &[7; 92]].concat()).collect();
-    let of = Collection { number: 6, secret: 1 };
-    stored
-        .run(|table| of.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..]))));
+    let collection = Collection { number: 6, secret: 1 };
     stored.run(|table| {
-        let run = of.members(table, false);
+        collection.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))
+    });
+    stored.run(|table| {
+        let run = collection.members(table, false);
         let all = run.all()?;
         let last = MEMBERS - 1;
         let many: Vec<usize> = (0..MEMBERS).rev().step_by(67).chain([last, 0, 0]).collect();
@@ -68,13 +69,13 @@ fn many_ranks_take_one_pass() {
 fn ranks_of_many_blocks() {
     let stored = Stored::new();
     let names: Vec<Vec<u8>> = (0..40_000).map(|n| format!("member:{n:08}").into()).collect();
-    let of = Collection { number: 6, secret: 1 };
+    let collection = Collection { number: 6, secret: 1 };
     stored.run(|table| {
-        of.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
-        of.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
+        collection.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+        collection.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
     });
     stored.run(|table| {
-        let (sorted, hashed) = (of.by_score(table), of.members(table, false));
+        let (sorted, hashed) = (collection.by_score(table), collection.members(table, false));
         let all = hashed.all()?;
         for rank in (0..names.len()).step_by(1_999).chain([names.len() - 1]) {
             assert_eq!(sorted.slice(rank, 1, names.len())?[0].0, names[rank]);

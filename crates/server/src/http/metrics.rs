@@ -368,19 +368,19 @@ pub fn text(shared: &Shared, live: &[u64]) -> String {
     errors(&mut metrics, shared);
     match shared.store.opened.get() {
         Some(opened) => {
-            let of = opened.database.metrics().into_iter();
-            metrics.extend(of.filter(|metric| metric.name != ACKNOWLEDGEMENT));
+            let from_database = opened.database.metrics().into_iter();
+            metrics.extend(from_database.filter(|metric| metric.name != ACKNOWLEDGEMENT));
         }
-        None => progress(shared).iter().for_each(|of| recovery(&mut metrics, of)),
+        None => progress(shared).iter().for_each(|progress| recovery(&mut metrics, progress)),
     }
     metrics.to_prometheus()
 }
 
 /// Those of INFO.
 fn numbers(info: &str) -> impl Iterator<Item = Metric> {
-    NUMBERS.iter().filter_map(|&(of, kind, name, unit, help)| {
+    NUMBERS.iter().filter_map(|&(field, kind, name, unit, help)| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
-        let value = lines.find(|(name, _)| *name == of)?.1.parse().ok()?;
+        let value = lines.find(|(name, _)| *name == field)?.1.parse().ok()?;
         let value = match kind {
             Counter => MetricValue::Counter(value),
             Gauge => MetricValue::Gauge(value),
@@ -392,17 +392,17 @@ fn numbers(info: &str) -> impl Iterator<Item = Metric> {
 /// Those of a recovery by log stream.
 fn recovery(metrics: &mut Metrics, progress: &Progress) {
     let mut each = |name, unit, help, value: fn(&StreamProgress) -> u64| {
-        metrics.extend(progress.by_stream.iter().map(|of| {
-            let value = MetricValue::Gauge(value(of) as f64);
-            Metric::new(name, unit, help, value).with_label("stream", of.stream.to_string())
+        metrics.extend(progress.by_stream.iter().map(|stream| {
+            let value = MetricValue::Gauge(value(stream) as f64);
+            Metric::new(name, unit, help, value).with_label("stream", stream.stream.to_string())
         }));
     };
     let help = "Log of a stream to read; while its end is not known, as much as its files can hold";
-    each("hyades_recovery_stream_bytes", "bytes", help, |of| of.bytes_total);
+    each("hyades_recovery_stream_bytes", "bytes", help, |stream| stream.bytes_total);
     let help = "Log of a stream that opening the database has read so far";
-    each("hyades_recovery_stream_read_bytes", "bytes", help, |of| of.bytes_read);
+    each("hyades_recovery_stream_read_bytes", "bytes", help, |stream| stream.bytes_read);
     let help = "Records of a stream that opening the database has replayed so far";
-    each("hyades_recovery_stream_records", "records", help, |of| of.records);
+    each("hyades_recovery_stream_records", "records", help, |stream| stream.records);
 }
 
 fn acknowledgement(shared: &Shared) -> Option<Metric> {
@@ -418,14 +418,14 @@ fn acknowledgement(shared: &Shared) -> Option<Metric> {
 fn databases(metrics: &mut Metrics, shared: &Shared, live: &[u64]) {
     let found = info::databases_with_keys(shared, live);
     let mut each = |name, help, value: fn(&(usize, i64, i64)) -> i64| {
-        metrics.extend(found.iter().map(|of| {
-            let value = MetricValue::Gauge(value(of) as f64);
-            Metric::new(name, "keys", help, value).with_label("database", of.0.to_string())
+        metrics.extend(found.iter().map(|database| {
+            let value = MetricValue::Gauge(value(database) as f64);
+            Metric::new(name, "keys", help, value).with_label("database", database.0.to_string())
         }));
     };
     let help = "Keys of a database; without one it is not listed";
-    each("hyades_database_keys", help, |of| of.1);
-    each("hyades_database_expiring_keys", "Keys of a database that expire", |of| of.2);
+    each("hyades_database_keys", help, |database| database.1);
+    each("hyades_database_expiring_keys", "Keys of a database that expire", |database| database.2);
 }
 
 /// The class of a command: what it is about.

@@ -172,7 +172,7 @@ impl HttpServer {
     /// How long to sleep: for ever, if there is no connection.
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
-        let ends = self.connections.iter().flatten().map(|of| of.ends);
+        let ends = self.connections.iter().flatten().map(|connection| connection.ends);
         let farewell = self.failed_at.map(|at| at + FAREWELL);
         let again = self.pauses.then(|| now + PAUSE);
         let first = ends.chain(farewell).chain(again).min()?;
@@ -219,7 +219,9 @@ impl HttpServer {
     fn end_late(&mut self) {
         let now = Instant::now();
         for at in 0..MOST_CONNECTIONS {
-            if let Some(connection) = self.connections[at].as_mut().filter(|of| of.ends <= now) {
+            if let Some(connection) =
+                self.connections[at].as_mut().filter(|connection| connection.ends <= now)
+            {
                 connection.expire();
                 self.close(at);
             }
@@ -250,13 +252,13 @@ impl HttpServer {
         }
     }
 
-    fn answer(&mut self, of: &PageRequest) -> Vec<u8> {
+    fn answer(&mut self, request: &PageRequest) -> Vec<u8> {
         let shared = self.shared.clone();
-        let page = |kind, text: &str| reply::page(200, kind, "", text, of.is_head);
-        match &of.path[..] {
+        let page = |kind, text: &str| reply::page(200, kind, "", text, request.is_head);
+        match &request.path[..] {
             "/" => {
                 let policy = reply::policy_of(status::PAGE);
-                reply::page(200, reply::HTML, &policy, status::PAGE, of.is_head)
+                reply::page(200, reply::HTML, &policy, status::PAGE, request.is_head)
             }
             "/status.json" => {
                 self.asked_at = Some(Instant::now());
@@ -268,9 +270,15 @@ impl HttpServer {
             "/healthz" | "/readyz" => {
                 let state = status::ServerState::of(&shared);
                 let status = if state == status::ServerState::Ready { 200 } else { 503 };
-                reply::page(status, reply::TEXT, "", &format!("{}\n", state.name()), of.is_head)
+                reply::page(
+                    status,
+                    reply::TEXT,
+                    "",
+                    &format!("{}\n", state.name()),
+                    request.is_head,
+                )
             }
-            _ => reply::refusal(request::NO_SUCH_PAGE, of.is_head),
+            _ => reply::refusal(request::NO_SUCH_PAGE, request.is_head),
         }
     }
 
@@ -278,7 +286,8 @@ impl HttpServer {
     fn generations(&mut self) -> Vec<u64> {
         if self.session.is_none() {
             // All slots of the log may be taken; then the databases are not shown.
-            self.session = self.shared.store.opened.get().and_then(|of| of.database.session().ok());
+            self.session =
+                self.shared.store.opened.get().and_then(|opened| opened.database.session().ok());
         }
         info::live_generations(&self.shared, self.session.as_mut())
     }

@@ -66,8 +66,8 @@ pub fn read(input: &[u8], is_open: bool) -> Result<Option<PageRequest>, Refusal>
     let is_served = |host: &[u8]| {
         is_local(host) || is_open && (is_address(host) || PLAIN_PAGES.contains(&path))
     };
-    let hosts = request.headers.iter().filter(|of| of.name.eq_ignore_ascii_case("host"));
-    match (&hosts.map(|of| of.value).collect::<Vec<_>>()[..], request.version) {
+    let hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
+    match (&hosts.map(|header| header.value).collect::<Vec<_>>()[..], request.version) {
         ([host], _) if is_served(host) => {}
         ([_], _) => return Err(FOREIGN_HOST),
         // Before 1.1 it need not be named; browsers always do.
@@ -91,10 +91,10 @@ fn is_local(host: &[u8]) -> bool {
         let Some((address, port)) = rest.split_once(']') else { return false };
         let is_right = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
         let address = address.parse::<Ipv6Addr>();
-        return is_right && address.is_ok_and(|of| of.to_canonical().is_loopback());
+        return is_right && address.is_ok_and(|address| address.to_canonical().is_loopback());
     }
     let (name, port) = host.split_once(':').unwrap_or((host, ""));
-    let is_loopback = name.parse::<Ipv4Addr>().is_ok_and(|of| of.is_loopback());
+    let is_loopback = name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
     let is_named = name.strip_suffix('.').unwrap_or(name).eq_ignore_ascii_case("localhost");
     is_port(port) && (is_loopback || is_named)
 }
@@ -154,10 +154,10 @@ mod tests {
     #[test]
     fn a_head_has_8_kib_and_64_lines_at_most() {
         let start = "GET / HTTP/1.1\r\nHost: localhost\r\nA: ";
-        let of = |bytes: usize| format!("{start}{}", "a".repeat(bytes - start.len()));
-        assert_eq!(read(of(MOST_HEAD_BYTES - 1).as_bytes()), Ok(None));
-        assert_eq!(refused(&of(MOST_HEAD_BYTES)), 431);
-        let whole = format!("{}\r\n\r\n", of(MOST_HEAD_BYTES - 4));
+        let head = |bytes: usize| format!("{start}{}", "a".repeat(bytes - start.len()));
+        assert_eq!(read(head(MOST_HEAD_BYTES - 1).as_bytes()), Ok(None));
+        assert_eq!(refused(&head(MOST_HEAD_BYTES)), 431);
+        let whole = format!("{}\r\n\r\n", head(MOST_HEAD_BYTES - 4));
         assert_eq!((whole.len(), path(&whole).0), (MOST_HEAD_BYTES, "/".into()));
         let lines = |n: usize| {
             format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "A: b\r\n".repeat(n - 1))

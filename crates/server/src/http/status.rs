@@ -79,11 +79,11 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
         out.key("recovery").optional(recovering.as_ref(), recovery);
         let info = info::text(shared, |name| info::MONITORED.contains(&name), live);
         out.key("info").object(|out| numbers(out, &info));
-        out.key("databases").list(info::databases_with_keys(shared, live), |out, of| {
+        out.key("databases").list(info::databases_with_keys(shared, live), |out, database| {
             out.object(|out| {
-                out.key("database").number(of.0 as f64);
-                out.key("keys").number(of.1 as f64);
-                out.key("expiring").number(of.2 as f64);
+                out.key("database").number(database.0 as f64);
+                out.key("keys").number(database.1 as f64);
+                out.key("expiring").number(database.2 as f64);
             });
         });
         out.key("acknowledgement").object(|out| {
@@ -92,11 +92,12 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
             let steps = steps.into_iter().map(|(nanos, count)| (nanos as f64 / 1e9, count));
             histogram(out, sum, &steps.collect::<Vec<_>>());
         });
-        let opened = shared.store.opened.get().map(|of| of.database.metrics());
+        let opened = shared.store.opened.get().map(|opened| opened.database.metrics());
         let metrics: Vec<Metric> = opened.into_iter().flatten().collect();
         out.key("sync").object(|out| syncs(out, &metrics));
         out.key("streams").list(streams(&metrics), stream);
-        let tables = shared.store.opened.get().map(|of| of.database.tables()).unwrap_or_default();
+        let tables =
+            shared.store.opened.get().map(|opened| opened.database.tables()).unwrap_or_default();
         out.key("tables").list(tables, |out, table| {
             out.object(|out| {
                 out.key("table").text(&table.name);
@@ -104,7 +105,7 @@ pub fn json(shared: &Shared, live: &[u64]) -> String {
                 out.key("bytes").number(table.bytes as f64);
             });
         });
-        let ran = shared.stats.commands.iter().filter(|(_, of)| of.calls.load(Relaxed) > 0);
+        let ran = shared.stats.commands.iter().filter(|(_, counts)| counts.calls.load(Relaxed) > 0);
         out.key("commands").list(ran, |out, (name, counts)| {
             out.object(|out| {
                 out.key("command").text(name);
@@ -133,13 +134,13 @@ fn recovery(out: &mut Json, progress: &Progress) {
         numbers.into_iter().for_each(|(name, value)| out.key(name).number(value as f64));
         out.key("seconds").number(progress.seconds);
         out.key("seconds_left").optional(progress.estimate_seconds, |out, left| out.number(left));
-        out.key("streams").list(&progress.by_stream, |out, of| {
+        out.key("streams").list(&progress.by_stream, |out, stream| {
             out.object(|out| {
-                out.key("stream").text(of.stream.to_string());
-                out.key("phase").text(of.phase);
-                out.key("bytes_read").number(of.bytes_read as f64);
-                out.key("bytes_total").number(of.bytes_total as f64);
-                out.key("records").number(of.records as f64);
+                out.key("stream").text(stream.stream.to_string());
+                out.key("phase").text(stream.phase);
+                out.key("bytes_read").number(stream.bytes_read as f64);
+                out.key("bytes_total").number(stream.bytes_total as f64);
+                out.key("records").number(stream.records as f64);
             });
         });
     });
@@ -177,11 +178,11 @@ fn histogram(out: &mut Json, sum: f64, steps: &[(f64, u64)]) {
 fn syncs(out: &mut Json, metrics: &[Metric]) {
     let (mut steps, mut sum) = (Vec::<(f64, u64)>::new(), 0.0);
     for metric in metrics.iter().filter(|metric| metric.name == "hyades_sync_seconds") {
-        let MetricValue::Histogram(of) = &metric.value else { continue };
-        sum += of.sum;
+        let MetricValue::Histogram(histogram) = &metric.value else { continue };
+        sum += histogram.sum;
         match steps.is_empty() {
-            true => steps.clone_from(&of.buckets),
-            false => steps.iter_mut().zip(&of.buckets).for_each(|(all, one)| all.1 += one.1),
+            true => steps.clone_from(&histogram.buckets),
+            false => steps.iter_mut().zip(&histogram.buckets).for_each(|(all, one)| all.1 += one.1),
         }
     }
     histogram(out, sum, &steps);
@@ -208,7 +209,7 @@ fn stream(out: &mut Json, (label, metrics): StreamMetrics<'_>) {
         let found = metrics.iter().find(|(name, _)| *name == wanted);
         found.map_or(0.0, |(_, value)| match value {
             MetricValue::Counter(value) | MetricValue::Gauge(value) => *value,
-            MetricValue::Histogram(of) => of.count() as f64,
+            MetricValue::Histogram(histogram) => histogram.count() as f64,
             _ => 0.0,
         })
     };
@@ -219,7 +220,9 @@ fn stream(out: &mut Json, (label, metrics): StreamMetrics<'_>) {
         out.key("backlog_bytes").number(value("hyades_log_backlog_bytes"));
         out.key("syncs").number(value("hyades_sync_seconds"));
         let sum = metrics.iter().find_map(|(name, value)| match value {
-            MetricValue::Histogram(of) if *name == "hyades_sync_seconds" => Some(of.sum),
+            MetricValue::Histogram(histogram) if *name == "hyades_sync_seconds" => {
+                Some(histogram.sum)
+            }
             _ => None,
         });
         out.key("sync_seconds").number(sum.unwrap_or(0.0));

@@ -247,7 +247,7 @@ fn slow_clients_are_ended_and_hold_up_others_for_their_time_alone() {
     let mut next = pages.connect();
     next.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
     let drip = std::thread::spawn({
-        let streams: Vec<_> = slow[5..].iter().map(|of| of.try_clone().unwrap()).collect();
+        let streams: Vec<_> = slow[5..].iter().map(|stream| stream.try_clone().unwrap()).collect();
         move || {
             for byte in b"GET /".iter().chain([b'a'; 60].iter()) {
                 for mut stream in &streams {
@@ -330,9 +330,9 @@ fn recovery_is_told_as_it_goes() {
     let metrics = pages.body("/metrics");
     let streams = told["streams"].as_array().unwrap();
     assert_eq!(streams.len(), progress.by_stream.len());
-    assert_eq!(progress.by_stream.iter().map(|of| of.records).sum::<u64>(), 1);
-    for (shown, of) in streams.iter().zip(&progress.by_stream) {
-        let StreamProgress { stream, phase, bytes_read, bytes_total, records, .. } = *of;
+    assert_eq!(progress.by_stream.iter().map(|stream| stream.records).sum::<u64>(), 1);
+    for (shown, expected) in streams.iter().zip(&progress.by_stream) {
+        let StreamProgress { stream, phase, bytes_read, bytes_total, records, .. } = *expected;
         assert_eq!((&shown["phase"], phase), (&"read".into(), "read"));
         assert_eq!(shown["stream"], stream.to_string());
         assert_eq!(shown["bytes_read"], bytes_read as f64);

@@ -110,9 +110,10 @@ impl Connection {
     /// side is read to its end, which is that of its command as well: there is no more than the
     /// socket has.
     fn is_held_back(&self) -> bool {
-        let of = &self.conversation;
-        let waits = of.is_blocked() || of.is_set_aside() || of.is_held();
-        of.is_full() || of.is_ahead() && !(waits && self.is_half_closed)
+        let conversation = &self.conversation;
+        let waits =
+            conversation.is_blocked() || conversation.is_set_aside() || conversation.is_held();
+        conversation.is_full() || conversation.is_ahead() && !(waits && self.is_half_closed)
     }
 
     /// Reads once, unless the client has to read its replies first.

@@ -145,7 +145,7 @@ impl EventLoop {
             self.note(&events);
             self.end_idle();
             if !self.turn() {
-                self.connections.values_mut().for_each(|of| of.part());
+                self.connections.values_mut().for_each(|connection| connection.part());
                 return;
             }
         }
@@ -203,7 +203,9 @@ impl EventLoop {
 
     /// Serves a connection in the next turn.
     fn list(&mut self, id: u64) {
-        if let Some(connection) = self.connections.get_mut(&id).filter(|of| !of.is_listed) {
+        if let Some(connection) =
+            self.connections.get_mut(&id).filter(|connection| !connection.is_listed)
+        {
             connection.is_listed = true;
             self.listed.push_back(id);
         }

@@ -145,12 +145,12 @@ impl Listener {
 
     /// The first address of encrypted connections.
     pub fn tls_address(&self) -> Option<SocketAddr> {
-        self.sockets.iter().find(|of| of.is_encrypted())?.address()
+        self.sockets.iter().find(|socket| socket.is_encrypted())?.address()
     }
 
     /// Accepts at other sockets of the network in the place of those that are not encrypted.
     fn replace(&mut self, next: Vec<ListeningSocket>) -> std::io::Result<()> {
-        self.sockets.retain(|of| of.is_encrypted() || of.address().is_none());
+        self.sockets.retain(|socket| socket.is_encrypted() || socket.address().is_none());
         for mut listening in next {
             listening.register(self.poll.registry(), Token(self.sockets.len()))?;
             self.sockets.push(listening);
@@ -233,7 +233,7 @@ impl Listener {
     ) {
         let shared = &self.shared;
         // Those are counted as well that no loop has taken up yet: they may be many at once.
-        let connected: usize = loops.iter().map(|of| of.connections.load(Relaxed)).sum();
+        let connected: usize = loops.iter().map(|mailbox| mailbox.connections.load(Relaxed)).sum();
         let refusal = match connected >= shared.settings.max_clients() {
             true => Some("ERR max number of clients reached"),
             false => self.refusal(from),

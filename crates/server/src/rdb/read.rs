@@ -48,7 +48,7 @@ fn is_sound(value: &Restored) -> bool {
         Restored::Set(all) => are_different(all.iter()),
         Restored::Hash(all) => are_different(all.iter().step_by(2)),
         Restored::SortedSet(all) => {
-            !all.iter().any(|of| of.0.is_nan()) && are_different(all.iter().map(|of| &of.1))
+            !all.iter().any(|pair| pair.0.is_nan()) && are_different(all.iter().map(|pair| &pair.1))
         }
     }
 }

@@ -25,7 +25,7 @@ fn element() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn value() -> impl Strategy<Value = Restored> {
-    let score = any::<f64>().prop_filter("a number", |of| !of.is_nan());
+    let score = any::<f64>().prop_filter("a number", |number| !number.is_nan());
     let score = prop_oneof![score, (-9i32..9).prop_map(f64::from), Just(f64::INFINITY)];
     prop_oneof![
         element().prop_map(Restored::String),
@@ -37,7 +37,7 @@ fn value() -> impl Strategy<Value = Restored> {
         btree_map(element(), element(), 1..140)
             .prop_map(|all| Restored::Hash(all.into_iter().flat_map(|(a, b)| [a, b]).collect())),
         btree_map(element(), score, 1..140).prop_map(|all| {
-            Restored::SortedSet(all.into_iter().map(|(name, of)| (of + 0.0, name)).collect())
+            Restored::SortedSet(all.into_iter().map(|(name, score)| (score + 0.0, name)).collect())
         }),
     ]
 }
@@ -65,7 +65,7 @@ fn dumped(value: &Restored) -> Vec<u8> {
         Restored::Set(all) => set(&slices(all)),
         Restored::Hash(all) => hash(&slices(all)),
         Restored::SortedSet(all) => {
-            let all: Vec<_> = all.iter().map(|of| (of.0, &of.1[..])).collect();
+            let all: Vec<_> = all.iter().map(|pair| (pair.0, &pair.1[..])).collect();
             sorted_set(&all)
         }
     }

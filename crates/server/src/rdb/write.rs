@@ -102,7 +102,7 @@ pub fn list(elements: &[&[u8]]) -> Vec<u8> {
 /// The payload of a set.
 pub fn set(members: &[&[u8]]) -> Vec<u8> {
     let integers = (members.len() <= MOST_INTEGERS)
-        .then(|| members.iter().map(|of| canonical_integer(of)).collect::<Option<Vec<_>>>())
+        .then(|| members.iter().map(|member| canonical_integer(member)).collect::<Option<Vec<_>>>())
         .flatten();
     let Some(mut integers) = integers else {
         let mut out = vec![kinds::SET];
@@ -111,7 +111,9 @@ pub fn set(members: &[&[u8]]) -> Vec<u8> {
         return finish(out);
     };
     integers.sort_unstable();
-    let fits = |bits: u32| integers.iter().all(|of| *of << (64 - bits) >> (64 - bits) == *of);
+    let fits = |bits: u32| {
+        integers.iter().all(|integer| *integer << (64 - bits) >> (64 - bits) == *integer)
+    };
     let width = if fits(16) {
         2
     } else if fits(32) {
@@ -121,7 +123,7 @@ pub fn set(members: &[&[u8]]) -> Vec<u8> {
     };
     let mut intset = (width as u32).to_le_bytes().to_vec();
     intset.extend((integers.len() as u32).to_le_bytes());
-    integers.iter().for_each(|of| intset.extend_from_slice(&of.to_le_bytes()[..width]));
+    integers.iter().for_each(|integer| intset.extend_from_slice(&integer.to_le_bytes()[..width]));
     let mut out = vec![kinds::SET_INTSET];
     push_string(&mut out, &intset);
     finish(out)
@@ -135,7 +137,7 @@ fn is_packed(count: usize, mut elements: impl Iterator<Item = usize>) -> bool {
 /// The payload of a hash: each field is followed by its value.
 pub fn hash(elements: &[&[u8]]) -> Vec<u8> {
     let (count, mut out) = (elements.len() / 2, Vec::new());
-    if is_packed(count, elements.iter().map(|of| of.len())) {
+    if is_packed(count, elements.iter().map(|element| element.len())) {
         let mut listpack = ListpackWriter::default();
         elements.iter().for_each(|element| listpack.push(element));
         out.push(kinds::HASH_LISTPACK);
@@ -157,7 +159,7 @@ fn score_text(score: f64) -> String {
 /// The payload of a sorted set, whose members come with the lowest scores first.
 pub fn sorted_set(members: &[(f64, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
-    if is_packed(members.len(), members.iter().map(|of| of.1.len())) {
+    if is_packed(members.len(), members.iter().map(|pair| pair.1.len())) {
         let mut listpack = ListpackWriter::default();
         for (score, member) in members {
             listpack.push(member);

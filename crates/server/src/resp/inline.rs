@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn words_quotes_and_escapes() {
-        let of = |line| words(line).unwrap();
-        assert_eq!(of("  set  key value \t"), ["set", "key", "value"]);
-        assert_eq!(of(r#"set "a b" 'c d' "" e"f""#), ["set", "a b", "c d", "", "ef"]);
-        assert_eq!(of(r#""\x41\n\"\q" '\'\n'"#), ["A\n\"q", "'\\n"]);
-        assert!(of("").is_empty());
-        assert_eq!(of("a\u{b}\u{c}b\0c"), ["a", "b"]);
+        let parts = |line| words(line).unwrap();
+        assert_eq!(parts("  set  key value \t"), ["set", "key", "value"]);
+        assert_eq!(parts(r#"set "a b" 'c d' "" e"f""#), ["set", "a b", "c d", "", "ef"]);
+        assert_eq!(parts(r#""\x41\n\"\q" '\'\n'"#), ["A\n\"q", "'\\n"]);
+        assert!(parts("").is_empty());
+        assert_eq!(parts("a\u{b}\u{c}b\0c"), ["a", "b"]);
         for unbalanced in [r#"set "a"#, "'a", r#""a"b"#, r#"set """k""" v"#] {
             assert_eq!(words(unbalanced), None, "{unbalanced}");
         }

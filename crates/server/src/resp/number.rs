@@ -214,11 +214,11 @@ mod tests {
     }
 
     fn sum(a: &str, b: &str) -> String {
-        let of = |text: &str| match decimal(text.as_bytes()) {
+        let number = |text: &str| match decimal(text.as_bytes()) {
             Some(Decimal::Finite(value)) => value,
             other => panic!("{text}: {other:?}"),
         };
-        String::from_utf8(decimal_sum(&of(a), &of(b))).unwrap()
+        String::from_utf8(decimal_sum(&number(a), &number(b))).unwrap()
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn floats_are_read_as_c_does() {
-        let value = |text: &str| float(text.as_bytes()).map(|of| of.value);
+        let value = |text: &str| float(text.as_bytes()).map(|number| number.value);
         let good = [
             ("1", 1.0),
             (" \t+1.5e1", 15.0),
@@ -280,7 +280,8 @@ mod tests {
         {
             assert_eq!(value(bad), None, "{bad}");
         }
-        let is_out = |text: &str| float(text.as_bytes()).is_some_and(|of| of.is_out_of_range);
+        let is_out =
+            |text: &str| float(text.as_bytes()).is_some_and(|number| number.is_out_of_range);
         assert!(["1e400", "-1e400", "1e-400", "0x1p5000", "0x1p-5000"].into_iter().all(is_out));
         assert!(!["inf", "0", "-0.0e5", "0x0", "1e300", "5e-324"].into_iter().any(is_out));
     }

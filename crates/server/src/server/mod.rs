@@ -185,7 +185,8 @@ impl Server {
 
     /// What in the directory of a new database is of Redis, and is not read, in words.
     pub fn left_alone(&self) -> Option<String> {
-        let is_new = self.shared.store.opened.get().is_some_and(|of| !of.database.recovery().found);
+        let is_new =
+            self.shared.store.opened.get().is_some_and(|opened| !opened.database.recovery().found);
         is_new.then(|| redis_files::notice(&self.shared.settings)).flatten()
     }
 

@@ -24,7 +24,7 @@ pub fn notice(settings: &Settings) -> Option<String> {
 
 /// Whether a directory has a file of this name, which is not one somewhere else.
 fn is_there(dir: &Path, name: &str) -> bool {
-    let is_name = Path::new(name).file_name().is_some_and(|of| of == name);
+    let is_name = Path::new(name).file_name().is_some_and(|file| file == name);
     is_name && dir.join(name).exists()
 }
 

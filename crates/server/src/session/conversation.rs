@@ -298,7 +298,9 @@ impl Conversation {
     fn run_input(&mut self, turn: &mut Turn<'_>) -> Next {
         let mut left = MOST_COMMANDS;
         // One that waits may be the first of a queue: it runs, whatever its client reads.
-        let may_run = |of: &Self| !of.is_full() || of.is_blocked() && !of.is_waiting_for_job;
+        let may_run = |conversation: &Self| {
+            !conversation.is_full() || conversation.is_blocked() && !conversation.is_waiting_for_job
+        };
         while may_run(&*self) && self.job.is_none() {
             if self.run.is_empty() && self.blocked.is_some() {
                 if !self.look_at_blocked(turn) {

@@ -178,7 +178,8 @@ impl Replies {
     /// nothing has no others.
     fn forget_sent(&mut self) {
         let position = self.begin + self.sent as u64;
-        while self.segments.front().is_some_and(|of| of.is_durable() && of.end <= position) {
+        let has_left = |first: &Segment| first.is_durable() && first.end <= position;
+        while self.segments.front().is_some_and(has_left) {
             self.segments.pop_front();
             self.first_mark += 1;
         }
@@ -495,7 +496,7 @@ mod tests {
                 }
                 let mut free = String::new();
                 for (at, (text, may_leave, is_behind, _)) in all.iter().enumerate() {
-                    let is_held = *is_behind && all[..at].iter().any(|of| of.3.is_some());
+                    let is_held = *is_behind && all[..at].iter().any(|reply| reply.3.is_some());
                     if !may_leave || is_held {
                         break;
                     }
@@ -507,8 +508,9 @@ mod tests {
                 prop_assert_eq!(unsent.is_empty(), replies.ready().is_empty());
                 let now = [&sent[..], &unsent].concat();
                 prop_assert_eq!(String::from_utf8(now).unwrap(), free);
-                prop_assert_eq!(replies.parked(), all.iter().filter(|of| of.3.is_some()).count());
-                let first = all.iter().find_map(|of| of.3);
+                let parked = all.iter().filter(|reply| reply.3.is_some()).count();
+                prop_assert_eq!(replies.parked(), parked);
+                let first = all.iter().find_map(|reply| reply.3);
                 prop_assert_eq!(replies.first_waiting(), first);
             }
         }

@@ -51,7 +51,7 @@ impl KeptTargets {
     pub fn take(&self, name: &TargetName, now: Instant) -> Option<MigrationTarget> {
         self.release(now);
         let mut all = self.lock();
-        let at = all.iter().rposition(|of| of.name == *name)?;
+        let at = all.iter().rposition(|kept| kept.name == *name)?;
         let KeptTarget { target, .. } = all.remove(at);
         drop(all);
         target.check_step().is_ok().then_some(target)
@@ -73,12 +73,12 @@ impl KeptTargets {
 
     /// When the first of them is to be closed.
     pub fn first_end(&self) -> Option<Instant> {
-        self.lock().first().map(|of| of.until)
+        self.lock().first().map(|kept| kept.until)
     }
 
     /// Closes those whose time has ended.
     pub fn release(&self, now: Instant) {
-        self.lock().retain(|of| of.until > now);
+        self.lock().retain(|kept| kept.until > now);
     }
 }
 

@@ -152,7 +152,11 @@ impl Shared {
             if effects.fills.unnamed {
                 self.wiring.waiting.call_all();
             }
-            effects.fills.databases.iter().for_each(|of| self.wiring.waiting.call_database(*of));
+            effects
+                .fills
+                .databases
+                .iter()
+                .for_each(|database| self.wiring.waiting.call_database(*database));
         }
         if effects.discarded {
             self.reaping.remove_garbage();

@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn it_is_relative_to_what_it_was_when_it_was_turned_on() {
-        let (of, file, _dir) = score("22\n");
+        let (oom_score, file, _dir) = score("22\n");
         let shown = || std::fs::read_to_string(&file).unwrap();
         let apply = |how: &str, values: &str| {
-            of.apply(&settings(how, values)).unwrap();
+            oom_score.apply(&settings(how, values)).unwrap();
             shown()
         };
         assert_eq!(apply("no", "1 2 3"), "22\n", "it is not touched");
@@ -118,48 +118,51 @@ mod tests {
         std::fs::write(&file, "-5").unwrap();
         assert_eq!(apply("no", "9 9 9"), "-5");
         assert_eq!(apply("yes", "9 9 9"), "4");
-        drop(of);
+        drop(oom_score);
         assert_eq!(shown(), "-5");
     }
 
     #[test]
     fn what_cannot_be_set_is_an_error_that_names_the_file() {
         let (on, off) = (settings("yes", "1 1 1"), settings("no", "1 1 1"));
-        let (of, file, dir) = score("many");
-        let failed = of.apply(&on).unwrap_err();
+        let (oom_score, file, dir) = score("many");
+        let failed = oom_score.apply(&on).unwrap_err();
         let said = format!("Failed to set current oom_score_adj: cannot read {}", file.display());
         assert!(failed.starts_with(&said) && failed.contains("\"many\" is no number"), "{failed}");
         std::fs::remove_file(&file).unwrap();
-        let failed = of.apply(&on).unwrap_err();
+        let failed = oom_score.apply(&on).unwrap_err();
         assert!(failed.starts_with(&said), "{failed}");
-        assert_eq!(of.apply(&off), Ok(()), "nothing was changed");
+        assert_eq!(oom_score.apply(&off), Ok(()), "nothing was changed");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "none is created");
         // It is gone between two calls.
         std::fs::write(&file, "3").unwrap();
-        of.apply(&on).unwrap();
+        oom_score.apply(&on).unwrap();
         std::fs::remove_file(&file).unwrap();
-        assert!(of.apply(&off).unwrap_err().contains("cannot write"));
-        assert!(of.apply(&off).unwrap_err().contains("cannot write"), "it is not restored yet");
+        assert!(oom_score.apply(&off).unwrap_err().contains("cannot write"));
+        assert!(
+            oom_score.apply(&off).unwrap_err().contains("cannot write"),
+            "it is not restored yet"
+        );
     }
 
     /// What cannot be written changes nothing of what is known: the settings go back to what they
     /// were, and what the process had before is restored later.
     #[test]
     fn what_it_was_is_known_after_a_failure() {
-        let (of, file, _dir) = score("22");
+        let (oom_score, file, _dir) = score("22");
         let shown = || std::fs::read_to_string(&file).unwrap();
         let (on, off) = (settings("yes", "10 0 0"), settings("no", "10 0 0"));
-        of.apply(&on).unwrap();
+        oom_score.apply(&on).unwrap();
         assert_eq!(shown(), "32");
         // It cannot be written for a time.
         let aside = file.with_extension("aside");
         std::fs::rename(&file, &aside).unwrap();
-        assert!(of.apply(&off).unwrap_err().contains("cannot write"));
+        assert!(oom_score.apply(&off).unwrap_err().contains("cannot write"));
         std::fs::rename(&aside, &file).unwrap();
         // CONFIG SET has failed, and undoes what it did.
-        of.apply(&on).unwrap();
+        oom_score.apply(&on).unwrap();
         assert_eq!(shown(), "32", "it is not added twice");
-        of.apply(&off).unwrap();
+        oom_score.apply(&off).unwrap();
         assert_eq!(shown(), "22");
     }
 }

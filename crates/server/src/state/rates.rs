@@ -38,8 +38,14 @@ impl Default for Rates {
 
 impl Rates {
     /// Commands, bytes received, bytes sent, keys expired and turns of loops in a second.
-    pub fn of(&self, of: &Counters) -> [f64; 5] {
-        let counts = [&of.commands, &of.input, &of.output, &of.expired, &of.cycles];
+    pub fn of(&self, counters: &Counters) -> [f64; 5] {
+        let counts = [
+            &counters.commands,
+            &counters.input,
+            &counters.output,
+            &counters.expired,
+            &counters.cycles,
+        ];
         self.sample(Instant::now(), counts.map(|counter| counter.load(Relaxed)))
     }
 

@@ -53,7 +53,7 @@ struct SaveState {
 
 impl SaveState {
     fn is_under_way(&self) -> bool {
-        self.kinds.iter().any(|of| of.since.is_some())
+        self.kinds.iter().any(|stats| stats.since.is_some())
     }
 
     fn of(&mut self, kind: SaveKind) -> &mut SaveStats {
@@ -126,10 +126,10 @@ impl Saves {
             let _ = changes.fetch_update(Relaxed, Relaxed, left);
         }
         let mut state = self.lock();
-        let of = state.of(kind);
-        of.last = of.since.take().map(|since| since.elapsed());
-        of.has_failed = result.is_err();
-        of.taken += u64::from(result.is_ok());
+        let stats = state.of(kind);
+        stats.last = stats.since.take().map(|since| since.elapsed());
+        stats.has_failed = result.is_err();
+        stats.taken += u64::from(result.is_ok());
         for next in [SaveKind::Save, SaveKind::Rewrite] {
             if !state.is_under_way() && std::mem::take(&mut state.of(next).is_scheduled) {
                 state.of(next).since = Some(Instant::now());

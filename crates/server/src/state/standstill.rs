@@ -61,12 +61,16 @@ mod tests {
 
     #[test]
     fn two_take_as_long_as_one_after_the_other() {
-        let of = Standstill::default();
-        assert_eq!(of.left(), None);
-        of.begin(Duration::from_secs(100), 7);
-        of.begin(Duration::from_secs(100), 7);
-        assert!((150_000..=200_007).contains(&of.last_end_ms()), "{}", of.last_end_ms());
-        let left = of.left().unwrap();
+        let standstill = Standstill::default();
+        assert_eq!(standstill.left(), None);
+        standstill.begin(Duration::from_secs(100), 7);
+        standstill.begin(Duration::from_secs(100), 7);
+        assert!(
+            (150_000..=200_007).contains(&standstill.last_end_ms()),
+            "{}",
+            standstill.last_end_ms()
+        );
+        let left = standstill.left().unwrap();
         assert!((150..=200).contains(&left.as_secs()), "{left:?}");
         let short = Standstill::default();
         short.begin(Duration::from_millis(1), 0);

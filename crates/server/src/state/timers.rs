@@ -55,7 +55,7 @@ pub struct TimerNumbers {
 impl Timers {
     /// Adds timers.
     pub fn add(&self, expiries: &Expiries) {
-        let Some(first) = expiries.iter().map(|of| of.at_ms).min() else { return };
+        let Some(first) = expiries.iter().map(|expiry| expiry.at_ms).min() else { return };
         let mut new = self.new.lock().expect("no holder panics");
         new.expiries.append(expiries);
         let is_much = new.expiries.bytes() >= MOST_NEW_BYTES;
@@ -91,7 +91,7 @@ impl Timers {
     /// Waits until `until_ms`, or until a timer was added that is due before.
     pub fn wait(&self, now_ms: i64, until_ms: i64) {
         let mut new = self.new.lock().expect("no holder panics");
-        let first = new.expiries.iter().map(|of| of.at_ms).min();
+        let first = new.expiries.iter().map(|expiry| expiry.at_ms).min();
         let is_much = new.expiries.bytes() >= MOST_NEW_BYTES;
         if is_much || first.is_some_and(|at| at + FINEST_MS < until_ms) {
             return;

@@ -149,7 +149,7 @@ mod tests {
         let shared = start();
         let progress = shared.store.progress.lock().unwrap().clone().unwrap();
         assert_eq!((progress.phase, progress.records_done), ("counting the keys", 1));
-        assert_eq!(progress.by_stream.iter().map(|of| of.records).sum::<u64>(), 1);
+        assert_eq!(progress.by_stream.iter().map(|stream| stream.records).sum::<u64>(), 1);
         assert_eq!(shared.store.loading(), "100 %, about 0 s left");
         assert_eq!(shared.store.counts.all(), 1);
     }

@@ -55,15 +55,15 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| run(&shared));
             let began = Instant::now();
-            while both().map(|of| of.taken) != [1, 1] {
+            while both().map(|stats| stats.taken) != [1, 1] {
                 assert!(began.elapsed() < Duration::from_secs(60), "they are not taken");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert!(both().iter().all(|of| of.since.is_none() && !of.is_scheduled));
-            assert!(both().iter().all(|of| of.last.is_some() && !of.has_failed));
+            assert!(both().iter().all(|stats| stats.since.is_none() && !stats.is_scheduled));
+            assert!(both().iter().all(|stats| stats.last.is_some() && !stats.has_failed));
             assert_eq!(shared.stats.counters.changes.load(Relaxed), 0);
             assert!(save(&shared).unwrap().is_ok());
-            assert_eq!(both().map(|of| of.taken), [2, 1]);
+            assert_eq!(both().map(|stats| stats.taken), [2, 1]);
             assert_eq!(saves.begun_in_background(), 2, "but for the one of SAVE");
             shared.stop(Stopping::Asked);
         });

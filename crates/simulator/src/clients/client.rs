@@ -311,23 +311,23 @@ impl TortureClient {
         let queued = self.multi.take().expect("it was found");
         let watched = std::mem::take(&mut self.watched);
         let (mut may_fail, mut changed, mut first) = (false, Vec::new(), None);
-        for of in &watched {
-            let now = model.changes[&(of.database, of.key.clone())];
-            if !may_fail && now.surely != of.changes.surely {
-                first = Some(of);
+        for watch in &watched {
+            let now = model.changes[&(watch.database, watch.key.clone())];
+            if !may_fail && now.surely != watch.changes.surely {
+                first = Some(watch);
             }
-            may_fail |= now.perhaps != of.changes.perhaps || of.expires;
-            may_fail |= model.expires(of.database, &of.key);
-            let is_absent = model.peek_head(of.database, &of.key, at.now_ms).is_none();
-            if now.surely != of.changes.surely && !(of.is_absent && is_absent) {
-                changed.push(format!("{} in database {}", of.key, of.database));
+            may_fail |= now.perhaps != watch.changes.perhaps || watch.expires;
+            may_fail |= model.expires(watch.database, &watch.key);
+            let is_absent = model.peek_head(watch.database, &watch.key, at.now_ms).is_none();
+            if now.surely != watch.changes.surely && !(watch.is_absent && is_absent) {
+                changed.push(format!("{} in database {}", watch.key, watch.database));
             }
         }
         if *answer == Answer::Array(None) {
             *self.counts.entry("clients: EXEC failed by WATCH").or_default() += 1;
             // The keys behind the first one that has changed are not looked at.
-            if let Some(of) = first {
-                model.head(of.database, &of.key, at.now_ms);
+            if let Some(watch) = first {
+                model.head(watch.database, &watch.key, at.now_ms);
             }
             return match may_fail {
                 true => Ok(Expected::Any),

@@ -28,7 +28,7 @@ fn maybe(text: Option<String>) -> Expected {
 pub(crate) fn apply(model: &mut Model, at: Circumstances, request: &[String]) -> Expected {
     let args: Vec<&str> = request.iter().map(String::as_str).collect();
     let group = [strings, keys, lists, hashes, sets, sorted_sets];
-    let done = group.iter().find_map(|of| of(model, at, &args));
+    let done = group.iter().find_map(|commands| commands(model, at, &args));
     match done.unwrap_or_else(|| unreachable!("no such command: {request:?}")) {
         Ok(expected) => expected,
         Err(WrongType) => Expected::Error("WRONGTYPE"),
@@ -317,12 +317,12 @@ fn hashes(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
     let kind = CollectionKind::Hash;
     Some(match args {
         ["HSET", key, all @ ..] => {
-            model.open_collection(at.database, key, kind, at.now_ms).map(|of| {
+            model.open_collection(at.database, key, kind, at.now_ms).map(|hash| {
                 let mut added = 0;
                 for pair in all.chunks(2) {
-                    added += i64::from(model.member(of, pair[0]).is_none());
+                    added += i64::from(model.member(hash, pair[0]).is_none());
                     let value = Some(pair[1].to_string());
-                    model.set_member((at.database, key), of, pair[0], value);
+                    model.set_member((at.database, key), hash, pair[0], value);
                 }
                 integer(added)
             })
@@ -330,12 +330,12 @@ fn hashes(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
         ["HDEL", key, all @ ..] => at.remove(model, key, kind, all).map(integer),
         ["HGET", key, field] => at
             .collection(model, key, kind)
-            .map(|of| maybe(of.and_then(|of| model.member(of, field)))),
+            .map(|found| maybe(found.and_then(|hash| model.member(hash, field)))),
         ["HLEN", key] => at
             .collection(model, key, kind)
-            .map(|of| integer(of.map_or(0, |of| model.members(of).len()))),
-        ["HGETALL", key] => at.collection(model, key, kind).map(|of| {
-            let members = of.map(|of| model.members(of)).unwrap_or_default();
+            .map(|found| integer(found.map_or(0, |hash| model.members(hash).len()))),
+        ["HGETALL", key] => at.collection(model, key, kind).map(|found| {
+            let members = found.map(|hash| model.members(hash)).unwrap_or_default();
             let all = members.into_iter().flat_map(|(field, value)| [field, value]);
             Expected::AnyOrder(all.map(Answer::text).collect(), 2)
         }),
@@ -346,11 +346,11 @@ fn hashes(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
 fn sets(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
     let kind = CollectionKind::Set;
     let add = |model: &mut Model, key: &str, all: &[&str]| -> Result<i64, WrongType> {
-        let of = model.open_collection(at.database, key, kind, at.now_ms)?;
+        let set = model.open_collection(at.database, key, kind, at.now_ms)?;
         let mut added = 0;
         for member in all {
-            if model.member(of, member).is_none() {
-                model.set_member((at.database, key), of, member, Some(String::new()));
+            if model.member(set, member).is_none() {
+                model.set_member((at.database, key), set, member, Some(String::new()));
                 added += 1;
             }
         }
@@ -360,20 +360,20 @@ fn sets(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
     Some(match args {
         ["SADD", key, all @ ..] => add(model, key, all).map(integer),
         ["SREM", key, all @ ..] => at.remove(model, key, kind, all).map(integer),
-        ["SISMEMBER", key, member] => at
-            .collection(model, key, kind)
-            .map(|of| integer(i64::from(of.is_some_and(|of| model.member(of, member).is_some())))),
+        ["SISMEMBER", key, member] => at.collection(model, key, kind).map(|found| {
+            integer(i64::from(found.is_some_and(|set| model.member(set, member).is_some())))
+        }),
         ["SCARD", key] => at
             .collection(model, key, kind)
-            .map(|of| integer(of.map_or(0, |of| model.members(of).len()))),
-        ["SMEMBERS", key] => at.collection(model, key, kind).map(|of| {
-            let members = of.map(|of| model.members(of)).unwrap_or_default();
+            .map(|found| integer(found.map_or(0, |set| model.members(set).len()))),
+        ["SMEMBERS", key] => at.collection(model, key, kind).map(|found| {
+            let members = found.map(|set| model.members(set)).unwrap_or_default();
             Expected::AnyOrder(members.into_keys().map(Answer::text).collect(), 1)
         }),
         ["SMOVE", from, to, member] => (|| {
-            let Some(of) = at.collection(model, from, kind)? else { return Ok(integer(0)) };
+            let Some(set) = at.collection(model, from, kind)? else { return Ok(integer(0)) };
             at.collection(model, to, kind)?;
-            if model.member(of, member).is_none() {
+            if model.member(set, member).is_none() {
                 return Ok(integer(0));
             }
             if from != to {
@@ -389,21 +389,21 @@ fn sets(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
 fn sorted_sets(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
     let kind = CollectionKind::SortedSet;
     let pop = |model: &mut Model, key: &str| -> Result<Option<(String, i64)>, WrongType> {
-        let Some(of) = at.collection(model, key, kind)? else { return Ok(None) };
-        let (member, score) = model.lowest(of).expect("an empty one is no value");
-        model.set_member((at.database, key), of, &member, None);
+        let Some(sorted_set) = at.collection(model, key, kind)? else { return Ok(None) };
+        let (member, score) = model.lowest(sorted_set).expect("an empty one is no value");
+        model.set_member((at.database, key), sorted_set, &member, None);
         Ok(Some((member, score)))
     };
     Some(match args {
         ["ZADD", key, all @ ..] => {
-            model.open_collection(at.database, key, kind, at.now_ms).map(|of| {
+            model.open_collection(at.database, key, kind, at.now_ms).map(|sorted_set| {
                 let mut added = 0;
                 for pair in all.chunks(2) {
                     let (score, member) = (pair[0].to_string(), pair[1]);
-                    let before = model.member(of, member);
+                    let before = model.member(sorted_set, member);
                     added += i64::from(before.is_none());
                     if before.as_ref() != Some(&score) {
-                        model.set_member((at.database, key), of, member, Some(score));
+                        model.set_member((at.database, key), sorted_set, member, Some(score));
                     }
                 }
                 model.changed(at.database, key, false);
@@ -411,22 +411,22 @@ fn sorted_sets(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Do
             })
         }
         ["ZINCRBY", key, by, member] => {
-            model.open_collection(at.database, key, kind, at.now_ms).map(|of| {
-                let before = model.member(of, member).map_or(0, |score| score_of(&score));
+            model.open_collection(at.database, key, kind, at.now_ms).map(|sorted_set| {
+                let before = model.member(sorted_set, member).map_or(0, |score| score_of(&score));
                 let sum = (before + score_of(by)).to_string();
-                model.set_member((at.database, key), of, member, Some(sum.clone()));
+                model.set_member((at.database, key), sorted_set, member, Some(sum.clone()));
                 maybe(Some(sum))
             })
         }
         ["ZREM", key, all @ ..] => at.remove(model, key, kind, all).map(integer),
         ["ZSCORE", key, member] => at
             .collection(model, key, kind)
-            .map(|of| maybe(of.and_then(|of| model.member(of, member)))),
+            .map(|found| maybe(found.and_then(|sorted_set| model.member(sorted_set, member)))),
         ["ZCARD", key] => at
             .collection(model, key, kind)
-            .map(|of| integer(of.map_or(0, |of| model.members(of).len()))),
-        ["ZRANGE", key, "0", "-1", "WITHSCORES"] => at.collection(model, key, kind).map(|of| {
-            let members = of.map(|of| model.members(of)).unwrap_or_default();
+            .map(|found| integer(found.map_or(0, |sorted_set| model.members(sorted_set).len()))),
+        ["ZRANGE", key, "0", "-1", "WITHSCORES"] => at.collection(model, key, kind).map(|found| {
+            let members = found.map(|sorted_set| model.members(sorted_set)).unwrap_or_default();
             let mut all: Vec<_> =
                 members.into_iter().map(|(member, score)| (score_of(&score), member)).collect();
             all.sort();

@@ -111,11 +111,12 @@ fn of_generation(
     let mut known: HashSet<&str> = HashSet::new();
     let mut all: Vec<Choice> = vec![Vec::new()];
     for (cell, versioned) in model.cells.iter().enumerate() {
-        let CellName::Head { database: of, generation: in_generation, key } = &versioned.name
+        let CellName::Head { database: in_database, generation: in_generation, key } =
+            &versioned.name
         else {
             continue;
         };
-        if (*of, *in_generation) != (database, generation) {
+        if (*in_database, *in_generation) != (database, generation) {
             continue;
         }
         known.insert(key);
@@ -148,9 +149,9 @@ fn shown(model: &Model, cell: usize) -> Vec<String> {
             let all: Vec<String> = members
                 .map(|(member, cell)| {
                     let versions = &model.cells[*cell].versions;
-                    let of: Vec<&CellContent> =
+                    let contents: Vec<&CellContent> =
                         versions.iter().map(|(content, _)| content).collect();
-                    format!("{member}: {of:?}")
+                    format!("{member}: {contents:?}")
                 })
                 .collect();
             format!("{kind:?} {expires:?} {all:?}")
@@ -175,7 +176,7 @@ fn of_key(
         true => Vec::new(),
         false => vec![vec![(cell, own)]],
     };
-    let is_value = |of: &CellContent, value: Body, until: Option<i64>| match of {
+    let is_value = |content: &CellContent, value: Body, until: Option<i64>| match content {
         CellContent::Value { body, expires } => *body == value && *expires == until,
         _ => false,
     };
@@ -188,18 +189,18 @@ fn of_key(
             }));
         }
         Some((Recovered::Text(text), expires)) => {
-            return one(those(&|of| is_value(of, Body::Text(text.clone()), *expires)));
+            return one(those(&|content| is_value(content, Body::Text(text.clone()), *expires)));
         }
         Some((Recovered::List(list), expires)) => {
-            return one(those(&|of| is_value(of, Body::List(list.clone()), *expires)));
+            return one(those(&|content| is_value(content, Body::List(list.clone()), *expires)));
         }
         Some((Recovered::Collection(kind, members), expires)) => (*kind, members, *expires),
     };
     let mut collections: Vec<usize> = versions
         .iter()
         .filter_map(|(content, _)| match content {
-            CellContent::Value { body: Body::Collection(of, number), expires: until }
-                if *of == kind && *until == expires =>
+            CellContent::Value { body: Body::Collection(stored_kind, number), expires: until }
+                if *stored_kind == kind && *until == expires =>
             {
                 Some(*number)
             }
@@ -210,7 +211,8 @@ fn of_key(
     collections.dedup();
     let mut choices = Vec::new();
     for collection in collections {
-        let heads = those(&|of| is_value(of, Body::Collection(kind, collection), expires));
+        let heads =
+            those(&|content| is_value(content, Body::Collection(kind, collection), expires));
         let cells = &model.collections[collection];
         if members.keys().any(|member| !cells.contains_key(member)) {
             continue;
@@ -257,7 +259,7 @@ struct Solver<'m> {
 fn previous(model: &Model) -> Vec<Option<usize>> {
     let mut last = HashMap::new();
     let all = model.transactions.iter().enumerate();
-    all.map(|(number, of)| last.insert(of.client, number)).collect()
+    all.map(|(number, transaction)| last.insert(transaction.client, number)).collect()
 }
 
 fn solve(model: &Model, allowed: &Allowed) -> Result<Vec<usize>, (Wrong, String)> {
@@ -331,8 +333,11 @@ impl Solver<'_> {
         let VersionOf { name, contents } = self.version_of(cell);
         let ends = self.allowed[cell].as_ref().and_then(|all| all.last()).copied();
         let describe = |number: usize| {
-            let of = &self.model.transactions[number];
-            format!("transaction {number} of client {}, {:?},", of.client, of.text)
+            let transaction = &self.model.transactions[number];
+            format!(
+                "transaction {number} of client {}, {:?},",
+                transaction.client, transaction.text
+            )
         };
         let (wrong, what) = match why {
             Because::IsTold(number) => (Wrong::Lost, format!("{} was told", describe(number))),

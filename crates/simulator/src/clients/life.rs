@@ -152,8 +152,8 @@ impl<'l> ClientLife<'l> {
                 }
             }
             50..55 => {
-                let of = self.rng.usize(0..self.loops);
-                return self.drain(of);
+                let event_loop = self.rng.usize(0..self.loops);
+                return self.drain(event_loop);
             }
             55..60 => {
                 self.send(at);
@@ -249,12 +249,14 @@ impl<'l> ClientLife<'l> {
     }
 
     /// A loop frees replies.
-    fn drain(&mut self, of: usize) -> Goes {
-        match self.server.drain(of) {
+    fn drain(&mut self, event_loop: usize) -> Goes {
+        match self.server.drain(event_loop) {
             Err(_) => Goes::LogFailed,
             Ok(freed) => {
                 for (number, mark) in freed {
-                    if let Some(client) = self.clients.iter_mut().find(|of| of.number == number) {
+                    if let Some(client) =
+                        self.clients.iter_mut().find(|client| client.number == number)
+                    {
                         client.acknowledged(mark);
                     }
                 }
@@ -306,8 +308,9 @@ impl<'l> ClientLife<'l> {
             let text = format!("message {number} of client {client} came after {last:?}");
             self.complaints.order.push(text);
         }
-        let is_before = |of: &ClientTransaction| of.client == client && of.number <= number;
-        for transaction in self.model.transactions.iter_mut().filter(|of| is_before(of)) {
+        let is_before =
+            |earlier: &ClientTransaction| earlier.client == client && earlier.number <= number;
+        for transaction in self.model.transactions.iter_mut().filter(|earlier| is_before(earlier)) {
             transaction.is_told = true;
         }
     }
@@ -369,8 +372,8 @@ impl<'l> ClientLife<'l> {
                 }
             }
             self.write_all();
-            for of in 0..self.loops {
-                if self.drain(of) == Goes::LogFailed {
+            for event_loop in 0..self.loops {
+                if self.drain(event_loop) == Goes::LogFailed {
                     return Goes::LogFailed;
                 }
             }

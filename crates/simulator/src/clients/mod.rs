@@ -268,8 +268,8 @@ impl ServerCase {
             Ending::PowerCut => self.die_while_writing(&mut life, device),
             // What may be sent when the log has failed, is sent.
             _ if goes == Goes::LogFailed => {
-                for of in 0..self.loops {
-                    let _ = life.server.drain(of);
+                for event_loop in 0..self.loops {
+                    let _ = life.server.drain(event_loop);
                 }
                 life.send_all();
             }
@@ -284,14 +284,14 @@ impl ServerCase {
         for (what, times) in counts {
             *self.outcome.faults.entry(what).or_default() += times;
         }
-        let told = model.transactions.iter().filter(|of| of.is_told).count();
+        let told = model.transactions.iter().filter(|transaction| transaction.is_told).count();
         self.outcome.acknowledged += told as u64;
         self.outcome.crashes += 1;
         self.values = script.values();
         match ending {
             Ending::Close | Ending::Quiet => {
                 // All was told, or may be: it is on disk.
-                model.transactions.iter_mut().for_each(|of| of.is_told = true);
+                model.transactions.iter_mut().for_each(|transaction| transaction.is_told = true);
                 self.outcome.late.extend(complaints.late);
                 drop(server);
                 self.disk.power_cut(self.rng.u64(..));
@@ -328,9 +328,9 @@ impl ServerCase {
 
 /// What ran, in readable form.
 fn story(model: &Model) -> String {
-    let lines = model.transactions.iter().enumerate().map(|(number, of)| {
-        let told = if of.is_told { "told" } else { "not told" };
-        format!("{number}: client {} ({told}) {}\n", of.client, of.text)
+    let lines = model.transactions.iter().enumerate().map(|(number, transaction)| {
+        let told = if transaction.is_told { "told" } else { "not told" };
+        format!("{number}: client {} ({told}) {}\n", transaction.client, transaction.text)
     });
     lines.collect()
 }

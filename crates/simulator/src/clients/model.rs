@@ -222,8 +222,8 @@ impl Model {
         let cell = self.cell(CellName::Database(database));
         self.generations += 1;
         self.write(cell, CellContent::Generation(self.generations));
-        for ((of, _), changes) in &mut self.changes {
-            if *of == database {
+        for ((changed_database, _), changes) in &mut self.changes {
+            if *changed_database == database {
                 changes.perhaps += 1;
             }
         }
@@ -292,7 +292,9 @@ impl Model {
     ) -> Result<Option<usize>, WrongType> {
         match self.head(database, key, now_ms) {
             None => Ok(None),
-            Some((Body::Collection(of, collection), _)) if of == kind => Ok(Some(collection)),
+            Some((Body::Collection(stored_kind, collection), _)) if stored_kind == kind => {
+                Ok(Some(collection))
+            }
             Some(_) => Err(WrongType),
         }
     }

@@ -88,7 +88,7 @@ impl Answer {
     /// The texts of an array.
     pub fn texts(&self) -> Vec<String> {
         let Answer::Array(Some(all)) = self else { return Vec::new() };
-        let text = |of: &Answer| match of {
+        let text = |answer: &Answer| match answer {
             Answer::Text(Some(text)) => text.clone(),
             other => format!("{other:?}"),
         };
@@ -104,9 +104,9 @@ impl Expected {
             (Expected::Same(same), answer) => same == answer,
             (Expected::Error(begins), answer) => answer.is_error(begins),
             (Expected::AnyOrder(all, group), Answer::Array(Some(found))) => {
-                let sorted = |of: &[Answer]| {
+                let sorted = |answers: &[Answer]| {
                     let mut groups: Vec<Vec<Answer>> =
-                        of.chunks(*group).map(<[Answer]>::to_vec).collect();
+                        answers.chunks(*group).map(<[Answer]>::to_vec).collect();
                     groups.sort();
                     groups
                 };

@@ -137,7 +137,7 @@ impl Script {
         let key = self.key('h');
         match self.rng.u32(0..8) {
             0..3 => {
-                let pairs = self.some(|of| format!("{} {}", of.member(), of.value()));
+                let pairs = self.some(|script| format!("{} {}", script.member(), script.value()));
                 format!("HSET {key} {pairs}")
             }
             3..5 => format!("HDEL {key} {}", self.some(Self::member)),
@@ -163,7 +163,8 @@ impl Script {
         let (key, score) = (self.key('z'), self.rng.i32(-50..50));
         match self.rng.u32(0..9) {
             0..3 => {
-                let pairs = self.some(|of| format!("{} {}", of.rng.i32(-50..50), of.member()));
+                let pairs =
+                    self.some(|script| format!("{} {}", script.rng.i32(-50..50), script.member()));
                 format!("ZADD {key} {pairs}")
             }
             3 => format!("ZINCRBY {key} {score} {}", self.member()),

@@ -140,26 +140,26 @@ impl Graph<'_> {
                     touched.entry(Place::List(*key)).or_default().wrote.push(*value);
                 }
                 Op::Write { key, value, over } => {
-                    let of = touched.entry(Place::Register(*key)).or_default();
-                    self.saw_register(at, of, *over)?;
-                    if of.wrote.is_empty() {
-                        of.over = Some(*over);
+                    let accesses = touched.entry(Place::Register(*key)).or_default();
+                    self.saw_register(at, accesses, *over)?;
+                    if accesses.wrote.is_empty() {
+                        accesses.over = Some(*over);
                     }
-                    of.wrote.push(*value);
+                    accesses.wrote.push(*value);
                 }
                 Op::List { key, saw } => {
-                    let of = touched.entry(Place::List(*key)).or_default();
-                    let Some(others) = saw.strip_suffix(&of.wrote[..]) else {
+                    let accesses = touched.entry(Place::List(*key)).or_default();
+                    let Some(others) = saw.strip_suffix(&accesses.wrote[..]) else {
                         return Err(self.internal(at));
                     };
-                    of.read.push(others.last().copied());
-                    of.lists.push(others.to_vec());
+                    accesses.read.push(others.last().copied());
+                    accesses.lists.push(others.to_vec());
                 }
                 Op::Scan { from, to, saw } => {
                     let saw: BTreeMap<u64, u64> = saw.iter().copied().collect();
                     for key in *from..=*to {
-                        let of = touched.entry(Place::Register(key)).or_default();
-                        self.saw_register(at, of, saw.get(&key).copied())?;
+                        let accesses = touched.entry(Place::Register(key)).or_default();
+                        self.saw_register(at, accesses, saw.get(&key).copied())?;
                     }
                 }
             }
@@ -172,12 +172,12 @@ impl Graph<'_> {
         Anomaly::new("own writes not read", self.name(at))
     }
 
-    fn saw_register(&self, at: usize, of: &mut Touched, saw: Option<u64>) -> Checked<()> {
-        match of.wrote.last() {
+    fn saw_register(&self, at: usize, accesses: &mut Touched, saw: Option<u64>) -> Checked<()> {
+        match accesses.wrote.last() {
             Some(own) if saw != Some(*own) => Err(self.internal(at)),
             Some(_) => Ok(()),
             None => {
-                of.read.push(saw);
+                accesses.read.push(saw);
                 Ok(())
             }
         }
@@ -241,8 +241,9 @@ impl Graph<'_> {
     fn order_lists(&mut self) -> Checked<()> {
         let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
         for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
-            let all =
-                self.touched[at].iter().flat_map(|(p, of)| of.lists.iter().map(move |l| (p, l)));
+            let all = self.touched[at]
+                .iter()
+                .flat_map(|(p, accesses)| accesses.lists.iter().map(move |l| (p, l)));
             for (place, list) in all {
                 let order = orders.entry(*place).or_default();
                 let n = list.len().min(order.len());
@@ -279,8 +280,8 @@ impl Graph<'_> {
     fn order_registers(&mut self) -> Checked<()> {
         let mut after: HashMap<(Place, Option<u64>), usize> = HashMap::new();
         for at in (0..self.history.len()).filter(|&at| self.took_effect(at)) {
-            for (place, of) in &self.touched[at] {
-                let Some(over) = of.over else { continue };
+            for (place, accesses) in &self.touched[at] {
+                let Some(over) = accesses.over else { continue };
                 if let Some(other) = after.insert((*place, over), at) {
                     let trace = format!(
                         "{place} with {over:?} was replaced\nby {}\nand by {}",
@@ -312,11 +313,11 @@ impl Graph<'_> {
         // The writers of the value that follows each value; several where the order is not known.
         let mut next: HashMap<(Place, Option<u64>), Vec<usize>> = HashMap::new();
         for at in (0..self.history.len()).filter(|&at| self.took_effect(at)) {
-            for (place, of) in &self.touched[at] {
-                let Some(first) = of.wrote.first() else { continue };
+            for (place, accesses) in &self.touched[at] {
+                let Some(first) = accesses.wrote.first() else { continue };
                 let order = self.orders.get(place);
                 let position = order.and_then(|order| order.iter().position(|v| v == first));
-                let before = match (of.over, position) {
+                let before = match (accesses.over, position) {
                     (Some(over), _) => over,
                     (None, Some(position)) => {
                         order.and_then(|o| position.checked_sub(1).and_then(|p| o.get(p))).copied()
@@ -335,8 +336,8 @@ impl Graph<'_> {
             }
         }
         for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
-            for (place, of) in &self.touched[at] {
-                for read in &of.read {
+            for (place, accesses) in &self.touched[at] {
+                for read in &accesses.read {
                     if let Some(value) = read {
                         let writer = self.writers[&(*place, *value)];
                         if writer != at {
@@ -376,10 +377,11 @@ impl Graph<'_> {
         }
         let lives: BTreeSet<usize> = sessions.keys().map(|(life, _)| *life).collect();
         for life in lives {
-            let of = |is_in: &dyn Fn(usize) -> bool| -> Vec<usize> {
+            let transactions = |is_in: &dyn Fn(usize) -> bool| -> Vec<usize> {
                 (0..self.history.len()).filter(|&at| is_in(self.history[at].life)).collect()
             };
-            let (earlier, this) = (of(&|other| other < life), of(&|other| other == life));
+            let (earlier, this) =
+                (transactions(&|other| other < life), transactions(&|other| other == life));
             self.link_answers(&earlier, &this, &Why::Session);
         }
     }

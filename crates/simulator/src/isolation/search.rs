@@ -92,10 +92,10 @@ enum Progress {
 /// order agrees with real time. Only for a few transactions.
 pub fn has_order_of_snapshots(history: &[Observed]) -> bool {
     fn go(history: &[Observed], all: &mut Vec<Progress>, state: &SearchState) -> bool {
-        let is_settled = |(at, of): (usize, &Progress)| {
-            history[at].end == End::Unknown || matches!(of, Progress::Done)
+        let is_settled = |(at, progress): (usize, &Progress)| {
+            history[at].end == End::Unknown || matches!(progress, Progress::Done)
         };
-        if all.iter().enumerate().all(|(at, of)| is_settled((at, of))) {
+        if all.iter().enumerate().all(|(at, progress)| is_settled((at, progress))) {
             return true;
         }
         (0..all.len()).any(|at| {
@@ -103,12 +103,13 @@ pub fn has_order_of_snapshots(history: &[Observed]) -> bool {
             let to = match &all[at] {
                 Progress::Done => return false,
                 Progress::ToBegin => {
-                    let is_late = |(other, of): (usize, &Progress)| {
+                    let is_late = |(other, progress): (usize, &Progress)| {
                         let told = answered_at(&history[other]);
                         let is_before = told.is_some_and(|told| told < history[at].invoked);
-                        is_before && !matches!(of, Progress::Done)
+                        is_before && !matches!(progress, Progress::Done)
                     };
-                    let has_to_wait = all.iter().enumerate().any(|(n, of)| is_late((n, of)));
+                    let has_to_wait =
+                        all.iter().enumerate().any(|(n, progress)| is_late((n, progress)));
                     if has_to_wait || state.after(&history[at]).is_none() {
                         return false;
                     }

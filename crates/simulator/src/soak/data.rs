@@ -136,7 +136,9 @@ impl SoakData {
                 let found = row.as_ref().map(|row| (columns(row), row.get(VALUE)));
                 let wanted = expected.get(&slot).map(|(n, value)| ((*n, n % 3), &value[..]));
                 if found != wanted {
-                    let short = |row: Option<((u64, u64), &[u8])>| row.map(|(of, v)| (of, v.len()));
+                    let short = |row: Option<((u64, u64), &[u8])>| {
+                        row.map(|(numbers, v)| (numbers, v.len()))
+                    };
                     return Ok(Err(format!(
                         "worker {worker} has run {count} transactions; its row {slot} is {:?}, \
                          not {:?} (transaction and group, bytes)",

@@ -51,8 +51,8 @@ pub struct SoakLife {
 }
 
 /// `Some` of one of these, in one case of `one_in`.
-fn rarely<T: Copy>(rng: &mut fastrand::Rng, one_in: u32, of: &[T]) -> Option<T> {
-    (rng.u32(0..one_in) == 0).then(|| of[rng.usize(0..of.len())])
+fn rarely<T: Copy>(rng: &mut fastrand::Rng, one_in: u32, choices: &[T]) -> Option<T> {
+    (rng.u32(0..one_in) == 0).then(|| choices[rng.usize(0..choices.len())])
 }
 
 impl SoakLife {

@@ -194,7 +194,7 @@ pub fn insert_call_forwarding(
         .prefix(s_id)
         .get_columns(SpecialFacility::SF_TYPE.only())?;
     let mut types = facilities.iter().map(|row| row.get(SpecialFacility::SF_TYPE));
-    expected(types.find(|of| *of == sf_type))?;
+    expected(types.find(|facility_type| *facility_type == sf_type))?;
     let numberx = &decimal(call.numberx);
     let row = CallForwarding { s_id, sf_type, start_time, end_time, numberx };
     match tables.call_forwarding.insert(tx, &row) {

@@ -151,7 +151,9 @@ fn a_call_forwarding_is_inserted_found_and_deleted() {
         oracle.transact(|tx| Ok(*tables.call_forwarding.get(tx, (s_id, sf_type, 8))?.numberx));
     assert_eq!(&found.unwrap(), b"000000000000077");
 
-    let absent = |of: &u32| !all.iter().any(|(s_id, sf_type, _)| (*s_id, *sf_type) == (1, *of));
+    let absent = |facility_type: &u32| {
+        !all.iter().any(|(s_id, sf_type, _)| (*s_id, *sf_type) == (1, *facility_type))
+    };
     if let Some(sf_type) = TYPES.into_iter().find(absent) {
         let call = InsertCallForwarding { number: 1, sf_type, ..call };
         assert_eq!(run(TatpInput::InsertCallForwarding(call)), missing);

@@ -306,13 +306,15 @@ mod tests {
     #[test]
     fn payments_are_remote_and_by_name_as_often_as_specified() {
         let drawn = draws(Mix::Payment, DRAWS);
-        let of = |is: fn(&Payment) -> bool| {
+        let portion = |is: fn(&Payment) -> bool| {
             share(&drawn, |input| matches!(input, TpccInput::Payment(payment) if is(payment)))
         };
-        assert!((of(|p| p.c_w != p.w) - 0.15).abs() < 0.005);
-        assert!((of(|p| matches!(p.who, CustomerSelector::LastName(_))) - 0.6).abs() < 0.005);
-        assert!(of(|p| (100..=500_000).contains(&p.amount) && (1..=4).contains(&p.c_w)) == 1.0);
-        assert!(of(|p| matches!(p.who, CustomerSelector::LastName(n) if n > 999)) == 0.0);
+        assert!((portion(|p| p.c_w != p.w) - 0.15).abs() < 0.005);
+        assert!((portion(|p| matches!(p.who, CustomerSelector::LastName(_))) - 0.6).abs() < 0.005);
+        assert!(
+            portion(|p| (100..=500_000).contains(&p.amount) && (1..=4).contains(&p.c_w)) == 1.0
+        );
+        assert!(portion(|p| matches!(p.who, CustomerSelector::LastName(n) if n > 999)) == 0.0);
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub fn check<R: Reader>(
     let mut votes = BTreeMap::<i64, i32>::new();
     let mut faults = Vec::new();
     let cast = reader.read(|tx| {
-        let of = |vote: Vote<'_>| (vote.phone, *vote.state, vote.contestant);
-        Ok(tables.votes.scan(tx).rows()?.map(of).collect::<Vec<_>>())
+        let columns = |vote: Vote<'_>| (vote.phone, *vote.state, vote.contestant);
+        Ok(tables.votes.scan(tx).rows()?.map(columns).collect::<Vec<_>>())
     })?;
     for (phone, state, contestant) in cast {
         *votes.entry(phone).or_default() += 1;
@@ -48,8 +48,8 @@ pub fn check<R: Reader>(
     }
     faults.into_iter().for_each(|fault| report(2, fault));
     let mut counts: BTreeMap<i64, i32> = reader.read(|tx| {
-        let of = |caller: Caller| (caller.phone, caller.votes);
-        Ok(tables.callers.scan(tx).rows()?.map(of).collect())
+        let columns = |caller: Caller| (caller.phone, caller.votes);
+        Ok(tables.callers.scan(tx).rows()?.map(columns).collect())
     })?;
     for (&phone, &cast) in &votes {
         let counted = counts.remove(&phone);

@@ -395,7 +395,7 @@ mod tests {
             }
             read_only += u32::from(is_read_only);
         }
-        let share = |of: u32, all: u32| f64::from(of) / f64::from(all);
+        let share = |part: u32, all: u32| f64::from(part) / f64::from(all);
         assert!((0.15..0.17).contains(&share(writes, all)), "16 % of the accesses write");
         assert!((0.78..0.83).contains(&share(hot, all)), "20 % get 80 %: {}", share(hot, all));
         let read_only = share(read_only, 20_000);

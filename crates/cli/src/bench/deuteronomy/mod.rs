@@ -243,7 +243,7 @@ fn open(settings: &Settings, own: &EngineOptions) -> Result<(Database, Arc<Count
 fn log_bytes(database: &Database) -> (u64, u64) {
     let log = database.log();
     let streams = (0..log.streams()).map(|stream| log.stats(stream));
-    streams.fold((0, 0), |sum, of| (sum.0 + of.frame_bytes, sum.1 + of.device_bytes))
+    streams.fold((0, 0), |sum, stats| (sum.0 + stats.frame_bytes, sum.1 + stats.device_bytes))
 }
 
 fn load(settings: &Settings, own: &Ycsb, database: &Database) -> Result<Load, Failure> {

@@ -235,9 +235,9 @@ fn distribution(times: &Times) -> Option<Distribution> {
 }
 
 /// The share of the first that is below a quantile of the second.
-fn share_below(times: &Times, of: &Times, quantile: f64) -> Option<f64> {
-    let both = !times.is_empty() && !of.is_empty();
-    both.then(|| times.quantile_below(of.value_at_quantile(quantile)))
+fn share_below(times: &Times, reference: &Times, quantile: f64) -> Option<f64> {
+    let both = !times.is_empty() && !reference.is_empty();
+    both.then(|| times.quantile_below(reference.value_at_quantile(quantile)))
 }
 
 /// Puts together what was observed. `data` has the times of gets and of applied operations.
@@ -263,9 +263,9 @@ pub fn observed(
 mod tests {
     use super::*;
 
-    fn times(of: &[u64]) -> Times {
+    fn times(nanoseconds: &[u64]) -> Times {
         let mut times = no_times();
-        of.iter().for_each(|ns| times.record(*ns).unwrap());
+        nanoseconds.iter().for_each(|ns| times.record(*ns).unwrap());
         times
     }
 

@@ -36,13 +36,13 @@ impl TransactionGroup {
     /// Runs the transactions one after the other.
     fn run(
         &self,
-        of: &KeyAccesses,
+        accesses: &KeyAccesses,
         value: &mut [u8],
         view: &mut StoreView<'_>,
     ) -> Result<(), Failure> {
         let mut from = 0;
         for (to, _) in &self.transactions {
-            of.run(&self.accesses[from..*to], value, view)?;
+            accesses.run(&self.accesses[from..*to], value, view)?;
             from = *to;
         }
         Ok(())

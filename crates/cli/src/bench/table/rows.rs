@@ -87,7 +87,7 @@ const SECTIONS: [Section; 4] = [
 /// A word after `--only` that is neither a table nor a protocol.
 pub fn tables(options: &TableOptions) -> Result<Vec<Table>, Failure> {
     let is_table = |word: &str| SECTIONS.iter().any(|section| section.name == word);
-    let is_protocol = |word: &str| hyades::Protocol::all().any(|of| of.name() == word);
+    let is_protocol = |word: &str| hyades::Protocol::all().any(|protocol| protocol.name() == word);
     if let Some(word) = options.only.iter().find(|word| !is_table(word) && !is_protocol(word)) {
         let tables = SECTIONS.map(|section| section.name);
         let protocols: Vec<&str> = hyades::Protocol::all().map(hyades::Protocol::name).collect();

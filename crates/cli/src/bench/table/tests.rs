@@ -5,7 +5,9 @@ use serde_json::json;
 
 fn options(words: &str) -> TableOptions {
     let words = ["hyades", "bench", "table"].into_iter().chain(words.split_whitespace());
-    let Ok(Command::Bench(bench)) = Arguments::try_parse_from(words).map(|of| of.command) else {
+    let Ok(Command::Bench(bench)) =
+        Arguments::try_parse_from(words).map(|arguments| arguments.command)
+    else {
         panic!("no command")
     };
     match *bench {

@@ -141,7 +141,7 @@ fn screen(rounds: &[(Program, ServerRound)], plan: &TransferPlan) -> String {
         summary.line(label, rounds.iter().map(|(_, round)| value(round)));
     };
     let name = |round: &ServerRound| {
-        let found = rounds.iter().find(|(_, of)| std::ptr::eq(of, round));
+        let found = rounds.iter().find(|(_, candidate)| std::ptr::eq(candidate, round));
         found.map_or(String::new(), |(program, _)| program.name().to_uppercase())
     };
     line("", &name);

@@ -59,7 +59,8 @@ impl Program {
         std::fs::create_dir_all(dir).map_err(Failure::doing("cannot create a directory"))?;
         let doing = || Failure::doing(format!("cannot start {}", self.name()));
         // Both print their port in different ways: one that is free now will be free then.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|of| of.local_addr());
+        let free =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let address = free.map_err(doing())?;
         let port = address.port().to_string();
         let mut command = match self {

@@ -106,8 +106,8 @@ impl Anchoring {
             return;
         }
         table.clear_shortage();
-        let is_cold = |of: &Durable| of.sum.saturating_add(delta_bytes) <= now.sum;
-        let cold = durable.iter().filter(|of| is_cold(of)).count();
+        let is_cold = |candidate: &Durable| candidate.sum.saturating_add(delta_bytes) <= now.sum;
+        let cold = durable.iter().filter(|candidate| is_cold(candidate)).count();
         let cool = |cold: &Durable| {
             table.raise_cold(&cold.vector, |reserved| {
                 for (stream, lsn) in reserved.iter_mut().enumerate() {

@@ -141,20 +141,20 @@ mod tests {
     fn the_common_floor_is_the_lowest_of_streams_that_go_on() {
         let watermarks = Watermarks::<()>::new([0, 0].into_iter(), Box::new(|| ()));
         let floors = Floors::of(2);
-        let of = |epoch| Tid::new(EpochNumber(epoch), 0);
+        let tid = |epoch| Tid::new(EpochNumber(epoch), 0);
         let common = || floors.common(&watermarks).expect("no other thread computes it");
-        floors.add(0, 0, of(3));
+        floors.add(0, 0, tid(3));
         assert_eq!(common(), Tid::NONE);
         // Decoded again, it counts once. It holds for its own record.
-        (0..2).for_each(|_| floors.add(1, 8, of(4)));
+        (0..2).for_each(|_| floors.add(1, 8, tid(4)));
         assert_eq!(common(), Tid::NONE);
         watermarks.advance_to(1, 8);
-        assert_eq!(common(), of(3));
-        floors.add(0, 16, of(7));
+        assert_eq!(common(), tid(3));
+        floors.add(0, 16, tid(7));
         watermarks.advance_to(0, 16);
-        assert_eq!(common(), of(4));
+        assert_eq!(common(), tid(4));
         watermarks.end_lane(1, 8);
-        assert_eq!(common(), of(7));
+        assert_eq!(common(), tid(7));
         watermarks.end_lane(0, 16);
         assert_eq!(common(), Tid::ABOVE_ALL);
     }

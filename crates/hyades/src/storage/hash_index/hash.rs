@@ -43,8 +43,8 @@ impl From<[u64; 3]> for HashSecret {
 }
 
 impl From<HashSecret> for [u64; 3] {
-    fn from(of: HashSecret) -> [u64; 3] {
-        [of.a, of.b, of.c]
+    fn from(secret: HashSecret) -> [u64; 3] {
+        [secret.a, secret.b, secret.c]
     }
 }
 

@@ -107,7 +107,7 @@ impl<S: Stamp> TableData<S> {
         guard: &'g Guard,
         mut visit: impl FnMut(&'g Record<S>) -> ControlFlow<()>,
     ) {
-        self.kept.visit(key, guard, |kept| visit(kept.of.get()));
+        self.kept.visit(key, guard, |kept| visit(kept.content.get()));
     }
 
     /// Visits the keys of a range of the primary index, with the records under each of which a
@@ -134,7 +134,7 @@ impl<S: Stamp> TableData<S> {
         linked: Option<&'g Record<S>>,
         kept: &[&'g KeptItem<KeptRecord<S>>],
     ) -> Candidates<'g, S> {
-        linked.into_iter().chain(kept.iter().map(|kept| kept.of.get())).collect()
+        linked.into_iter().chain(kept.iter().map(|kept| kept.content.get())).collect()
     }
 
     /// Visits the keys of a range of a secondary index, like [`TableData::scan_as_of`]: with the
@@ -157,7 +157,7 @@ impl<S: Stamp> TableData<S> {
             // A kept entry does not refer to the record, which may have been freed since: the row
             // is looked up by its primary key, as of the snapshot.
             let key = first.index_key();
-            let primary = &key[key.len() - first.of..];
+            let primary = &key[key.len() - first.content..];
             let mut candidates: Candidates<'g, S> =
                 linked.map(IndexEntry::record).into_iter().collect();
             if let Lookup::Found(record) = self.find(primary, guard) {

@@ -59,10 +59,10 @@ impl World {
         if version.is_fetched || self.breaks(Rule::DropApplied) {
             return true;
         }
-        let of = &self.transactions[&version.ts];
-        let Progress { operations, commits_applied, .. } = self.progress[of.stream];
+        let writer = &self.transactions[&version.ts];
+        let Progress { operations, commits_applied, .. } = self.progress[writer.stream];
         version.position.is_some_and(|end| end <= operations)
-            && of.commit.is_some_and(|end| end <= commits_applied)
+            && writer.commit.is_some_and(|end| end <= commits_applied)
     }
 
     /// Drops the versions below the newest that every active transaction may read.
@@ -88,9 +88,9 @@ impl World {
     }
 
     fn raise_floor(&mut self, record: RecordId) {
-        let of = &self.records[record.0];
-        let newest = of.versions.iter().map(|version| self.ts_of(*version)).max();
-        self.floor = self.floor.max(of.last_read.unwrap_or(0)).max(newest.unwrap_or(0));
+        let stored = &self.records[record.0];
+        let newest = stored.versions.iter().map(|version| self.ts_of(*version)).max();
+        self.floor = self.floor.max(stored.last_read.unwrap_or(0)).max(newest.unwrap_or(0));
     }
 }
 
@@ -131,8 +131,9 @@ async fn decide(world: &Shared, stream: usize, ts: u32) {
         }
     }
     step().await;
-    let of = |one: &&Undecided| one.stream == stream && one.ts == ts;
-    let decided: Vec<Undecided> = world.borrow().undecided.iter().filter(of).copied().collect();
+    let is_decided = |one: &&Undecided| one.stream == stream && one.ts == ts;
+    let decided: Vec<Undecided> =
+        world.borrow().undecided.iter().filter(is_decided).copied().collect();
     for one in decided {
         world.borrow_mut().apply(one.ts, one.key);
         world.borrow_mut().undecided.retain(|other| *other != one);

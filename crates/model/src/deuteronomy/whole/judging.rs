@@ -11,8 +11,8 @@ impl World {
     }
 
     fn committed(&self) -> impl Iterator<Item = (u32, &Transaction)> {
-        let all = self.transactions.iter().map(|(ts, of)| (*ts, of));
-        all.filter(|(_, of)| of.status == Status::Committed)
+        let all = self.transactions.iter().map(|(ts, transaction)| (*ts, transaction));
+        all.filter(|(_, transaction)| transaction.status == Status::Committed)
     }
 
     fn wrote(&self, ts: u32, key: usize) -> bool {
@@ -21,8 +21,8 @@ impl World {
 
     /// The order of timestamps is a serial order.
     fn wrong_read(&self) -> Option<String> {
-        self.committed().find_map(|(ts, of)| {
-            of.reads.iter().find_map(|&(key, read)| {
+        self.committed().find_map(|(ts, transaction)| {
+            transaction.reads.iter().find_map(|&(key, read)| {
                 let earlier = self.committed().filter(|(by, _)| *by < ts && self.wrote(*by, key));
                 let newest = earlier.map(|(by, _)| by).max().unwrap_or(FIRST);
                 (read != newest).then(|| {
@@ -44,15 +44,16 @@ impl World {
 
     /// What was acknowledged counts, and all that it has read.
     fn lost(&self, live: &BTreeSet<u32>) -> Option<String> {
-        self.committed().find_map(|(ts, of)| {
-            if of.is_acknowledged && !of.writes.is_empty() && !live.contains(&ts) {
+        self.committed().find_map(|(ts, transaction)| {
+            if transaction.is_acknowledged && !transaction.writes.is_empty() && !live.contains(&ts)
+            {
                 return Some(format!("T{ts} was acknowledged, and is lost"));
             }
-            if !of.is_acknowledged && !live.contains(&ts) {
+            if !transaction.is_acknowledged && !live.contains(&ts) {
                 return None;
             }
             let is_lost = |read: &&(usize, u32)| read.1 > FIRST && !live.contains(&read.1);
-            let (key, read) = of.reads.iter().find(is_lost)?;
+            let (key, read) = transaction.reads.iter().find(is_lost)?;
             Some(format!("T{ts} has read version {read} of {}, which is lost", name(*key)))
         })
     }
@@ -64,9 +65,9 @@ impl World {
             let mut got = since[self.rng.usize(0..since.len())];
             for stream in 0..STREAMS {
                 for frame in &self.log[stream][self.resume[stream]..self.durable[stream]] {
-                    let Frame::Operation { ts, key: of } = *frame else { continue };
+                    let Frame::Operation { ts, key: written } = *frame else { continue };
                     let counts = live.contains(&ts) || self.breaks(Rule::RedoCommitted);
-                    if of == key && counts {
+                    if written == key && counts {
                         got = got.max(ts);
                     }
                 }

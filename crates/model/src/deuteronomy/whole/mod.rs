@@ -284,8 +284,8 @@ async fn steps(number: usize) {
 }
 
 /// One of these.
-fn choose<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.usize(0..of.len())]
+fn choose<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.usize(0..choices.len())]
 }
 
 impl World {
@@ -335,8 +335,8 @@ impl World {
         self.transactions.get_mut(&ts).expect("it has begun")
     }
 
-    fn record(&mut self, of: RecordId) -> &mut Record {
-        &mut self.records[of.0]
+    fn record(&mut self, id: RecordId) -> &mut Record {
+        &mut self.records[id.0]
     }
 
     fn is_in_table(&self, key: usize, record: RecordId) -> bool {
@@ -357,13 +357,13 @@ impl World {
     }
 
     /// Takes over the floor, if that was not done yet.
-    fn settle(&mut self, of: RecordId) {
+    fn settle(&mut self, id: RecordId) {
         let floor = if self.breaks(Rule::KeepFloor) { 0 } else { self.floor };
-        self.record(of).last_read.get_or_insert(floor);
+        self.record(id).last_read.get_or_insert(floor);
     }
 
-    fn note_read(&mut self, of: RecordId, ts: u32) {
-        let record = self.record(of);
+    fn note_read(&mut self, id: RecordId, ts: u32) {
+        let record = self.record(id);
         record.last_read = record.last_read.max(Some(ts));
     }
 

@@ -257,10 +257,10 @@ impl Medium {
             .collect();
         writes.sort_by_key(|(now, ..)| std::cmp::Reverse(*now));
         let unsynced = writes.iter().take_while(|(_, _, write)| !write.2).count();
-        let of = |(_, other, write): &(u64, PathBuf, &(u64, Range<usize>, bool))| {
+        let covers = |(_, other, write): &(u64, PathBuf, &(u64, Range<usize>, bool))| {
             other == path && write.1.contains(&at)
         };
-        writes.iter().take(unsynced + 1).any(of)
+        writes.iter().take(unsynced + 1).any(covers)
     }
 
     /// Flips a bit, on the medium and in the page cache.

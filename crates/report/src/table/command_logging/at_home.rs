@@ -20,15 +20,15 @@ const ALL: [Series; 4] = [
 /// The partitioned scheme is at least `least` times the best of the others.
 fn exceeds(group: &'static str, all: &[Series], least: f64) -> Check {
     let shared: Vec<&'static str> = all[1..].iter().map(|(series, ..)| *series).collect();
-    let of = all[0].0;
+    let partitioned = all[0].0;
     Check::new(move |view| {
         let rate = |series| view.median(group, series, 0.0, Metric::Throughput);
         let rates = shared.iter().filter_map(|series| Some((*series, rate(series)?)));
         let (over, _) = rates.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let ratio = view.ratio(group, Metric::Throughput, (of, 0.0), (over, 0.0))?;
+        let ratio = view.ratio(group, Metric::Throughput, (partitioned, 0.0), (over, 0.0))?;
         let text = format!(
-            "{group}: {of} is {} times the best without partitions, {over} (expected: at least \
-             {least})",
+            "{group}: {partitioned} is {} times the best without partitions, {over} (expected: \
+             at least {least})",
             with_interval(&ratio)
         );
         Some(Finding { text, level: of_band(&ratio, least, f64::INFINITY) })
@@ -40,15 +40,19 @@ fn exceeds(group: &'static str, all: &[Series], least: f64) -> Check {
 /// Why turns gain nothing: without partitions there are hardly any conflicts to be spared.
 fn without_conflicts(view: &View<'_>, group: &str, all: &[Series]) -> Option<String> {
     let at = |series, metric| view.median(group, series, 0.0, metric);
-    let rates = all[1..].iter().filter_map(|(of, ..)| Some((*of, at(*of, Metric::Throughput)?)));
+    let rates = all[1..]
+        .iter()
+        .filter_map(|(series, ..)| Some((*series, at(*series, Metric::Throughput)?)));
     let (over, _) = rates.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let conflicts = at(over, Metric::Conflicts)?;
-    let [turns, shared] = [all[0].0, over].map(|of| worker_us(view, group, (of, 0.0)));
+    let [turns, shared] = [all[0].0, over].map(|series| worker_us(view, group, (series, 0.0)));
     (conflicts < 0.05).then_some(())?;
-    let busy = |of| Some(1e6 * at(of, Metric::WorkerProcessors)? / at(of, Metric::Throughput)?);
+    let busy = |series| {
+        Some(1e6 * at(series, Metric::WorkerProcessors)? / at(series, Metric::Throughput)?)
+    };
     let processors = match (busy(all[0].0), busy(over)) {
-        (Some(of), Some(without)) => {
-            format!(", {} and {} of it processor time", short(of), short(without))
+        (Some(partitioned), Some(without)) => {
+            format!(", {} and {} of it processor time", short(partitioned), short(without))
         }
         _ => String::new(),
     };

@@ -52,7 +52,8 @@ fn ratio_at(share: f64, paper: f64) -> Check {
 
 pub(super) fn experiment(table: &Table<'_>) -> Experiment {
     let shares = table.steps(&[0.0, 1.0, 5.0, 10.0, 50.0, 100.0], &[0.0, 5.0, 10.0, 100.0]);
-    let runs = SCHEMES.iter().flat_map(|of| shares.iter().map(|share| run(*of, *share))).collect();
+    let runs =
+        SCHEMES.iter().flat_map(|scheme| shares.iter().map(|share| run(*scheme, *share))).collect();
     let panel = Panel {
         group: GROUP,
         title: "New-Order on three nodes".to_string(),

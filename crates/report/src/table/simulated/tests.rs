@@ -42,8 +42,9 @@ fn silo_r_is_simulated_with_the_epochs_of_each_paper() {
         ("simulated-recovery", "40ms"),
         ("simulated-poplar", "50ms"),
     ] {
-        let of = all.iter().filter(|experiment| experiment.id == id);
-        let runs = of.flat_map(|of| &of.runs).filter(|run| run.series == "Silo-R");
+        let named = all.iter().filter(|experiment| experiment.id == id);
+        let runs =
+            named.flat_map(|experiment| &experiment.runs).filter(|run| run.series == "Silo-R");
         let runs: Vec<&Run> = runs.collect();
         assert!(runs.len() > 2, "{id}");
         for run in runs {

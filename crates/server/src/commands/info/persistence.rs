@@ -10,20 +10,20 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// How far recovery has got: the lines of Redis, then what they are made of, by log stream too.
-fn loading(of: &Progress, out: &mut String) {
-    let began = (wall_us() as f64 / 1e6 - of.seconds).max(0.0);
+fn loading(progress: &Progress, out: &mut String) {
+    let began = (wall_us() as f64 / 1e6 - progress.seconds).max(0.0);
     line(out, "loading_start_time", began as u64);
-    line(out, "loading_total_bytes", (of.image_bytes_total + of.bytes_total).max(1));
-    line(out, "loading_loaded_bytes", of.image_bytes_done + of.bytes_done);
-    line(out, "loading_loaded_perc", format!("{:.2}", 100.0 * of.share()));
-    line(out, "loading_eta_seconds", of.estimate_seconds.unwrap_or(1.0).ceil());
-    line(out, "loading_phase", of.phase);
-    line(out, "loading_image_total_bytes", of.image_bytes_total);
-    line(out, "loading_image_loaded_bytes", of.image_bytes_done);
-    line(out, "loading_log_total_bytes", of.bytes_total.max(1));
-    line(out, "loading_log_loaded_bytes", of.bytes_done);
-    line(out, "loading_transactions", of.records_done);
-    for stream in &of.by_stream {
+    line(out, "loading_total_bytes", (progress.image_bytes_total + progress.bytes_total).max(1));
+    line(out, "loading_loaded_bytes", progress.image_bytes_done + progress.bytes_done);
+    line(out, "loading_loaded_perc", format!("{:.2}", 100.0 * progress.share()));
+    line(out, "loading_eta_seconds", progress.estimate_seconds.unwrap_or(1.0).ceil());
+    line(out, "loading_phase", progress.phase);
+    line(out, "loading_image_total_bytes", progress.image_bytes_total);
+    line(out, "loading_image_loaded_bytes", progress.image_bytes_done);
+    line(out, "loading_log_total_bytes", progress.bytes_total.max(1));
+    line(out, "loading_log_loaded_bytes", progress.bytes_done);
+    line(out, "loading_transactions", progress.records_done);
+    for stream in &progress.by_stream {
         let _ = write!(
             out,
             "loading_stream_{}:phase={},read={},total={},records={}\r\n",
@@ -43,11 +43,12 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
     let failed = shared.store.log_failure();
     counter(out, "rdb_changes_since_last_save", &shared.stats.counters.changes);
     let [save, rewrite] =
-        [SaveKind::Save, SaveKind::Rewrite].map(|of| shared.store.saves.stats(of));
+        [SaveKind::Save, SaveKind::Rewrite].map(|kind| shared.store.saves.stats(kind));
     let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
-    let current = |of: SaveStats| seconds(of.since.map(|since| since.elapsed()));
-    let status = |of: SaveStats| if of.has_failed { "err" } else { "ok" };
-    let is_saving = shared.store.opened.get().is_some_and(|of| of.database.checkpoints().under_way);
+    let current = |stats: SaveStats| seconds(stats.since.map(|since| since.elapsed()));
+    let status = |stats: SaveStats| if stats.has_failed { "err" } else { "ok" };
+    let is_saving =
+        shared.store.opened.get().is_some_and(|opened| opened.database.checkpoints().under_way);
     // One that no command has asked for counts as well, but not BGREWRITEAOF.
     let is_saving = save.since.is_some() || is_saving && rewrite.since.is_none();
     line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
@@ -94,7 +95,7 @@ fn log(shared: &Shared, out: &mut String) {
     let checkpoints = opened.database.checkpoints();
     let found =
         || shared.store.progress.lock().expect("no holder panics").as_ref().map(image_bytes);
-    let base = checkpoints.last.map(|of| of.bytes).or_else(found).unwrap_or(0);
+    let base = checkpoints.last.map(|report| report.bytes).or_else(found).unwrap_or(0);
     line(out, "aof_current_size", base + checkpoints.replay_bytes);
     line(out, "aof_base_size", base);
     let log = opened.database.log();

@@ -6,37 +6,37 @@ use crate::state::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) fn stats(shared: &Shared, out: &mut String) {
-    let of = &shared.stats.counters;
-    counter(out, "total_connections_received", &of.connections);
-    counter(out, "total_commands_processed", &of.commands);
-    let [commands, input, output, expired, turns] = shared.stats.rates.of(of);
+    let counters = &shared.stats.counters;
+    counter(out, "total_connections_received", &counters.connections);
+    counter(out, "total_commands_processed", &counters.commands);
+    let [commands, input, output, expired, turns] = shared.stats.rates.of(counters);
     line(out, "instantaneous_ops_per_sec", commands.round());
     line(out, "instantaneous_input_kbps", format!("{:.2}", input / 1_024.0));
     line(out, "instantaneous_output_kbps", format!("{:.2}", output / 1_024.0));
-    counter(out, "total_reads_processed", &of.reads);
-    counter(out, "total_writes_processed", &of.writes);
-    counter(out, "total_net_input_bytes", &of.input);
-    counter(out, "total_net_output_bytes", &of.output);
-    counter(out, "rejected_connections", &of.rejected);
-    counter(out, "expired_keys", &of.expired);
+    counter(out, "total_reads_processed", &counters.reads);
+    counter(out, "total_writes_processed", &counters.writes);
+    counter(out, "total_net_input_bytes", &counters.input);
+    counter(out, "total_net_output_bytes", &counters.output);
+    counter(out, "rejected_connections", &counters.rejected);
+    counter(out, "expired_keys", &counters.expired);
     line(out, "instantaneous_expired_per_sec", expired.round());
     let timers = &shared.store.timers.numbers;
     let stale =
         100.0 * timers.due.load(Relaxed) as f64 / shared.store.counts.expiring().max(1) as f64;
     line(out, "expired_stale_perc", format!("{:.2}", stale.min(100.0)));
     counter(out, "expire_cycle_cpu_milliseconds", &timers.cpu_ms);
-    counter(out, "keyspace_hits", &of.hits);
-    counter(out, "keyspace_misses", &of.misses);
+    counter(out, "keyspace_hits", &counters.hits);
+    counter(out, "keyspace_misses", &counters.misses);
     line(out, "pubsub_channels", shared.wiring.channels.count_channels());
     line(out, "pubsub_patterns", shared.wiring.channels.count_patterns());
     line(out, "pubsubshard_channels", shared.wiring.channels.count_shard_channels());
-    counter(out, "total_error_replies", &of.errors);
+    counter(out, "total_error_replies", &counters.errors);
     // Each call of RESTORE checks its payload.
     let restores = shared.stats.commands.iter().find(|(name, _)| *name == "restore");
     let restores = restores.map_or(0, |(_, counts)| counts.calls.load(Relaxed));
     line(out, "dump_payload_sanitizations", restores);
-    counter(out, "client_query_buffer_limit_disconnections", &of.over_input);
-    counter(out, "client_output_buffer_limit_disconnections", &of.over_output);
+    counter(out, "client_query_buffer_limit_disconnections", &counters.over_input);
+    counter(out, "client_output_buffer_limit_disconnections", &counters.over_output);
     for (name, reason) in [
         ("acl_access_denied_auth", Reason::Login),
         ("acl_access_denied_cmd", Reason::Command),
@@ -45,7 +45,7 @@ pub(super) fn stats(shared: &Shared, out: &mut String) {
     ] {
         line(out, name, shared.access.denied.count(reason));
     }
-    counter(out, "eventloop_cycles", &of.cycles);
+    counter(out, "eventloop_cycles", &counters.cycles);
     line(out, "instantaneous_eventloop_cycles_per_sec", turns.round());
     // Checkpoints in the background: Redis has a process of its own for each.
     line(out, "total_forks", shared.store.saves.begun_in_background());

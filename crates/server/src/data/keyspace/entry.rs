@@ -240,20 +240,20 @@ impl<'t, 's> Entry<'t, 's> {
     /// Stores a string in chunks.
     fn put_in_chunks(&self, head: Head, text: &[u8]) -> Result<(), Stop> {
         check_lengths(self.key, &[])?;
-        let mut of = self.new_string()?;
-        let _is_new = of.write(0, text)?;
-        self.put(head.with_form(Form::Chunks), &of.body())
+        let mut string = self.new_string()?;
+        let _is_new = string.write(0, text)?;
+        self.put(head.with_form(Form::Chunks), &string.body())
     }
 
     /// What is stored as a string in chunks, so that it may be changed: the one that it is, or a
     /// new one. [`Entry::store_chunks`] stores it.
     pub fn in_chunks(&self, stored: Option<StoredString<'t>>) -> Result<ChunkedString<'t>, Abort> {
         match stored {
-            Some(StoredString::InChunks(of)) => Ok(of),
+            Some(StoredString::InChunks(string)) => Ok(string),
             Some(StoredString::InRow(text)) => {
-                let mut of = self.new_string()?;
-                let _is_new = of.write(0, text)?;
-                Ok(of)
+                let mut string = self.new_string()?;
+                let _is_new = string.write(0, text)?;
+                Ok(string)
             }
             None => self.new_string(),
         }
@@ -262,8 +262,8 @@ impl<'t, 's> Entry<'t, 's> {
     /// Stores a string in chunks that was changed in place: its time of expiry stays. `changed`
     /// says whether one of its bytes was; its length, or that it has moved into chunks, shows in
     /// the body of the row. The entry was read with its body.
-    pub fn store_chunks(&self, of: &ChunkedString<'_>, changed: bool) -> Result<(), Stop> {
-        let body = of.body();
+    pub fn store_chunks(&self, string: &ChunkedString<'_>, changed: bool) -> Result<(), Stop> {
+        let body = string.body();
         match self.row() {
             Some((head, before)) if head.form() == Form::Chunks && before == body => {
                 if changed {
@@ -277,8 +277,8 @@ impl<'t, 's> Entry<'t, 's> {
     }
 
     /// Stores a copy of a string in chunks, in the place of whatever is there.
-    pub fn put_copy(&self, head: Head, of: &ChunkedString<'_>) -> Result<(), Stop> {
-        let copy = of.copy(self.space.number_collection(Kind::String)?)?;
+    pub fn put_copy(&self, head: Head, string: &ChunkedString<'_>) -> Result<(), Stop> {
+        let copy = string.copy(self.space.number_collection(Kind::String)?)?;
         self.put(head, &copy.body())
     }
 }

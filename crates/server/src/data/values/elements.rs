@@ -53,7 +53,7 @@ pub trait CollectionType {
 pub struct Elements<'t, 's, T> {
     entry: Entry<'t, 's>,
     body: &'t [u8],
-    of: PhantomData<T>,
+    collection_type: PhantomData<T>,
 }
 
 impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
@@ -63,7 +63,7 @@ impl<'t, 's, T: CollectionType> Elements<'t, 's, T> {
     /// It holds another type.
     pub fn of(entry: Entry<'t, 's>) -> Result<Elements<'t, 's, T>, Stop> {
         let body = entry.body_of(T::KIND)?.unwrap_or_default();
-        Ok(Elements { entry, body, of: PhantomData })
+        Ok(Elements { entry, body, collection_type: PhantomData })
     }
 
     /// What was found under the key.

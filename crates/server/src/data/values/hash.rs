@@ -31,9 +31,11 @@ impl CollectionType for HashType {
         secret: u64,
         strings: &[&[u8]],
     ) -> Result<Vec<u8>, Stop> {
-        let of = Collection { number, secret };
-        of.members(blocks, true).fill(strings.chunks_exact(2).map(|pair| (pair[0], pair[1])))?;
-        Ok(of.body())
+        let collection = Collection { number, secret };
+        collection
+            .members(blocks, true)
+            .fill(strings.chunks_exact(2).map(|pair| (pair[0], pair[1])))?;
+        Ok(collection.body())
     }
 
     fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop> {

@@ -67,24 +67,24 @@ impl ListChange {
 
 /// A list that is read, and perhaps changed and stored.
 pub struct StoredList<'t, 's, 'a> {
-    of: Elements<'t, 's, ListType>,
+    elements: Elements<'t, 's, ListType>,
     form: ListForm<'t, 'a>,
 }
 
 impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
     /// Of a key that holds a list, or none.
     pub fn of(entry: Entry<'t, 's>) -> Result<StoredList<'t, 's, 'a>, Stop> {
-        let of = Elements::of(entry)?;
+        let elements = Elements::of(entry)?;
         let form = match entry.lies_in_blocks() {
-            true => ListForm::Long(Box::new(LongList::from_body(entry.blocks(), of.body())?)),
-            false => ListForm::Packed(of.all()?),
+            true => ListForm::Long(Box::new(LongList::from_body(entry.blocks(), elements.body())?)),
+            false => ListForm::Packed(elements.all()?),
         };
-        Ok(StoredList { of, form })
+        Ok(StoredList { elements, form })
     }
 
     /// Whether the key exists.
     pub fn exists(&self) -> bool {
-        self.of.entry().exists()
+        self.elements.entry().exists()
     }
 
     /// The number of elements.
@@ -185,9 +185,9 @@ impl<'t: 'a, 's, 'a> StoredList<'t, 's, 'a> {
 
     /// Stores the list after a change. An empty one does not exist.
     pub fn store(&self, _: ListChange) -> Result<(), Stop> {
-        let entry = self.of.entry();
+        let entry = self.elements.entry();
         match (&self.form, entry.head()) {
-            (ListForm::Packed(all), _) => self.of.store(all.iter().copied()),
+            (ListForm::Packed(all), _) => self.elements.store(all.iter().copied()),
             (ListForm::Long(list), Some(head)) if list.count() > 0 => {
                 entry.change(head, Some(&list.body()))
             }

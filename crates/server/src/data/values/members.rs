@@ -32,25 +32,25 @@ pub trait NamedMembers: MemberType {
 }
 
 /// The run of the members of a collection in blocks.
-fn run<'t, T: MemberType>(of: &Elements<'t, '_, T>) -> Result<MemberRun<'t>, Abort> {
-    Ok(Collection::from_body(of.body())?.members(of.entry().blocks(), T::HAS_VALUES))
+fn run<'t, T: MemberType>(elements: &Elements<'t, '_, T>) -> Result<MemberRun<'t>, Abort> {
+    Ok(Collection::from_body(elements.body())?.members(elements.entry().blocks(), T::HAS_VALUES))
 }
 
 /// The members, with their values, that a call of HSCAN, SSCAN or ZSCAN returns, and the next
 /// cursor. What is packed is returned at once. What lies in blocks is returned in the order of the
 /// places of its members: one that is there throughout is returned exactly once.
 pub fn scan<'t, T: MemberType>(
-    of: &Elements<'t, '_, T>,
+    elements: &Elements<'t, '_, T>,
     cursor: u64,
     count: usize,
 ) -> Result<(Vec<Member<'t>>, u64), Stop> {
-    if !of.entry().lies_in_blocks() {
-        return Ok((T::members(of.all()?)?, 0));
+    if !elements.entry().lies_in_blocks() {
+        return Ok((T::members(elements.all()?)?, 0));
     }
     if cursor >= PLACES {
         return Ok((Vec::new(), 0));
     }
-    let (found, next) = run(of)?.scan_from(cursor, count)?;
+    let (found, next) = run(elements)?.scan_from(cursor, count)?;
     Ok((found, next.unwrap_or(0)))
 }
 
@@ -61,24 +61,24 @@ enum MembersForm<'t> {
 
 /// A collection of members that are found by their names.
 pub struct Members<'t, 's, T> {
-    of: Elements<'t, 's, T>,
+    elements: Elements<'t, 's, T>,
     form: MembersForm<'t>,
 }
 
 impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
     /// Of a key that holds this type, or none.
     pub fn of(entry: Entry<'t, 's>) -> Result<Members<'t, 's, T>, Stop> {
-        let of = Elements::<T>::of(entry)?;
+        let elements = Elements::<T>::of(entry)?;
         let form = match entry.lies_in_blocks() {
-            true => MembersForm::Blocks(run(&of)?),
-            false => MembersForm::Packed(T::members(of.all()?)?),
+            true => MembersForm::Blocks(run(&elements)?),
+            false => MembersForm::Packed(T::members(elements.all()?)?),
         };
-        Ok(Members { of, form })
+        Ok(Members { elements, form })
     }
 
     /// Whether the key exists.
     pub fn exists(&self) -> bool {
-        self.of.entry().exists()
+        self.elements.entry().exists()
     }
 
     /// The number of members.
@@ -92,7 +92,9 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
     /// The value of a member, if it is there.
     pub fn get(&self, name: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
         Ok(match &self.form {
-            MembersForm::Packed(all) => all.iter().find(|of| of.0 == name).map(|of| of.1),
+            MembersForm::Packed(all) => {
+                all.iter().find(|member| member.0 == name).map(|member| member.1)
+            }
             MembersForm::Blocks(run) => run.get(name)?,
         })
     }
@@ -137,7 +139,7 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
             MembersForm::Packed(all) => {
                 let numbers: Vec<usize> = (0..names.len()).collect();
                 let Some(all) = edit_members(all, names, &numbers, change)? else { return Ok(()) };
-                return self.of.store(T::strings(&all));
+                return self.elements.store(T::strings(&all));
             }
         };
         let (mut is_written, mut is_removed) = (false, false);
@@ -148,9 +150,9 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
             Ok(edit)
         })?;
         if is_removed && !run.has_any()? {
-            self.of.entry().remove()?;
+            self.elements.entry().remove()?;
         } else if is_written {
-            self.of.entry().touch()?;
+            self.elements.entry().touch()?;
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Value<'_, '_> {
     pub fn bytes_beside_row(&self) -> Result<usize, Stop> {
         match self {
             Value::String(StoredString::InRow(_)) => Ok(0),
-            Value::String(StoredString::InChunks(of)) => Ok(of.bytes()?),
+            Value::String(StoredString::InChunks(string)) => Ok(string.bytes()?),
             Value::List(all) => all.bytes_in_blocks(),
             Value::Set(all) => all.bytes_in_blocks(),
             Value::Hash(all) => all.bytes_in_blocks(),
@@ -67,7 +67,7 @@ impl Value<'_, '_> {
     pub fn copy_to(&self, target: &Entry<'_, '_>, head: Head) -> Result<(), Stop> {
         match self {
             Value::String(StoredString::InRow(text)) => target.put(head, text),
-            Value::String(StoredString::InChunks(of)) => target.put_copy(head, of),
+            Value::String(StoredString::InChunks(string)) => target.put_copy(head, string),
             Value::List(all) => all.copy_to(target, head),
             Value::Set(all) => all.copy_to(target, head),
             Value::Hash(all) => all.copy_to(target, head),

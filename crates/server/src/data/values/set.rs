@@ -32,9 +32,9 @@ impl CollectionType for SetType {
         secret: u64,
         strings: &[&[u8]],
     ) -> Result<Vec<u8>, Stop> {
-        let of = Collection { number, secret };
-        of.members(blocks, false).fill(strings.iter().map(|name| (*name, &[][..])))?;
-        Ok(of.body())
+        let collection = Collection { number, secret };
+        collection.members(blocks, false).fill(strings.iter().map(|name| (*name, &[][..])))?;
+        Ok(collection.body())
     }
 
     fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop> {

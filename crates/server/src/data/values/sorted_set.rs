@@ -31,13 +31,13 @@ impl CollectionType for SortedSetType {
         secret: u64,
         strings: &[&[u8]],
     ) -> Result<Vec<u8>, Stop> {
-        let of = Collection { number, secret };
-        of.members(blocks, true).fill(strings.iter().map(|element| {
+        let collection = Collection { number, secret };
+        collection.members(blocks, true).fill(strings.iter().map(|element| {
             let (score, member) = element.split_at(8);
             (member, score)
         }))?;
-        of.by_score(blocks).fill(strings.iter().map(|element| (*element, &[][..])))?;
-        Ok(of.body())
+        collection.by_score(blocks).fill(strings.iter().map(|element| (*element, &[][..])))?;
+        Ok(collection.body())
     }
 
     fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop> {
@@ -46,8 +46,8 @@ impl CollectionType for SortedSetType {
     }
 
     fn bytes(blocks: BlockTable<'_>, body: &[u8]) -> Result<usize, Stop> {
-        let of = Collection::from_body(body)?;
-        Ok(of.members(blocks, true).bytes()? + of.by_score(blocks).bytes()?)
+        let collection = Collection::from_body(body)?;
+        Ok(collection.members(blocks, true).bytes()? + collection.by_score(blocks).bytes()?)
     }
 
     fn secret(body: &[u8]) -> Result<Option<u64>, Abort> {
@@ -65,8 +65,8 @@ impl MemberType for SortedSetType {
 
     fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort> {
         // An element without a score is a torn view.
-        let split = strings.into_iter().map(|of| of.split_at_checked(8));
-        let members = split.map(|of| of.map(|(score, member)| (member, score)));
+        let split = strings.into_iter().map(|string| string.split_at_checked(8));
+        let members = split.map(|parts| parts.map(|(score, member)| (member, score)));
         members.collect::<Option<_>>().ok_or(Abort::Conflict)
     }
 }
@@ -157,36 +157,36 @@ enum SortedSetForm<'t> {
 
 /// A sorted set.
 pub struct StoredSortedSet<'t, 's> {
-    of: Elements<'t, 's, SortedSetType>,
+    elements: Elements<'t, 's, SortedSetType>,
     form: SortedSetForm<'t>,
 }
 
 impl<'t, 's> StoredSortedSet<'t, 's> {
     /// Of a key that holds a sorted set, or none.
     pub fn of(entry: Entry<'t, 's>) -> Result<StoredSortedSet<'t, 's>, Stop> {
-        let of = Elements::of(entry)?;
+        let elements = Elements::of(entry)?;
         let form = match entry.lies_in_blocks() {
-            true => SortedSetForm::Blocks(Collection::from_body(of.body())?),
-            false => SortedSetForm::Packed(of.all()?),
+            true => SortedSetForm::Blocks(Collection::from_body(elements.body())?),
+            false => SortedSetForm::Packed(elements.all()?),
         };
-        Ok(StoredSortedSet { of, form })
+        Ok(StoredSortedSet { elements, form })
     }
 
     /// The scores of members by name.
-    fn by_name(&self, of: Collection) -> MemberRun<'t> {
-        of.members(self.of.entry().blocks(), SortedSetType::HAS_VALUES)
+    fn by_name(&self, collection: Collection) -> MemberRun<'t> {
+        collection.members(self.elements.entry().blocks(), SortedSetType::HAS_VALUES)
     }
 
     /// The elements in their order.
-    fn by_score(&self, of: Collection) -> MemberRun<'t> {
-        of.by_score(self.of.entry().blocks())
+    fn by_score(&self, collection: Collection) -> MemberRun<'t> {
+        collection.by_score(self.elements.entry().blocks())
     }
 
     /// The number of members.
     pub fn count(&self) -> Result<usize, Stop> {
         Ok(match &self.form {
             SortedSetForm::Packed(all) => all.len(),
-            SortedSetForm::Blocks(of) => self.by_name(*of).count()?,
+            SortedSetForm::Blocks(collection) => self.by_name(*collection).count()?,
         })
     }
 
@@ -200,14 +200,16 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
             }
             SortedSetForm::Packed(all) => {
                 let score = |name: &&[u8]| {
-                    let found = all.iter().find(|of| of.get(8..) == Some(*name));
+                    let found = all.iter().find(|bytes| bytes.get(8..) == Some(*name));
                     found.map(|element| Ok(decode_one(element)?.0)).transpose()
                 };
                 names.iter().map(score).collect()
             }
-            SortedSetForm::Blocks(of) => {
-                let found = self.by_name(*of).get_all(names)?.into_iter();
-                Ok(found.map(|of| of.map(decode_score).transpose()).collect::<Result<_, _>>()?)
+            SortedSetForm::Blocks(collection) => {
+                let found = self.by_name(*collection).get_all(names)?.into_iter();
+                Ok(found
+                    .map(|value| value.map(decode_score).transpose())
+                    .collect::<Result<_, _>>()?)
             }
         }
     }
@@ -221,8 +223,8 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
     /// The number of elements below these bytes.
     fn below(&self, bound: &[u8]) -> Result<usize, Stop> {
         Ok(match &self.form {
-            SortedSetForm::Packed(all) => all.partition_point(|of| *of < bound),
-            SortedSetForm::Blocks(of) => self.by_score(*of).rank(bound)?,
+            SortedSetForm::Packed(all) => all.partition_point(|bytes| *bytes < bound),
+            SortedSetForm::Blocks(collection) => self.by_score(*collection).rank(bound)?,
         })
     }
 
@@ -279,11 +281,11 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
                 }
                 Ok(found.into_iter().skip(skipped).take(most).collect())
             }
-            (SortedSetForm::Blocks(of), Interval::Ranks(from, to)) => {
+            (SortedSetForm::Blocks(collection), Interval::Ranks(from, to)) => {
                 let length = to.saturating_sub(*from).saturating_sub(skipped).min(most);
                 let from =
                     if reversed { to.saturating_sub(skipped + length) } else { from + skipped };
-                let found = self.by_score(*of).slice(from, length, self.count()?)?;
+                let found = self.by_score(*collection).slice(from, length, self.count()?)?;
                 let mut found = found
                     .iter()
                     .map(|(name, _)| decode_one(name))
@@ -293,8 +295,8 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
                 }
                 Ok(found)
             }
-            (SortedSetForm::Blocks(of), Interval::Between(low, high)) => {
-                let elements = self.by_score(*of);
+            (SortedSetForm::Blocks(collection), Interval::Between(low, high)) => {
+                let elements = self.by_score(*collection);
                 let (mut found, mut left) = (Vec::new(), skipped);
                 let mut visit = |name: &'t [u8]| {
                     match left {
@@ -324,8 +326,8 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
                 let all = decode(all)?;
                 Ok(ranks.iter().map(|rank| all[*rank]).collect())
             }
-            SortedSetForm::Blocks(of) => {
-                let found = self.by_name(*of).of_ranks(ranks, total)?.into_iter();
+            SortedSetForm::Blocks(collection) => {
+                let found = self.by_name(*collection).of_ranks(ranks, total)?.into_iter();
                 Ok(found
                     .map(|(name, score)| Ok((decode_score(score)?, name)))
                     .collect::<Result<_, Abort>>()?)
@@ -378,18 +380,18 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
                 let mut all: Vec<Vec<u8>> =
                     edited.iter().map(|(name, score)| [score, *name].concat()).collect();
                 all.sort();
-                self.of.store(all.iter().map(Vec::as_slice))
+                self.elements.store(all.iter().map(Vec::as_slice))
             }
-            SortedSetForm::Blocks(of) => {
-                self.by_name(*of).edit(names, &mut edit)?;
-                self.move_elements(*of, &moves)
+            SortedSetForm::Blocks(collection) => {
+                self.by_name(*collection).edit(names, &mut edit)?;
+                self.move_elements(*collection, &moves)
             }
         }
     }
 
-    fn move_elements(&self, of: Collection, moves: &[(Vec<u8>, bool)]) -> Result<(), Stop> {
+    fn move_elements(&self, collection: Collection, moves: &[(Vec<u8>, bool)]) -> Result<(), Stop> {
         let names: Vec<&[u8]> = moves.iter().map(|(name, _)| &name[..]).collect();
-        let elements = self.by_score(of);
+        let elements = self.by_score(collection);
         elements.edit(&names, &mut |number, _| {
             Ok(match moves[number].1 {
                 true => MemberEdit::Set(Cow::Borrowed(&[])),
@@ -398,9 +400,9 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
         })?;
         let is_removed = moves.iter().any(|(_, is_there)| !is_there);
         if is_removed && !elements.has_any()? {
-            self.of.entry().remove()?;
+            self.elements.entry().remove()?;
         } else if !moves.is_empty() {
-            self.of.entry().touch()?;
+            self.elements.entry().touch()?;
         }
         Ok(())
     }

@@ -63,9 +63,9 @@ impl Entry<'_, '_> {
         let (stored, end) = (self.string()?, at + bytes.len());
         let length = length_of(stored).max(end);
         if length > LONGEST_IN_ROW || matches!(stored, Some(StoredString::InChunks(_))) {
-            let mut of = self.in_chunks(stored)?;
-            let changed = of.write(at, bytes)?;
-            return self.store_chunks(&of, changed || when == Written::Always);
+            let mut string = self.in_chunks(stored)?;
+            let changed = string.write(at, bytes)?;
+            return self.store_chunks(&string, changed || when == Written::Always);
         }
         let mut value = stored.map_or(Vec::new(), |text| text.short().to_vec());
         value.resize(length, 0);

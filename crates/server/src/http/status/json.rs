@@ -106,7 +106,8 @@ mod tests {
             out.key("a").list([1.5, f64::INFINITY], |out, number| out.number(number));
             out.key("b").object(|_| {});
             out.key("c").optional(None, |out, text: &str| out.text(text));
-            out.key("d").list([[1.0], [2.0]], |out, of| out.list(of, |out, n| out.number(n)));
+            out.key("d")
+                .list([[1.0], [2.0]], |out, numbers| out.list(numbers, |out, n| out.number(n)));
             out.key("e").digits("18446744073709551615");
         });
         let text = r#"{"a":[1.5,null],"b":{},"c":null,"d":[[1],[2]],"e":18446744073709551615}"#;

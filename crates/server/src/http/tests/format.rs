@@ -231,18 +231,20 @@ fn check_histogram(name: &str, samples: &[Sample]) {
         sets.entry(labels).or_default().push((&sample.0[name.len()..], sample));
     }
     for set in sets.values() {
-        let of = |suffix| set.iter().filter(move |(of, _)| *of == suffix).map(|(_, of)| of);
+        let series = |suffix| {
+            set.iter().filter(move |(ending, _)| *ending == suffix).map(|(_, sample)| sample)
+        };
         let number = |bound: &String| match &bound[..] {
             "+Inf" => f64::INFINITY,
             finite => finite.parse().expect("a bound is a number"),
         };
         let buckets: Vec<(f64, f64)> =
-            of("_bucket").map(|(_, labels, value)| (number(&labels["le"]), *value)).collect();
+            series("_bucket").map(|(_, labels, value)| (number(&labels["le"]), *value)).collect();
         assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{name}: {buckets:?}");
         let last = *buckets.last().expect("there are buckets");
-        let counts: Vec<f64> = of("_count").map(|(_, _, value)| *value).collect();
+        let counts: Vec<f64> = series("_count").map(|(_, _, value)| *value).collect();
         assert_eq!((last.0, counts), (f64::INFINITY, vec![last.1]), "{name}");
-        assert_eq!(of("_sum").count(), 1, "{name}");
+        assert_eq!(series("_sum").count(), 1, "{name}");
     }
 }
 
@@ -280,7 +282,7 @@ fn the_text_follows_the_rules_while_loading_and_after() {
     }
     let value = |name: &str, label: (&str, &str)| {
         let samples = &metrics[name].1;
-        samples.iter().find(|of| of.1[label.0] == label.1).expect(name).2
+        samples.iter().find(|sample| sample.1[label.0] == label.1).expect(name).2
     };
     assert_eq!(value("hyades_database_keys", ("database", "0")), 3.0);
     assert_eq!(value("hyades_database_expiring_keys", ("database", "0")), 2.0);
@@ -292,7 +294,7 @@ fn the_text_follows_the_rules_while_loading_and_after() {
     assert_eq!(streams.len(), 2);
     let buckets = &metrics["hyades_acknowledgement_seconds"].1;
     let below = |bound: &str| {
-        let is_it = |of: &&Sample| of.1.get("le").is_some_and(|le| le == bound);
+        let is_it = |sample: &&Sample| sample.1.get("le").is_some_and(|le| le == bound);
         buckets.iter().find(is_it).unwrap().2
     };
     let found = ["0.00001", "0.00002", "0.001", "5", "50", "+Inf"].map(below);
@@ -323,8 +325,8 @@ fn each_number_of_info_has_its_metric() {
     let lines: Vec<_> = info.lines().filter_map(|line| line.split_once(':')).collect();
     let numbers = lines.iter().filter(|(_, value)| is_number(value));
     for (name, value) in numbers {
-        let elsewhere = ELSEWHERE.iter().find(|(of, _)| of == name);
-        let Some((_, kind, metric, ..)) = NUMBERS.iter().find(|(of, ..)| of == name) else {
+        let elsewhere = ELSEWHERE.iter().find(|(field, _)| field == name);
+        let Some((_, kind, metric, ..)) = NUMBERS.iter().find(|(field, ..)| field == name) else {
             let (_, place) = elsewhere.unwrap_or_else(|| panic!("{name} has no metric"));
             assert!(!place.starts_with("hyades_") || metrics.contains_key(*place), "{name}");
             continue;
@@ -332,10 +334,11 @@ fn each_number_of_info_has_its_metric() {
         assert!(elsewhere.is_none(), "{name} is on both lists");
         let (found, samples) = &metrics[*metric];
         assert_eq!(found == "counter", *kind == NumberKind::Counter, "{name}");
-        let moves = ["uptime", "used_", "rdb_last_save"].iter().any(|of| name.starts_with(of));
+        let moves =
+            ["uptime", "used_", "rdb_last_save"].iter().any(|prefix| name.starts_with(prefix));
         assert!(moves || samples[0].2 == value.parse::<f64>().unwrap(), "{name}: {value}");
     }
-    let bytes = metrics["hyades_table_bytes"].1.iter().map(|of| of.2).sum::<f64>();
+    let bytes = metrics["hyades_table_bytes"].1.iter().map(|sample| sample.2).sum::<f64>();
     assert!(bytes > 0.0 && info.contains(&format!("used_memory_dataset:{bytes}\r\n")), "{info}");
     assert!(info.contains("\r\ntable_keys:rows=1,bytes="), "{info}");
     assert!(info.contains("\r\nlog_stream_1:syncs="), "{info}");
@@ -347,7 +350,7 @@ fn each_number_of_info_has_its_metric() {
         info.lines().chain(loading.lines()).any(|line| begins(&line))
             || name.starts_with("loading_")
     };
-    for name in NUMBERS.iter().map(|of| of.0).chain(ELSEWHERE.iter().map(|of| of.0)) {
+    for name in NUMBERS.iter().map(|entry| entry.0).chain(ELSEWHERE.iter().map(|entry| entry.0)) {
         assert!(has(name), "{name}");
     }
 }

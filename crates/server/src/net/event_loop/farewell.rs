@@ -87,13 +87,14 @@ impl EventLoop {
     /// Whether the loop ends, which it does at this time, or before if nothing is left to be said.
     pub(super) fn has_ended(&self, ends: Instant) -> bool {
         let now = Instant::now();
-        let is_said = |of: &Connection| {
-            (of.output_bytes() == 0 || of.is_handshaking())
-                && !of.conversation.is_waiting_for_job()
-                && !of.conversation.has_deliverable()
+        let is_said = |connection: &Connection| {
+            (connection.output_bytes() == 0 || connection.is_handshaking())
+                && !connection.conversation.is_waiting_for_job()
+                && !connection.conversation.has_deliverable()
         };
         if now >= ends {
-            let unsaid = self.connections.values().filter(|of| !is_said(of)).count();
+            let unsaid =
+                self.connections.values().filter(|connection| !is_said(connection)).count();
             self.shared.cut_off.fetch_add(unsaid as u64, Relaxed);
             return true;
         }
@@ -102,6 +103,6 @@ impl EventLoop {
             .is_none_or(|until| now >= until && self.listed.is_empty() && self.pausing.is_empty());
         is_told
             && self.queue.as_ref().is_none_or(CommitQueue::is_empty)
-            && self.connections.values().all(|of| is_said(of))
+            && self.connections.values().all(|connection| is_said(connection))
     }
 }

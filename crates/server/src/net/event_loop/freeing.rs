@@ -75,11 +75,11 @@ mod tests {
 
     #[test]
     fn rounds_follow_one_another_while_they_free_something_and_then_seldom() {
-        let mut of = Freeing::default();
+        let mut freeing = Freeing::default();
         let now = Instant::now();
         let mut pause = |has_freed, is_left| {
-            of.note(now, has_freed, is_left);
-            of.due.map(|due| due.duration_since(now))
+            freeing.note(now, has_freed, is_left);
+            freeing.due.map(|due| due.duration_since(now))
         };
         for _ in 0..100 {
             assert_eq!(pause(true, true), Some(IDLE));

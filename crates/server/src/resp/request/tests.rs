@@ -18,8 +18,8 @@ fn parse(pieces: &[&[u8]]) -> (Requests, Option<ProtocolError>) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Nothing(length)) => length,
                 Ok(Parsed::Request(length)) => {
-                    let of = parser.arguments(&input);
-                    requests.push(of.iter().map(<[u8]>::to_vec).collect());
+                    let arguments = parser.arguments(&input);
+                    requests.push(arguments.iter().map(<[u8]>::to_vec).collect());
                     length
                 }
             };

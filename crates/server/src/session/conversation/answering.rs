@@ -25,9 +25,9 @@ impl Conversation {
         let command = place.map(|at| &catalogue::all()[at]);
         // What is said against the request itself comes before what its user may not do.
         let has_arity = command.is_none() || request.has_arity();
-        let refused = command.filter(|_| has_arity).and_then(|of| {
+        let refused = command.filter(|_| has_arity).and_then(|command| {
             let unknown = no_such_subcommand(&request.arguments(&self.input));
-            unknown.or_else(|| self.refused(turn.shared, &request, Some(of)))
+            unknown.or_else(|| self.refused(turn.shared, &request, Some(command)))
         });
         let error = match command {
             _ if refused.is_some() => refused,
@@ -88,7 +88,7 @@ impl Conversation {
     /// Replies an error to a request that is not run, nor queued: EXEC will run none.
     fn reject(&mut self, shared: &Shared, request: &Request, text: String) {
         let command = request.place().map(|at| &catalogue::all()[at]);
-        let is_exec = command.is_some_and(|of| of.name == "exec");
+        let is_exec = command.is_some_and(|command| command.name == "exec");
         let text = match text.strip_prefix("ERR ").unwrap_or(&text) {
             // A server whose log has failed ends.
             cause if is_exec && !cause.starts_with("MISCONF") => {

@@ -86,7 +86,9 @@ impl Conversation {
     /// The log has failed: nothing will be added for which a command waits. One that was called
     /// already runs, here or on another thread, and is refused there.
     pub(super) fn fail_blocked(&mut self, shared: &Shared) {
-        let Some(is_silent) = self.blocked.as_ref().map(|of| of.is_silent) else { return };
+        let Some(is_silent) = self.blocked.as_ref().map(|blocked| blocked.is_silent) else {
+            return;
+        };
         if !self.run.is_empty() || self.job.is_some() || self.is_waiting_for_job {
             return;
         }

@@ -60,7 +60,7 @@ impl Conversation {
             ("publish" | "spublish", _) => true,
             ("exec", Some(multi)) => {
                 let mut locals = multi.locals.iter().map(|(_, request)| request);
-                multi.queued.writes() || locals.any(|of| self.may_write(of))
+                multi.queued.writes() || locals.any(|request| self.may_write(request))
             }
             _ => command.flags & catalogue::WRITE != 0,
         }

@@ -66,7 +66,7 @@ impl Conversation {
 
     fn is_deliverable(&self, mark: u64) -> bool {
         let is_early = mutation::is(Mutation::PublishEarly);
-        is_early || self.replies.first_waiting().is_none_or(|of| of > mark)
+        is_early || self.replies.first_waiting().is_none_or(|first| first > mark)
     }
 
     /// Messages that wait for the disk.

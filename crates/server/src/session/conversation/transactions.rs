@@ -235,7 +235,8 @@ impl Conversation {
         self.exec_durability = Some(of_exec);
         self.client.waits_for_disk = false;
         // What it was told early, or is to be told so, need not be on disk.
-        let is_early = [own, of_exec].iter().any(|of| *of != Durability::Acknowledged);
+        let is_early =
+            [own, of_exec].iter().any(|durability| *durability != Durability::Acknowledged);
         if name == "waitaof" && is_early && self.replies.buffer()[from] == b'*' {
             self.replies.buffer().truncate(from);
             let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);

@@ -95,7 +95,7 @@ mod tests {
         let shared = Shared::new(Settings::default());
         let addresses = (String::new(), String::new());
         let client = ClientEntry::new(1, addresses, 0, Calls::new(Waker::noop().clone()));
-        let of = |idle: u64| {
+        let patience = |idle: u64| {
             let idle = Duration::from_millis(idle);
             TargetPatience {
                 stop: &shared.stop_signal,
@@ -115,31 +115,31 @@ mod tests {
             }
         };
         let began = Instant::now();
-        assert_eq!(lookups.run(&of(1), never()), Err(TargetFailure::Unreachable));
-        assert_eq!(lookups.run(&of(120), never()), Err(TargetFailure::Unreachable));
+        assert_eq!(lookups.run(&patience(1), never()), Err(TargetFailure::Unreachable));
+        assert_eq!(lookups.run(&patience(120), never()), Err(TargetFailure::Unreachable));
         assert!(began.elapsed() >= Duration::from_millis(120));
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
         // Other names are looked up meanwhile, as long as there are few.
         let local = "127.0.0.1:7".parse().unwrap();
         for _ in 2..MOST_LOOKUPS {
-            assert_eq!(lookups.run(&of(60_000), move || Ok(vec![local])), Ok(vec![local]));
-            assert_eq!(lookups.run(&of(1), never()), Err(TargetFailure::Unreachable));
+            assert_eq!(lookups.run(&patience(60_000), move || Ok(vec![local])), Ok(vec![local]));
+            assert_eq!(lookups.run(&patience(1), never()), Err(TargetFailure::Unreachable));
         }
-        let one_more = lookups.run(&of(60_000), move || Ok(vec![local]));
+        let one_more = lookups.run(&patience(60_000), move || Ok(vec![local]));
         assert_eq!(one_more, Err(TargetFailure::Unreachable));
         // An address is no name.
-        assert_eq!(lookups.find("127.0.0.1", 7, &of(1)), Ok(vec![local]));
+        assert_eq!(lookups.find("127.0.0.1", 7, &patience(1)), Ok(vec![local]));
         let sixth = "[::1]:7".parse().unwrap();
-        assert_eq!(lookups.find("::1", 7, &of(1)), Ok(vec![sixth]));
+        assert_eq!(lookups.find("::1", 7, &patience(1)), Ok(vec![sixth]));
         drop(goes_on);
         while lookups.0.load(Relaxed) > 0 {
             assert!(began.elapsed() < Duration::from_secs(60), "a look-up is counted for ever");
             std::thread::yield_now();
         }
-        assert!(lookups.find("localhost", 7, &of(60_000)).unwrap().contains(&local));
+        assert!(lookups.find("localhost", 7, &patience(60_000)).unwrap().contains(&local));
         shared.stop(Stopping::Asked);
         let waits = channel::<()>();
-        let stopped = lookups.run(&of(86_400_000), move || {
+        let stopped = lookups.run(&patience(86_400_000), move || {
             let _ = waits.1.recv();
             Ok(Vec::new())
         });

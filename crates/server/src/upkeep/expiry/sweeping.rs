@@ -59,8 +59,8 @@ impl Sweep {
     pub(super) fn go_on(&mut self, wheel: &mut Wheel, opened: &Opened) -> Result<(), Error> {
         let stage = self.under_way.get_or_insert_default();
         if stage.next == stage.timers.byte_len() {
-            for of in std::mem::take(&mut stage.kept).without_doubles().iter() {
-                wheel.add(of);
+            for expiry in std::mem::take(&mut stage.kept).without_doubles().iter() {
+                wheel.add(expiry);
             }
             let Some((begin, end)) = wheel.bucket_from(stage.from.max(stage.end)) else {
                 (self.under_way, self.ended, self.left) = (None, self.ended + 1, wheel.len());
@@ -75,21 +75,23 @@ impl Sweep {
         snapshot.read(|tx| {
             kept.clear();
             later.clear();
-            for of in &batch {
-                let place = (of.generation, of.key);
+            for expiry in &batch {
+                let place = (expiry.generation, expiry.key);
                 let row = tx.get_columns(opened.tables.keys, place, HEAD.only())?;
                 let head = row.and_then(|row| Head::from_word(row.get(HEAD)));
                 match head.and_then(Head::expires) {
-                    Some(at_ms) if (of.at_ms..stage.end.max(of.at_ms + 1)).contains(&at_ms) => {
-                        kept.push(Expiry { at_ms, ..*of });
+                    Some(at_ms)
+                        if (expiry.at_ms..stage.end.max(expiry.at_ms + 1)).contains(&at_ms) =>
+                    {
+                        kept.push(Expiry { at_ms, ..*expiry });
                     }
-                    Some(at_ms) if at_ms > of.at_ms => later.push(Expiry { at_ms, ..*of }),
+                    Some(at_ms) if at_ms > expiry.at_ms => later.push(Expiry { at_ms, ..*expiry }),
                     _ => {}
                 }
             }
             Ok(())
         })?;
-        later.iter().for_each(|of| wheel.add(*of));
+        later.iter().for_each(|expiry| wheel.add(*expiry));
         stage.kept.append(&kept);
         stage.next += batch.iter().map(Expiry::bytes).sum::<usize>();
         Ok(())
@@ -97,9 +99,9 @@ impl Sweep {
 
     /// Bytes and number of the timers that a sweep holds.
     pub(super) fn held(&self) -> (usize, usize) {
-        self.under_way.as_ref().map_or((0, 0), |of| {
-            let left = of.timers.from(of.next).count();
-            (of.timers.bytes() + of.kept.bytes(), left + of.kept.len())
+        self.under_way.as_ref().map_or((0, 0), |stage| {
+            let left = stage.timers.from(stage.next).count();
+            (stage.timers.bytes() + stage.kept.bytes(), left + stage.kept.len())
         })
     }
 }

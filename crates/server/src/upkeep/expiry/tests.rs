@@ -86,11 +86,11 @@ impl House {
 }
 
 /// Drives the wheel as the thread does, until nothing is due.
-fn turn(of: &mut Turner, house: &House) {
-    of.take_new(&house.shared);
+fn turn(turner: &mut Turner, house: &House) {
+    turner.take_new(&house.shared);
     let (shared, opened) = (&house.shared, house.opened());
-    while of.next_due(shared.clock.now_ms()) {
-        of.remove_batch(shared, opened, &mut Vec::new()).unwrap();
+    while turner.next_due(shared.clock.now_ms()) {
+        turner.remove_batch(shared, opened, &mut Vec::new()).unwrap();
     }
 }
 

@@ -51,23 +51,23 @@ pub(super) struct Turner {
 
 /// Runs until the server stops.
 pub fn run(shared: &Shared) {
-    let mut of = Turner::default();
+    let mut turner = Turner::default();
     while shared.stopping().is_none() {
-        of.take_new(shared);
+        turner.take_new(shared);
         let until_ms = match shared.store.opened.get() {
             None => i64::MAX,
-            Some(opened) => match of.work(shared, opened) {
+            Some(opened) => match turner.work(shared, opened) {
                 Ok(until_ms) => until_ms,
                 Err(Error::Poisoned(cause)) => return shared.stop_for_log(&cause),
                 // Out of memory, say: what is not removed now is removed later.
                 Err(_) => {
-                    of.session = None;
+                    turner.session = None;
                     shared.stop_signal.wait_at_most(Duration::from_secs(1));
                     0
                 }
             },
         };
-        of.publish(shared);
+        turner.publish(shared);
         let now = shared.clock.now_ms();
         if until_ms > now {
             shared.store.timers.wait(now, until_ms);
@@ -81,14 +81,14 @@ pub fn run(shared: &Shared) {
 /// Those of a transaction.
 #[cfg(any(test, feature = "torture"))]
 pub fn remove_expired(shared: &Shared, opened: &Opened) -> Result<(), Error> {
-    let mut of = Turner::default();
-    of.take_new(shared);
+    let mut turner = Turner::default();
+    turner.take_new(shared);
     let now = shared.clock.now_ms() + crate::state::timers::FINEST_MS;
-    while of.next_due(now) {
-        of.remove_batch(shared, opened, &mut Vec::new())?;
+    while turner.next_due(now) {
+        turner.remove_batch(shared, opened, &mut Vec::new())?;
     }
     // The next call finds the others.
-    shared.store.timers.add(&of.wheel.take_all());
+    shared.store.timers.add(&turner.wheel.take_all());
     Ok(())
 }
 
@@ -143,7 +143,7 @@ impl Turner {
         }
         let worked = began.elapsed();
         self.publish(shared);
-        events.into_iter().try_for_each(|of| removal::tell(shared, of))?;
+        events.into_iter().try_for_each(|event| removal::tell(shared, event))?;
         if !is_late {
             shared.stop_signal.wait_at_most(worked);
         }
@@ -163,7 +163,7 @@ impl Turner {
             none => none.insert(opened.database.session()?),
         };
         let batch: Vec<Expiry<'_>> = self.due.timers.from(self.due.next).take(BATCH).collect();
-        let keys = batch.iter().map(|of| (of.generation, of.key));
+        let keys = batch.iter().map(|expiry| (expiry.generation, expiry.key));
         let removed = removal::remove(shared, opened, session, keys, &generations)?;
         let next = batch.iter().map(Expiry::bytes).sum::<usize>();
         let looked_up = batch.len();
@@ -181,8 +181,8 @@ impl Turner {
     /// The generations of the databases, read again after each change.
     fn generations(&mut self, shared: &Shared, opened: &Opened) -> Result<Generations, Error> {
         let number = shared.store.timers.generations();
-        if let Some((of, known)) = &self.generations
-            && *of == number
+        if let Some((version, known)) = &self.generations
+            && *version == number
         {
             return Ok(known.clone());
         }
@@ -237,7 +237,7 @@ impl Turner {
         numbers.bytes.store(bytes as u64, Relaxed);
         numbers.due.store(due.left as u64 + wheel.due(shared.clock.now_ms()) as u64, Relaxed);
         let first = due.timers.from(due.next).next().filter(|_| due.left > 0);
-        let late_ms = first.map_or(0, |of| (shared.clock.now_ms() - of.at_ms).max(0));
+        let late_ms = first.map_or(0, |expiry| (shared.clock.now_ms() - expiry.at_ms).max(0));
         numbers.late_ms.store(late_ms as u64, Relaxed);
         numbers.sweeps.store(self.sweep.ended(), Relaxed);
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

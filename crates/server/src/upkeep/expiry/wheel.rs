@@ -40,12 +40,12 @@ pub struct Wheel {
 
 impl Wheel {
     /// Adds a key. A time before the hand counts as the hand's.
-    pub fn add(&mut self, of: Expiry<'_>) {
-        let (level, begin) = self.place(of.at_ms);
+    pub fn add(&mut self, expiry: Expiry<'_>) {
+        let (level, begin) = self.place(expiry.at_ms);
         let bucket = self.buckets.entry(begin);
         let bucket = bucket.or_insert_with(|| Bucket { level, expiries: Expiries::default() });
         debug_assert_eq!(bucket.level, level, "buckets do not overlap");
-        bucket.expiries.push(of);
+        bucket.expiries.push(expiry);
         self.count += 1;
     }
 
@@ -65,7 +65,10 @@ impl Wheel {
 
     /// Bytes that they take.
     pub fn bytes(&self) -> usize {
-        self.buckets.values().map(|of| size_of::<(i64, Bucket)>() + of.expiries.bytes()).sum()
+        self.buckets
+            .values()
+            .map(|bucket| size_of::<(i64, Bucket)>() + bucket.expiries.bytes())
+            .sum()
     }
 
     /// When it is next to be turned, in milliseconds since 1970.
@@ -75,15 +78,16 @@ impl Wheel {
 
     /// The number of keys in buckets that are due.
     pub fn due(&self, now_ms: i64) -> usize {
-        let due = self.buckets.iter().take_while(|(begin, of)| of.end_ms(**begin) <= now_ms);
-        due.map(|(_, of)| of.expiries.len()).sum()
+        let due =
+            self.buckets.iter().take_while(|(begin, bucket)| bucket.end_ms(**begin) <= now_ms);
+        due.map(|(_, bucket)| bucket.expiries.len()).sum()
     }
 
     /// Removes all keys.
     #[cfg(any(test, feature = "torture"))]
     pub fn take_all(&mut self) -> Expiries {
         let mut all = Expiries::default();
-        std::mem::take(&mut self.buckets).values().for_each(|of| all.append(&of.expiries));
+        std::mem::take(&mut self.buckets).values().for_each(|bucket| all.append(&bucket.expiries));
         self.count = 0;
         all
     }
@@ -125,7 +129,7 @@ impl Wheel {
 
     fn divide(&mut self, begin: i64, expiries: &Expiries) {
         self.hand = self.hand.max(begin);
-        expiries.iter().for_each(|of| self.add(of));
+        expiries.iter().for_each(|expiry| self.add(expiry));
     }
 
     /// The first bucket that begins at this time or later: its begin, and where it ends.
@@ -171,10 +175,10 @@ mod tests {
                     _ => random.i64(0..100),
                 };
                 while let Some(due) = wheel.turn(now) {
-                    for of in due.iter() {
-                        let number = u64::from_le_bytes(of.key.try_into().unwrap());
-                        assert_eq!(waiting.remove(&number), Some(of.at_ms), "seed {seed}");
-                        assert!(of.at_ms <= now, "seed {seed}");
+                    for expiry in due.iter() {
+                        let number = u64::from_le_bytes(expiry.key.try_into().unwrap());
+                        assert_eq!(waiting.remove(&number), Some(expiry.at_ms), "seed {seed}");
+                        assert!(expiry.at_ms <= now, "seed {seed}");
                     }
                 }
                 let late = |at: &i64| now - at > 50 + FINEST_MS;
@@ -194,8 +198,8 @@ mod tests {
         let (mut seen, mut from) = (Vec::new(), 0);
         while let Some((begin, end)) = wheel.bucket_from(from) {
             let taken = wheel.take(begin);
-            assert!(taken.iter().all(|of| (begin..end).contains(&of.at_ms)));
-            seen.extend(taken.iter().map(|of| of.at_ms));
+            assert!(taken.iter().all(|expiry| (begin..end).contains(&expiry.at_ms)));
+            seen.extend(taken.iter().map(|expiry| expiry.at_ms));
             from = end;
         }
         assert_eq!(seen, times);

@@ -226,8 +226,9 @@ fn a_subscriber_that_may_not_listen_any_more_is_disconnected() {
     says(&mut house, &mut one, &[("AUTH a x", "+OK"), ("PSUBSCRIBE p1", "-NOPERM")]);
     says(&mut house, &mut one, &[("PSUBSCRIBE p*", "*3"), ("SUBSCRIBE c", "*3")]);
     says(&mut house, &mut two, &[("AUTH a x", "+OK"), ("SUBSCRIBE d", "*3")]);
-    let is_killed =
-        |of: &Conversation| of.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed);
+    let is_killed = |conversation: &Conversation| {
+        conversation.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed)
+    };
     says(&mut house, &mut admin, &[("ACL SETUSER a resetchannels &c &d &p*", "+OK")]);
     assert!(!is_killed(&one) && !is_killed(&two));
     says(&mut house, &mut admin, &[("ACL SETUSER a resetchannels &c &d &p", "+OK")]);

@@ -16,8 +16,8 @@ fn say_all(house: &mut House, all: &mut [Conversation], at: usize, text: &str) -
     let mut said = vec![String::new(); all.len()];
     loop {
         let mut heard = false;
-        for (at, of) in all.iter_mut().enumerate() {
-            let now = String::from_utf8(house.replies(of, b"")).unwrap().replace("\r\n", " ");
+        for (at, client) in all.iter_mut().enumerate() {
+            let now = String::from_utf8(house.replies(client, b"")).unwrap().replace("\r\n", " ");
             heard |= !now.is_empty();
             said[at] += &now;
         }
@@ -309,7 +309,7 @@ fn what_was_waited_for_leaves_once_it_is_on_disk() {
     while !house.queue.is_empty() {
         house.queue.wait_for_one().unwrap();
         let mut done = Vec::new();
-        house.queue.drain(|of| done.push(of)).unwrap();
+        house.queue.drain(|item| done.push(item)).unwrap();
         for (number, mark) in done {
             [&mut waits, &mut pushes][number].acknowledged(mark);
         }
@@ -343,7 +343,7 @@ fn as_queues_of_elements_and_clients() {
         for step in 0..120u32 {
             let (at, key) = (rng.usize(1..6), rng.usize(0..3));
             let name = names[key];
-            let is_waiting = waiting.iter().any(|of| of.contains(&at));
+            let is_waiting = waiting.iter().any(|queue| queue.contains(&at));
             if rng.bool() && !is_waiting {
                 let said = say_all(&mut house, &mut all, at, &format!("BLPOP {name} 0\r\n"));
                 let expected = match lists[key].pop_front() {

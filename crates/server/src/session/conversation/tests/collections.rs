@@ -246,7 +246,7 @@ fn any_arguments_are_answered() {
     let (mut client, mut other) = (house.client(), house.client());
     let mut rng = fastrand::Rng::with_seed(4);
     let data: Vec<&Command> =
-        catalogue::all().iter().filter(|of| of.phase == Phase::Data).collect();
+        catalogue::all().iter().filter(|command| command.phase == Phase::Data).collect();
     for _ in 0..60 {
         let mut input = Vec::new();
         for _ in 0..100 {

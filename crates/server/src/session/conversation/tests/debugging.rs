@@ -90,7 +90,8 @@ fn populate_adds_the_keys_that_do_not_exist() {
     let said = house.say(&mut client, b"DEBUG HELP\r\n");
     assert!(said.starts_with('*') && said.contains("+POPULATE <count> [<prefix>] [<size>] "));
     let long = "p".repeat(1 << 20);
-    let words = ["DEBUG", "POPULATE", "1", &long].map(|of| format!("${}\r\n{of}\r\n", of.len()));
+    let words =
+        ["DEBUG", "POPULATE", "1", &long].map(|word| format!("${}\r\n{word}\r\n", word.len()));
     let said = house.say(&mut client, format!("*4\r\n{}", words.concat()).as_bytes());
     assert_eq!(said, "-ERR the key is longer than 1 MiB ");
 }
@@ -119,7 +120,8 @@ fn populate_adds_long_keys_one_by_one() {
     let mut house = House::new(false);
     let mut client = house.client();
     let prefix = "p".repeat(crate::data::keyspace::LONGEST_KEY - 2);
-    let words = ["DEBUG", "POPULATE", "3", &prefix].map(|of| format!("${}\r\n{of}\r\n", of.len()));
+    let words =
+        ["DEBUG", "POPULATE", "3", &prefix].map(|word| format!("${}\r\n{word}\r\n", word.len()));
     let said = format!("*4\r\n{}", words.concat());
     let commits = |house: &House| house.shared.store.opened.get().unwrap().database.stats().commits;
     for keys in ["new", "old"] {

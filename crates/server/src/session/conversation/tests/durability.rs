@@ -12,7 +12,7 @@ fn say_at_once(house: &mut House, client: &mut Conversation, number: usize, text
 /// Writes the log, and tells the clients.
 fn write(house: &mut House, clients: &mut [&mut Conversation]) {
     house.write_log();
-    house.queue.drain(|(of, mark)| clients[of].acknowledged(mark)).unwrap();
+    house.queue.drain(|(number, mark)| clients[number].acknowledged(mark)).unwrap();
 }
 
 #[test]

@@ -14,7 +14,8 @@ fn heard(classes: &str, commands: &[&str]) -> Vec<String> {
     let said = house.say(&mut listens, b"");
     let words: Vec<&str> = said.split(' ').collect();
     // *4 $8 pmessage $N pattern $N channel $N key
-    let event = |of: &[&str]| format!("{} {}", of[6].split("__:").nth(1).unwrap(), of[8]);
+    let event =
+        |message: &[&str]| format!("{} {}", message[6].split("__:").nth(1).unwrap(), message[8]);
     words.chunks_exact(9).map(event).collect()
 }
 

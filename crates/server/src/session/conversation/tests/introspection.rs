@@ -35,8 +35,9 @@ fn of_each_option_of_client_kill_the_last_one_counts() {
     let (first, second) = (one.client.entry.id, two.client.entry.id);
     let line = format!("CLIENT KILL ID {first} ADDR none ADDR 127.0.0.1:1 ID {second}\r\n");
     assert_eq!(house.say(&mut client, line.as_bytes()), ":1 ");
-    let is_killed =
-        |of: &Conversation| of.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed);
+    let is_killed = |conversation: &Conversation| {
+        conversation.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed)
+    };
     assert!(!is_killed(&one) && is_killed(&two));
 }
 

@@ -255,17 +255,17 @@ fn whole_values_at_each_limit() {
         talk.expect("GETSET d short", &value);
         talk.expect("GETDEL d", b"short");
         talk.ask("SELECT 0", &[]);
-        let both = |of: Both| -> Vec<u8> {
+        let both = |operation: Both| -> Vec<u8> {
             let mut first = value.clone();
             first[9..16].copy_from_slice(b"changed");
-            first.iter().zip(&other).map(|(a, b)| of(*a, *b)).collect()
+            first.iter().zip(&other).map(|(a, b)| operation(*a, *b)).collect()
         };
         let ways: [(&str, Both); 3] =
             [("AND", |a, b| a & b), ("OR", |a, b| a | b), ("XOR", |a, b| a ^ b)];
-        for (name, of) in ways {
+        for (name, operation) in ways {
             let said = talk.ask(&format!("BITOP {name} c a b none"), &[]);
             assert_eq!(said, format!(":{length}"));
-            let expected = if name == "AND" { vec![0; length] } else { both(of) };
+            let expected = if name == "AND" { vec![0; length] } else { both(operation) };
             talk.expect("GET c", &expected);
         }
         talk.ask("BITOP NOT c b", &[]);

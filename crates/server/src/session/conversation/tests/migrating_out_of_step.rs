@@ -38,7 +38,7 @@ fn nothing_is_removed_if_a_reply_is_none_or_too_many() {
             house.say(&mut client, b"MSET a 1 b 2 c 3\r\n");
             let (port, _read) = target(move |_, words| match &words[1][..] {
                 b"a" => Say(first),
-                of if of == key.as_bytes() => Say(reply),
+                name if name == key.as_bytes() => Say(reply),
                 _ => Say("+OK\r\n"),
             });
             let keys = format!("{port} \"\" 0 5000 KEYS a b c");

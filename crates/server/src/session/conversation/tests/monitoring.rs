@@ -8,7 +8,7 @@ fn told(house: &mut House, monitor: &mut Conversation) -> Vec<String> {
     let output = String::from_utf8(house.replies(monitor, b"")).unwrap();
     let line = |line: &str| {
         let (head, command) = line.split_once("] ").unwrap_or((line, ""));
-        let database = head.split_once('[').map_or("", |(_, of)| of.split(' ').next().unwrap());
+        let database = head.split_once('[').map_or("", |(_, rest)| rest.split(' ').next().unwrap());
         format!("{database} {}", command.replace('"', ""))
     };
     output.lines().map(line).collect()
@@ -88,7 +88,7 @@ fn a_monitor_is_told_of_a_command_when_it_is_on_disk() {
         while !house.queue.is_empty() {
             house.queue.wait_for_one().unwrap();
             let mut done = Vec::new();
-            house.queue.drain(|of| done.push(of)).unwrap();
+            house.queue.drain(|item| done.push(item)).unwrap();
             done.into_iter().for_each(|(_, mark)| client.acknowledged(mark));
         }
         house.run(&mut monitor, 0);

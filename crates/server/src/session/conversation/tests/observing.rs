@@ -8,7 +8,7 @@ fn field(house: &mut House, command: &str, name: &str) -> Option<f64> {
     let info = house.say(&mut reader, b"INFO commandstats\r\n");
     let mut lines = info.split(' ');
     let line = lines.find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
-    let value = line.split(',').find_map(|of| of.strip_prefix(&format!("{name}=")))?;
+    let value = line.split(',').find_map(|pair| pair.strip_prefix(&format!("{name}=")))?;
     value.parse().ok()
 }
 
@@ -214,7 +214,7 @@ fn histograms_of_commands_and_their_subcommands() {
     let said = ask("debug");
     let numbers = said.split("histogram_usec *").nth(1).unwrap();
     let numbers: Vec<u64> =
-        numbers.split(' ').filter_map(|of| of[1.min(of.len())..].parse().ok()).collect();
+        numbers.split(' ').filter_map(|word| word[1.min(word.len())..].parse().ok()).collect();
     assert!(numbers.len() == 2 && numbers[0] >= 33_000 && numbers[1] == 1, "{said}");
     // That of LATENCY itself is there as well, as those of all.
     assert!(ask("").starts_with("*10 $9 client|id "), "{}", ask(""));
@@ -307,9 +307,12 @@ fn commands_are_listed_with_their_subcommands() {
     };
     let all = list("");
     for name in ["get", "config", "config|get", "hyades.durability"] {
-        assert!(all.iter().any(|of| of == name), "{name}");
+        assert!(all.iter().any(|command| command == name), "{name}");
     }
-    assert!(!all.iter().any(|of| of == "xadd" || of == "xgroup|create"), "it is not built");
+    assert!(
+        !all.iter().any(|command| command == "xadd" || command == "xgroup|create"),
+        "it is not built"
+    );
     assert_eq!(list("FILTERBY PATTERN set"), ["set"]);
     assert_eq!(list("FILTERBY PATTERN config|*re*"), ["config|resetstat", "config|rewrite"]);
     let admin = list("FILTERBY ACLCAT admin");
@@ -332,9 +335,9 @@ fn commands_are_listed_with_their_subcommands() {
         "sync",
         "config|set",
     ] {
-        assert!(admin.iter().any(|of| of == name), "{name}");
+        assert!(admin.iter().any(|command| command == name), "{name}");
     }
-    assert!(!admin.iter().any(|of| of == "get" || of == "config"));
+    assert!(!admin.iter().any(|command| command == "get" || command == "config"));
     assert_eq!(list("FILTERBY ACLCAT none"), Vec::<String>::new());
     assert_eq!(list("FILTERBY MODULE none"), Vec::<String>::new());
     let keys =

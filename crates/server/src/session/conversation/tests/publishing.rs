@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 fn settle(house: &mut House, all: &mut [Conversation]) -> Vec<String> {
     let mut said = vec![String::new(); all.len()];
     loop {
-        for (at, of) in all.iter_mut().enumerate() {
-            said[at] += &String::from_utf8(house.replies(of, b"")).unwrap().replace("\r\n", " ");
+        for (at, client) in all.iter_mut().enumerate() {
+            said[at] +=
+                &String::from_utf8(house.replies(client, b"")).unwrap().replace("\r\n", " ");
         }
         if !all.iter().any(Conversation::has_work) {
             return said;
@@ -112,7 +113,7 @@ fn a_message_leaves_when_what_its_publisher_wrote_is_on_disk() {
             while !house.queue.is_empty() {
                 house.queue.wait_for_one().unwrap();
                 let mut done = Vec::new();
-                house.queue.drain(|of| done.push(of)).unwrap();
+                house.queue.drain(|item| done.push(item)).unwrap();
                 done.into_iter().for_each(|(_, mark)| publishes.acknowledged(mark));
             }
             assert!(publishes.has_delivered());

@@ -122,8 +122,8 @@ fn the_nil_of_exec_waits_for_what_it_has_read() {
     let own_ref = &mut own;
     house
         .queue
-        .drain(|(of, mark)| {
-            if of == 0 {
+        .drain(|(number, mark)| {
+            if number == 0 {
                 own_ref.acknowledged(mark)
             }
         })

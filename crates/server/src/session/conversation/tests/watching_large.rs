@@ -225,8 +225,8 @@ impl Model {
 const KEYS: [&str; 8] = ["h1", "h2", "t1", "t2", "z1", "z2", "l1", "l2"];
 
 fn key(first: &str) -> &'static str {
-    let of: Vec<&'static str> = KEYS.into_iter().filter(|key| key.starts_with(first)).collect();
-    of[fastrand::usize(..of.len())]
+    let keys: Vec<&'static str> = KEYS.into_iter().filter(|key| key.starts_with(first)).collect();
+    keys[fastrand::usize(..keys.len())]
 }
 
 /// A command, the key that it writes if that is there afterwards, and the reply with which it
@@ -276,9 +276,12 @@ fn say_changes(house: &mut House, client: &mut Conversation, model: &mut Model, 
     let all: Vec<_> = (0..fastrand::u64(1..4)).map(|n| change(4 * number + n)).collect();
     let line = |line: &str| format!("{line}\r\n");
     let said = match fastrand::u8(..3) {
-        0 => all.iter().flat_map(|of| house.replies(client, line(&of.0).as_bytes())).collect(),
+        0 => all
+            .iter()
+            .flat_map(|change| house.replies(client, line(&change.0).as_bytes()))
+            .collect(),
         way => {
-            let lines: String = all.iter().map(|of| line(&of.0)).collect();
+            let lines: String = all.iter().map(|change| line(&change.0)).collect();
             let is_exec = way == 1;
             if is_exec {
                 house.say(client, b"MULTI\r\n");
@@ -381,7 +384,8 @@ fn threads_that_watch_a_large_hash_lose_nothing() {
     };
     let all: Vec<House> = (0..3).map(|_| house.beside()).collect();
     let added: u64 = std::thread::scope(|scope| {
-        let threads: Vec<_> = all.into_iter().map(|of| scope.spawn(|| add(of, 300))).collect();
+        let threads: Vec<_> =
+            all.into_iter().map(|house| scope.spawn(|| add(house, 300))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     let said = house.say(&mut client, b"HGET h n\r\n");
