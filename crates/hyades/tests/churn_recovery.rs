@@ -23,6 +23,8 @@ const THREADS: i64 = 2;
 const LIVE: i64 = 50;
 /// Bytes of a row's text.
 const TEXT: usize = 100;
+/// Rows of each thread that are written in turn, where rows are long.
+const LONG_ROWS: i64 = 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -33,6 +35,21 @@ struct Case {
     hashed: bool,
     transactions: i64,
     threads: usize,
+    /// Bytes of the text of a row, if transactions overwrite a long one; 0: they remove rows.
+    long: usize,
+}
+
+impl Case {
+    fn rows_of_thread(&self) -> i64 {
+        if self.long > 0 { LONG_ROWS } else { LIVE + 1 }
+    }
+}
+
+/// Overwrites a row.
+fn overwrite(tx: &Transaction<'_>, base: i64, n: i64, bytes: usize) -> Result<(), hyades::Abort> {
+    let text = "x".repeat(bytes);
+    tx.upsert(ROWS, &[(base + n % LONG_ROWS).into(), (n % 9).into(), Value::Text(&text)])?;
+    Ok(())
 }
 
 /// Deletes the rows of step `n` of a client, and inserts those of the next one.
@@ -66,7 +83,11 @@ fn builder(case: &Case) -> (Builder, hyades::ProcedureId) {
         .primary_key(&["id"])
         .index("by_group", &["group"]);
     builder.table(if case.hashed { schema.hash() } else { schema });
-    let run = |tx: &Transaction<'_>, (base, n): (i64, i64)| step(tx, base, n);
+    let long = case.long;
+    let run = move |tx: &Transaction<'_>, (base, n): (i64, i64)| match long {
+        0 => step(tx, base, n),
+        long => overwrite(tx, base, n, long),
+    };
     let step = builder.procedure("step", 1, run);
     (builder, step)
 }
@@ -112,7 +133,11 @@ fn run(case: &Case, dir: &Path) {
 fn open(case: &Case, dir: &Path) {
     let db = builder(case).0.open(dir).unwrap();
     let peak = peak();
-    assert_eq!(db.rows(), (THREADS * (LIVE + 1)) as u64);
+    assert_eq!(db.rows(), (THREADS * case.rows_of_thread()) as u64);
+    println!("peak {peak}");
+    if case.long > 0 {
+        return;
+    }
     let found = db.transact(|tx| {
         let mut found = 0;
         for thread in 0..THREADS {
@@ -122,7 +147,6 @@ fn open(case: &Case, dir: &Path) {
         Ok::<_, Error>(found as i64)
     });
     assert_eq!(found.unwrap(), THREADS * LIVE);
-    println!("peak {peak}");
 }
 
 /// Runs a part of a case in another process, and returns its peak.
@@ -154,6 +178,7 @@ fn a_part() {
         Protocol::Poplar,
         Protocol::Plover,
         Protocol::Gsn,
+        Protocol::Taurus2016,
     ];
     let case = Case {
         protocol: protocols.into_iter().find(|p| p.name() == words[0]).unwrap(),
@@ -163,6 +188,7 @@ fn a_part() {
         hashed: words[4] == "true",
         transactions: words[5].parse().unwrap(),
         threads: words[6].parse().unwrap(),
+        long: words[7].parse().unwrap(),
     };
     let dir = std::env::var("CHURN_DIR").unwrap();
     match std::env::var("CHURN_PART").unwrap().as_str() {
@@ -177,14 +203,15 @@ fn a_part() {
 fn check(case: Case) {
     let dir = directory();
     let text = format!(
-        "{} {} {:?} {} {} {} {}",
+        "{} {} {:?} {} {} {} {} {}",
         case.protocol.name(),
         case.concurrency.name(),
         case.record,
         case.streams,
         case.hashed,
         case.transactions,
-        case.threads
+        case.threads,
+        case.long
     );
     let ran = apart("run", &text, dir.path());
     // On a busy machine a thread that is held up holds up the other one's tombstones.
@@ -211,6 +238,7 @@ const CASE: Case = Case {
     hashed: false,
     transactions: TRANSACTIONS,
     threads: 2,
+    long: 0,
 };
 
 #[test]
@@ -238,4 +266,11 @@ fn commands_and_both() {
     check(Case { record: RecordKind::Adaptive, hashed: true, ..CASE });
     let serial = Case { protocol: Protocol::Serial, streams: 1, ..CASE };
     check(Case { record: RecordKind::Command, transactions: TRANSACTIONS / 2, ..serial });
+}
+
+/// Replay along lists of predecessors keeps versions of rows, which commands may still read.
+#[test]
+fn versions_of_rows_that_commands_may_read() {
+    let (protocol, record) = (Protocol::Taurus2016, RecordKind::Command);
+    check(Case { protocol, record, transactions: 2 * TRANSACTIONS, long: 40_000, ..CASE });
 }

@@ -260,7 +260,7 @@ fn install_versions<P: LoggingProtocol>(
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
         if tid > word::tid(row.version) {
-            versions.supersede(table, record, row.version, view.own);
+            versions.supersede(table, record, row.version, (view.own, tid));
             let seen = (table, row.version);
             let there = write.install(seen, state.usage, state.guard, state.scratch);
             let absent = if there { 0 } else { word::ABSENT };

@@ -14,6 +14,13 @@
 //! its stream sees all that the anchor covers. So once replay has passed an anchor in every stream,
 //! of the versions that all these anchors cover only the latest is needed.
 //!
+//! **Epochs** tell the same of a stream that rests, and has no new anchor. Let T have read the
+//! version that D overwrote. T reserved its place before it was validated (or while it held its
+//! locks), and D locked the row after that, and read its epoch then. A record F of a later epoch
+//! read its epoch still later, and reserved its place after that. So T stands before F in its
+//! stream: once, in each stream, all records before some F have been replayed, or are dead, no
+//! version that D or another writer of D's epoch overwrote is needed.
+//!
 //! The newest version is in the row itself, older ones are here. A row is changed under its lock
 //! bit, and its old content is saved here first: a reader that finds nothing saved, then copies the
 //! row, then finds its version word unchanged, has copied the version that it was to see.
@@ -24,6 +31,7 @@ use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
@@ -68,6 +76,7 @@ impl View {
 struct Chain {
     /// The writer of the version in the row.
     newest: Id,
+    newest_tid: Tid,
     /// The older versions, oldest first. If none is seen, the row is absent.
     older: SmallVec<[Old; 1]>,
 }
@@ -79,10 +88,43 @@ struct Old {
     row: Option<Box<[u8]>>,
 }
 
+/// What every record that is still to be replayed sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommonView {
+    /// By stream: all writers up to here.
+    pub positions: Vec<Lsn>,
+    /// All writers of earlier epochs.
+    pub epoch: EpochNumber,
+}
+
+impl CommonView {
+    /// Whether what this writer wrote is seen. 0 stands for all that was there before.
+    pub fn covers(&self, writer: Id, epoch: EpochNumber) -> bool {
+        writer == 0
+            || epoch < self.epoch
+            || predecessors::end(writer) <= self.positions[predecessors::lane(writer)]
+    }
+}
+
+/// What may be dropped later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptVersions {
+    pub number: usize,
+    /// Bytes of their rows.
+    pub bytes: usize,
+}
+
+impl Old {
+    fn bytes(&self) -> usize {
+        self.row.as_ref().map_or(0, |row| row.len())
+    }
+}
+
 impl Chain {
     /// Its share in [`Versions::kept`].
-    fn weight(&self) -> usize {
-        self.older.len().max(1)
+    fn kept(&self) -> KeptVersions {
+        let bytes = self.older.iter().map(Old::bytes).sum();
+        KeptVersions { number: self.older.len().max(1), bytes }
     }
 }
 
@@ -92,14 +134,16 @@ type VersionShard = HashMap<usize, Chain, BuildHasherDefault<AddressHasher>>;
 /// The older versions of rows.
 pub(crate) struct Versions {
     shards: Box<[Mutex<VersionShard>]>,
-    /// The number of versions that may be dropped later. Relaxed: it only tells when to collect.
+    /// What may be dropped later: their number, and the bytes of their rows. Relaxed: they only
+    /// tell when to collect.
     kept: AtomicUsize,
+    kept_bytes: AtomicUsize,
 }
 
 impl Default for Versions {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Versions { shards, kept: AtomicUsize::new(0) }
+        Versions { shards, kept: AtomicUsize::new(0), kept_bytes: AtomicUsize::new(0) }
     }
 }
 
@@ -128,9 +172,15 @@ impl Versions {
         (self.shards[hash % SHARDS].lock().expect("no holder panics"), address)
     }
 
-    /// The number of versions that may be dropped later.
-    pub fn kept(&self) -> usize {
-        self.kept.load(Ordering::Relaxed)
+    /// What may be dropped later.
+    pub fn kept(&self) -> KeptVersions {
+        let load = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        KeptVersions { number: load(&self.kept), bytes: load(&self.kept_bytes) }
+    }
+
+    fn keep(&self, number: usize, bytes: usize) {
+        self.kept.fetch_add(number, Ordering::Relaxed);
+        self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Whether the row has one version only.
@@ -198,18 +248,19 @@ impl Versions {
         table: &TableData<S>,
         record: &Record<S>,
         version: u64,
-        writer: Id,
+        (writer, tid): (Id, Tid),
     ) {
         let row = (version & word::ABSENT == 0).then(|| {
             let mut row = Vec::with_capacity(record.row_len());
             table.read_row(record, &mut row);
             row.into_boxed_slice()
         });
+        let bytes = row.as_ref().map_or(0, |row| row.len());
         let (mut shard, address) = self.shard(record);
         let (chain, before) = match shard.entry(address) {
             Entry::Occupied(entry) => {
                 let chain = entry.into_mut();
-                let before = chain.weight();
+                let before = chain.older.len().max(1);
                 (chain, before)
             }
             Entry::Vacant(entry) => (entry.insert(Chain::default()), 0),
@@ -217,8 +268,8 @@ impl Versions {
         if row.is_some() || chain.newest != 0 {
             chain.older.push(Old { writer: chain.newest, tid: word::tid(version), row });
         }
-        chain.newest = writer;
-        self.kept.fetch_add(chain.weight() - before, Ordering::Relaxed);
+        (chain.newest, chain.newest_tid) = (writer, tid);
+        self.keep(chain.older.len().max(1) - before, bytes);
     }
 
     /// Adds a version that was replayed late: the row has a newer one already, a blind write that
@@ -233,10 +284,10 @@ impl Versions {
         let (mut shard, address) = self.shard(record);
         // Without a chain all records see the newer version, and none needs this one.
         let Some(chain) = shard.get_mut(&address) else { return };
-        let before = chain.weight();
+        let before = chain.older.len().max(1);
         let at = chain.older.partition_point(|old| old.tid < tid);
         chain.older.insert(at, Old { writer, tid, row: row.map(Box::from) });
-        self.kept.fetch_add(chain.weight() - before, Ordering::Relaxed);
+        self.keep(chain.older.len().max(1) - before, row.map_or(0, <[u8]>::len));
     }
 
     /// The older version `tid` of the row, if it is kept and the row existed.
@@ -247,21 +298,20 @@ impl Versions {
     }
 
     /// Drops the versions that no record will see: all that is still to be replayed sees what
-    /// `covered` covers.
-    pub fn collect(&self, covered: &[Lsn]) {
-        let seen_by_all = |writer: Id| {
-            writer == 0 || predecessors::end(writer) <= covered[predecessors::lane(writer)]
-        };
+    /// `common` covers.
+    pub fn collect(&self, common: &CommonView) {
         for shard in &self.shards {
             shard.lock().expect("no holder panics").retain(|_, chain| {
-                let before = chain.weight();
-                let single = seen_by_all(chain.newest);
-                let last = chain.older.iter().rposition(|old| seen_by_all(old.writer));
+                let before = chain.kept();
+                let single = common.covers(chain.newest, chain.newest_tid.epoch());
+                let is_seen = |old: &Old| common.covers(old.writer, old.tid.epoch());
+                let last = chain.older.iter().rposition(is_seen);
                 if let Some(last) = last.filter(|_| !single) {
                     chain.older.drain(..last);
                 }
-                let gone = if single { before } else { before - chain.weight() };
-                self.kept.fetch_sub(gone, Ordering::Relaxed);
+                let left = if single { KeptVersions::default() } else { chain.kept() };
+                self.kept.fetch_sub(before.number - left.number, Ordering::Relaxed);
+                self.kept_bytes.fetch_sub(before.bytes - left.bytes, Ordering::Relaxed);
                 !single
             });
         }
@@ -271,5 +321,6 @@ impl Versions {
     pub fn clear(&self) {
         self.shards.iter().for_each(|shard| shard.lock().expect("no holder panics").clear());
         self.kept.store(0, Ordering::Relaxed);
+        self.kept_bytes.store(0, Ordering::Relaxed);
     }
 }

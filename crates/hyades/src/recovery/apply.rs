@@ -5,7 +5,7 @@
 //! newer one.
 
 use super::former_changes;
-use super::replay::ReplayContext;
+use super::replay::{DeferredGarbage, ReplayContext};
 use super::tombstones::{Tombstone, Tombstones};
 use crate::concurrency::replaying::{self, RowLock};
 use crate::engine::RowIdBlock;
@@ -70,7 +70,7 @@ impl Applier {
                 )));
             }
         }
-        defer_garbage(replay, self.writer, &mut self.stale);
+        defer_garbage(replay, (self.writer, head.tid), &mut self.stale);
         Ok(())
     }
 
@@ -221,7 +221,8 @@ impl Applier {
                 if self.by_timestamp {
                     self.keep(replay, (record, version), tid, guard);
                 } else if self.writer != 0 {
-                    replay.engine.protocol.versions.supersede(table, record, version, self.writer);
+                    let writer = (self.writer, tid);
+                    replay.engine.protocol.versions.supersede(table, record, version, writer);
                 }
                 self.install_newer(replay, (table, record, version), tid, change, guard)
             }
@@ -446,11 +447,12 @@ fn reindex<S: Stamp>(
 /// Keeps a record's garbage until all records still to be replayed see what it wrote.
 pub(crate) fn defer_garbage<S: Stamp>(
     replay: &ReplayContext<S>,
-    writer: Id,
+    (writer, tid): (Id, Tid),
     garbage: &mut Garbage,
 ) {
     if !garbage.is_empty() {
-        let left = (writer, std::mem::take(garbage));
+        let garbage = std::mem::take(garbage);
+        let left = DeferredGarbage { writer, epoch: tid.epoch(), garbage };
         replay.later.lock().expect("no holder panics").push_back(left);
     }
 }

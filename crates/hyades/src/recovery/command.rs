@@ -135,7 +135,7 @@ impl CommandRunner {
         drop(running);
         if versions.is_some() {
             // Commands may still read the versions that this one has overwritten.
-            defer_garbage(replay, writer, &mut self.garbage);
+            defer_garbage(replay, (writer, head.tid), &mut self.garbage);
         }
         self.sweep(replay);
         self.arena.reset();

@@ -30,13 +30,15 @@ use crate::logging::versions::View;
 use crate::storage::Stamp;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Records that a thread reads from a stream before it checks others.
 const QUANTUM: usize = 32;
 
-/// A stream is read no further while more than this many of its records wait.
+/// A stream is read no further while more than this many of its records wait, or more than this
+/// many bytes of them.
 const LOOKAHEAD: usize = 512;
+const LOOKAHEAD_BYTES: usize = 8 << 20;
 
 /// A record that waits.
 pub(super) struct PendingRecord {
@@ -61,6 +63,8 @@ struct DataflowStream {
     finished: AtomicBool,
     /// The epoch of the last record read; a hint for choosing a stream.
     epoch: AtomicU64,
+    /// Bytes of the records that wait. Relaxed: it only tells when to stop.
+    waiting_bytes: AtomicUsize,
 }
 
 struct Flow<'r, S: Stamp> {
@@ -123,6 +127,7 @@ impl DataflowStream {
             source: Mutex::new(source),
             finished: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
+            waiting_bytes: AtomicUsize::new(0),
         }
     }
 }
@@ -165,12 +170,14 @@ impl<S: Stamp> Flow<'_, S> {
     /// Lines 5 to 17: handles a record that has waited. Returns false if there is none.
     fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };
+        let PendingRecord { start, head, body, view } = node.take();
+        let lane = &self.lanes[predecessors::lane(node.id)];
+        lane.waiting_bytes.fetch_sub(body.len(), Ordering::Relaxed);
         if node.is_dead() {
-            runner.skip_dead(self.replay, &node.take().head);
+            runner.skip_dead(self.replay, &head);
             self.graph.settle(node.id, false);
             return Ok(true);
         }
-        let PendingRecord { start, head, body, view } = node.take();
         runner.view = view;
         self.replay_live(node.id, &head, &body, start, runner)?;
         Ok(true)
@@ -206,7 +213,7 @@ impl<S: Stamp> Flow<'_, S> {
             (!finished).then(|| lane.epoch.load(Ordering::Relaxed))
         };
         for (_, at) in furthest_behind_first(self.lanes.len(), number, epoch) {
-            if self.graph.waiting(at) > LOOKAHEAD {
+            if self.is_ahead(at) {
                 continue;
             }
             let Ok(mut source) = self.lanes[at].source.try_lock() else { continue };
@@ -219,6 +226,12 @@ impl<S: Stamp> Flow<'_, S> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether many records of a stream wait.
+    fn is_ahead(&self, at: usize) -> bool {
+        self.graph.waiting(at) > LOOKAHEAD
+            || self.lanes[at].waiting_bytes.load(Ordering::Relaxed) > LOOKAHEAD_BYTES
     }
 
     fn read(
@@ -254,6 +267,9 @@ impl<S: Stamp> Flow<'_, S> {
             cursor.at = frame.end;
             // After every record, since other records may wait for this one.
             self.graph.pass(at, cursor.at);
+            if self.is_ahead(at) {
+                break;
+            }
         }
         Ok(())
     }
@@ -282,11 +298,15 @@ impl<S: Stamp> Flow<'_, S> {
         };
         let record = || {
             let (head, body) = (head.clone(), body.to_vec());
+            self.lanes[at].waiting_bytes.fetch_add(body.len(), Ordering::Relaxed);
             let mut waiting = PendingRecord { start, head, body, view: View::default() };
             view(&mut waiting.view);
             waiting
         };
         self.lanes[at].epoch.store(head.tid.epoch().0, Ordering::Relaxed);
+        if !self.shape.data_only && !self.shape.draws_at_begin {
+            self.version_collector.read(at, start, head.tid.epoch());
+        }
         match self.graph.arrive((at, end), list, vector, record) {
             Admission::Waits => Ok(()),
             Admission::Dead => {

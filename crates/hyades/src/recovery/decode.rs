@@ -45,7 +45,7 @@ pub(crate) struct RecordShape {
     /// over partitions as they are now.
     pub calls: Option<bool>,
     /// Whether its transactions drew their timestamps when they began.
-    draws_at_begin: bool,
+    pub draws_at_begin: bool,
 }
 
 /// The concurrency control, in an incarnation's settings, whose transactions draw their timestamps

@@ -13,10 +13,18 @@ use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::table::TableData;
 use crate::storage::usage::Usage;
-use hyades_platform::epoch::{Epoch, MAX_EPOCH};
+use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// What a record left behind.
+pub(crate) struct DeferredGarbage {
+    pub writer: Id,
+    /// The epoch of the writer.
+    pub epoch: EpochNumber,
+    pub garbage: Garbage,
+}
 
 /// The state shared by the threads of a replay.
 pub(crate) struct ReplayContext<S: Stamp> {
@@ -28,8 +36,8 @@ pub(crate) struct ReplayContext<S: Stamp> {
     /// The first error; all threads stop when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: AtomicBool,
-    /// What records left behind, by the record that left it; only where rows have several versions.
-    pub later: Mutex<VecDeque<(Id, Garbage)>>,
+    /// What records left behind; only where rows have several versions.
+    pub later: Mutex<VecDeque<DeferredGarbage>>,
     /// Keys whose rows were absent when last applied: tombstones to remove at the end.
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
     /// Outcomes of an incarnation's calls that were logged before they ran.

@@ -3,23 +3,28 @@
 //! Every record behind an anchor in its stream sees what the anchor covers
 //! ([`crate::logging::versions`]), so anchors are the sync records. The *common view* is the
 //! minimum, over all streams, of the last anchor that replay has passed: every record still to be
-//! replayed sees what it covers. Older versions below it are dropped, and with them what they held
+//! replayed sees what it covers, and what was written in epochs before the least that replay has
+//! reached in all streams. Older versions below it are dropped, and with them what they held
 //! up: tombstones, and index entries of earlier states of rows. These are removed while no record
 //! is being replayed, since a command may be about to insert the same key again.
 
 use super::graph::Graph;
-use super::replay::ReplayContext;
+use super::replay::{DeferredGarbage, ReplayContext};
 use crate::concurrency::replaying::Replaying;
-use crate::logging::predecessors;
 use crate::logging::unstamped::Unstamped;
+use crate::logging::versions::{CommonView, KeptVersions};
 use crate::storage::Stamp;
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
-/// Versions are dropped when there are at least this many more than twice what the last time left.
-const SLACK: usize = 4096;
+/// Versions are dropped when there are at least this many more than twice what the last time left,
+/// or as many more bytes than one and a half times what was left.
+/// (Tests have few versions, and drop them as well.)
+const SLACK: KeptVersions =
+    KeptVersions { number: if cfg!(debug_assertions) { 16 } else { 4096 }, bytes: 8 << 20 };
 
 /// The anchors of one stream.
 struct Anchors {
@@ -27,6 +32,13 @@ struct Anchors {
     ahead: VecDeque<(Lsn, Vec<Lsn>)>,
     /// The last anchor that replay has passed.
     passed: Vec<Lsn>,
+    /// Records with a later epoch than all before them, by their starts, oldest first: those before
+    /// which not all have been replayed.
+    epochs: VecDeque<(Lsn, EpochNumber)>,
+    /// The last epoch of the records that were read.
+    read: EpochNumber,
+    /// The epoch of a record before which all have been replayed.
+    reached: EpochNumber,
     /// Where the stream ends, once it was read to its end.
     end: Option<Lsn>,
 }
@@ -37,18 +49,28 @@ pub(crate) struct VersionCollector {
     replaying: RwLock<()>,
     /// Held by the thread that collects, which is about to take `replaying` exclusively.
     collecting: Mutex<()>,
-    /// Number of versions from which on dropping some is attempted. Relaxed: a hint.
+    /// Number of versions, or bytes of their rows, from which on dropping some is attempted.
+    /// Relaxed: hints.
     collect_at: AtomicUsize,
+    collect_at_bytes: AtomicUsize,
 }
 
 impl VersionCollector {
     pub fn new(lanes: usize) -> Self {
-        let anchors = || Anchors { ahead: VecDeque::new(), passed: vec![0; lanes], end: None };
+        let anchors = || Anchors {
+            ahead: VecDeque::new(),
+            passed: vec![0; lanes],
+            epochs: VecDeque::new(),
+            read: EpochNumber::default(),
+            reached: EpochNumber::default(),
+            end: None,
+        };
         VersionCollector {
             lanes: (0..lanes).map(|_| Mutex::new(anchors())).collect(),
             replaying: RwLock::new(()),
             collecting: Mutex::new(()),
-            collect_at: AtomicUsize::new(SLACK),
+            collect_at: AtomicUsize::new(SLACK.number),
+            collect_at_bytes: AtomicUsize::new(SLACK.bytes),
         }
     }
 
@@ -70,24 +92,39 @@ impl VersionCollector {
         }
     }
 
+    /// The record that begins at `start` was read.
+    pub fn read(&self, lane: usize, start: Lsn, epoch: EpochNumber) {
+        let mut lane = self.lanes[lane].lock().expect("no holder panics");
+        if epoch > lane.read {
+            lane.read = epoch;
+            lane.epochs.push_back((start, epoch));
+        }
+    }
+
     /// The stream was read to its end.
     pub fn end(&self, lane: usize, at: Lsn) {
         let before = self.lanes[lane].lock().expect("no holder panics").end.replace(at);
         debug_assert_eq!(before, None, "a stream ends once");
     }
 
-    fn common_view<T>(&self, graph: &Graph<T>) -> Vec<Lsn> {
-        let mut common = vec![Lsn::MAX; self.lanes.len()];
+    fn common_view<T>(&self, graph: &Graph<T>) -> CommonView {
+        let positions = vec![Lsn::MAX; self.lanes.len()];
+        let mut common = CommonView { positions, epoch: EpochNumber::ABOVE_ALL };
         for (at, lane) in self.lanes.iter().enumerate() {
             let settled = graph.settled(at);
             let mut lane = lane.lock().expect("no holder panics");
             while lane.ahead.front().is_some_and(|(end, _)| *end <= settled) {
                 lane.passed = lane.ahead.pop_front().expect("it was there").1;
             }
+            while lane.epochs.front().is_some_and(|(start, _)| *start <= settled) {
+                lane.reached = lane.epochs.pop_front().expect("it was there").1;
+            }
             if lane.end == Some(settled) {
                 continue;
             }
-            common.iter_mut().zip(&lane.passed).for_each(|(all, one)| *all = (*all).min(*one));
+            let positions = common.positions.iter_mut().zip(&lane.passed);
+            positions.for_each(|(all, one)| *all = (*all).min(*one));
+            common.epoch = common.epoch.min(lane.reached);
         }
         common
     }
@@ -96,7 +133,10 @@ impl VersionCollector {
     /// replaying a record.
     pub fn collect<S: Stamp, T>(&self, replay: &ReplayContext<S>, graph: &Graph<T>) {
         let versions = &replay.engine.protocol.versions;
-        if versions.kept() < self.collect_at.load(Ordering::Relaxed) {
+        let kept = versions.kept();
+        if kept.number < self.collect_at.load(Ordering::Relaxed)
+            && kept.bytes < self.collect_at_bytes.load(Ordering::Relaxed)
+        {
             return;
         }
         let Ok(_alone) = self.collecting.try_lock() else { return };
@@ -104,8 +144,8 @@ impl VersionCollector {
         let common = self.common_view(graph);
         versions.collect(&common);
         let mut later = replay.later.lock().expect("no holder panics");
-        later.retain_mut(|(writer, garbage)| {
-            if predecessors::end(*writer) > common[predecessors::lane(*writer)] {
+        later.retain_mut(|DeferredGarbage { writer, epoch, garbage }| {
+            if !common.covers(*writer, *epoch) {
                 return true;
             }
             garbage.sweep_ready::<Replaying, Unstamped<S>>(&replay.engine, &mut (), |record| {
@@ -114,15 +154,17 @@ impl VersionCollector {
             !garbage.is_empty()
         });
         drop(later);
-        // Twice as many, so that each version is checked about twice.
-        self.collect_at.store(2 * versions.kept() + SLACK, Ordering::Relaxed);
+        // More by a share of them, so that each version is checked a few times.
+        let left = versions.kept();
+        self.collect_at.store(2 * left.number + SLACK.number, Ordering::Relaxed);
+        self.collect_at_bytes.store(left.bytes + left.bytes / 2 + SLACK.bytes, Ordering::Relaxed);
     }
 
     /// All records were replayed: rows have one version again.
     pub fn clear<S: Stamp>(replay: &ReplayContext<S>) {
         replay.engine.protocol.versions.clear();
         let left = std::mem::take(&mut *replay.later.lock().expect("no holder panics"));
-        for (_, mut garbage) in left {
+        for DeferredGarbage { mut garbage, .. } in left {
             let keep = |table, key| {
                 replay.absent.lock().expect("no holder panics").push((table, key));
             };

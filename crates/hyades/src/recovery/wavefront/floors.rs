@@ -8,15 +8,14 @@
 //! That a record is dead does not change what it states; but a later incarnation begins anew, since
 //! its timestamps may be lower than those of dead records.
 
-use super::super::replay::ReplayContext;
+use super::super::replay::{DeferredGarbage, ReplayContext};
 use super::super::version_collector::VersionCollector;
 use super::watermarks::Watermarks;
 use crate::concurrency::replaying::Replaying;
-use crate::garbage::Garbage;
-use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
@@ -103,21 +102,21 @@ impl Floors {
 
     /// Removes garbage that no record to come needs.
     fn remove_garbage<S: Stamp>(&self, replay: &ReplayContext<S>) {
-        let waiting = |garbage: &VecDeque<(Id, Garbage)>| -> usize {
-            garbage.iter().map(|(_, garbage)| garbage.len()).sum()
+        let found: usize = {
+            let later = replay.later.lock().expect("no holder panics");
+            later.iter().map(|deferred| deferred.garbage.len()).sum()
         };
-        let found = waiting(&replay.later.lock().expect("no holder panics"));
         if found < self.sweep_at.load(Ordering::Relaxed) {
             return;
         }
         let _alone = self.running.write().expect("no holder panics");
         let mut later = replay.later.lock().expect("no holder panics");
-        let Some((_, mut garbage)) = later.pop_front() else { return };
-        later.drain(..).for_each(|(_, mut more)| garbage.append(&mut more));
+        let Some(DeferredGarbage { mut garbage, .. }) = later.pop_front() else { return };
+        later.drain(..).for_each(|mut more| garbage.append(&mut more.garbage));
         garbage.sweep_needless::<Replaying, Unstamped<S>>(&replay.engine, &mut ());
         self.sweep_at.store(2 * garbage.len() + SLACK, Ordering::Relaxed);
         if !garbage.is_empty() {
-            later.push_back((0, garbage));
+            later.push_back(DeferredGarbage { writer: 0, epoch: EpochNumber::default(), garbage });
         }
     }
 
