@@ -18,8 +18,8 @@
 //! version that D overwrote. T reserved its place before it was validated (or while it held its
 //! locks), and D locked the row after that, and read its epoch then. A record F of a later epoch
 //! read its epoch still later, and reserved its place after that. So T stands before F in its
-//! stream: once, in each stream, all records before some F have been replayed, or are dead, no
-//! version that D or another writer of D's epoch overwrote is needed.
+//! stream. Once all records before such an F have been replayed, or are dead, in each stream, no
+//! record needs a version that D, or another writer of D's epoch, overwrote.
 //!
 //! The newest version is in the row itself, older ones are here. A row is changed under its lock
 //! bit, and its old content is saved here first: a reader that finds nothing saved, then copies the
@@ -121,10 +121,15 @@ impl Old {
 }
 
 impl Chain {
+    /// Its share in the number of [`Versions::kept`].
+    fn weight(&self) -> usize {
+        self.older.len().max(1)
+    }
+
     /// Its share in [`Versions::kept`].
     fn kept(&self) -> KeptVersions {
         let bytes = self.older.iter().map(Old::bytes).sum();
-        KeptVersions { number: self.older.len().max(1), bytes }
+        KeptVersions { number: self.weight(), bytes }
     }
 }
 
@@ -260,7 +265,7 @@ impl Versions {
         let (chain, before) = match shard.entry(address) {
             Entry::Occupied(entry) => {
                 let chain = entry.into_mut();
-                let before = chain.older.len().max(1);
+                let before = chain.weight();
                 (chain, before)
             }
             Entry::Vacant(entry) => (entry.insert(Chain::default()), 0),
@@ -269,7 +274,7 @@ impl Versions {
             chain.older.push(Old { writer: chain.newest, tid: word::tid(version), row });
         }
         (chain.newest, chain.newest_tid) = (writer, tid);
-        self.keep(chain.older.len().max(1) - before, bytes);
+        self.keep(chain.weight() - before, bytes);
     }
 
     /// Adds a version that was replayed late: the row has a newer one already, a blind write that
@@ -284,10 +289,10 @@ impl Versions {
         let (mut shard, address) = self.shard(record);
         // Without a chain all records see the newer version, and none needs this one.
         let Some(chain) = shard.get_mut(&address) else { return };
-        let before = chain.older.len().max(1);
+        let before = chain.weight();
         let at = chain.older.partition_point(|old| old.tid < tid);
         chain.older.insert(at, Old { writer, tid, row: row.map(Box::from) });
-        self.keep(chain.older.len().max(1) - before, row.map_or(0, <[u8]>::len));
+        self.keep(chain.weight() - before, row.map_or(0, <[u8]>::len));
     }
 
     /// The older version `tid` of the row, if it is kept and the row existed.

@@ -20,24 +20,24 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
-/// Versions are dropped when there are at least this many more than twice what the last time left,
-/// or as many more bytes than one and a half times what was left.
-/// (Tests have few versions, and drop them as well.)
+/// Versions are dropped when there are this many more than twice the number that the last pass
+/// left, or this many bytes more than one and a half times its bytes. Debug builds drop them early,
+/// since tests have few.
 const SLACK: KeptVersions =
     KeptVersions { number: if cfg!(debug_assertions) { 16 } else { 4096 }, bytes: 8 << 20 };
 
-/// The anchors of one stream.
+/// How far the replay of one stream has passed its anchors, and its epochs.
 struct Anchors {
     /// Anchors that replay has not passed, with their positions, oldest first.
     ahead: VecDeque<(Lsn, Vec<Lsn>)>,
     /// The last anchor that replay has passed.
     passed: Vec<Lsn>,
-    /// Records with a later epoch than all before them, by their starts, oldest first: those before
-    /// which not all have been replayed.
+    /// Starts and epochs of records whose epoch is later than all before them, oldest first. Not
+    /// all records before them have settled.
     epochs: VecDeque<(Lsn, EpochNumber)>,
-    /// The last epoch of the records that were read.
+    /// The latest epoch of the records that were read.
     read: EpochNumber,
-    /// The epoch of a record before which all have been replayed.
+    /// The latest epoch of a record before which all records have settled.
     reached: EpochNumber,
     /// Where the stream ends, once it was read to its end.
     end: Option<Lsn>,
@@ -154,7 +154,7 @@ impl VersionCollector {
             !garbage.is_empty()
         });
         drop(later);
-        // More by a share of them, so that each version is checked a few times.
+        // The next pass waits for a share of what is left: each version is checked a few times.
         let left = versions.kept();
         self.collect_at.store(2 * left.number + SLACK.number, Ordering::Relaxed);
         self.collect_at_bytes.store(left.bytes + left.bytes / 2 + SLACK.bytes, Ordering::Relaxed);
