@@ -51,7 +51,8 @@ use crate::logging::LoggingProtocol;
 use crate::logging::write::Pending;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::Record;
-use crate::storage::table::Lookup;
+use crate::storage::secondary::IndexEntry;
+use crate::storage::table::{Lookup, TableData};
 use crate::storage::tid::Tid;
 use held::HeldGarbage;
 use hyades_index::Keyed;
@@ -250,21 +251,30 @@ impl Garbage {
         }
     }
 
-    /// Like [`Garbage::sweep_all`], but only for rows that are `ready`; the rest stays.
-    pub fn sweep_ready<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    /// Removes, at a replay on several versions of rows, the garbage of a transaction whose versions
+    /// all records to come see, or later ones. No record is being replayed. `is_single`: whether a
+    /// row has one version. `matches_kept`: whether an entry of an index matches an older version of
+    /// its row.
+    ///
+    /// A row with several versions was written later, by a transaction that has recorded the row if
+    /// that deleted it. An entry that matches a version has been recorded by the transaction that
+    /// overwrote the version, if there is one. So neither is looked at again.
+    pub fn sweep_seen<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
-        ready: impl Fn(&Record<P::RowStamp>) -> bool,
+        is_single: impl Fn(&Record<P::RowStamp>) -> bool,
+        mut matches_kept: impl FnMut(&TableData<P::RowStamp>, usize, &IndexEntry<P::RowStamp>) -> bool,
     ) {
         let mut guard = pin();
         self.entries.retain(|entry| {
             guard.refresh();
-            let secondaries = &engine.tables[entry.table as usize].secondaries;
-            let found = secondaries[entry.index as usize].tree.find(&entry.key, &guard);
+            let table = &engine.tables[entry.table as usize];
+            let index = entry.index as usize;
+            let found = table.secondaries[index].tree.find(&entry.key, &guard);
             found.is_some_and(|found| {
-                !ready(found.record())
-                    || sweep_entry::<C, P>(engine, stamp, entry, &guard) == Swept::NotYet
+                !matches_kept(table, index, found)
+                    && sweep_entry::<C, P>(engine, stamp, entry, &guard) == Swept::NotYet
             })
         });
         self.rows.retain(|row| {
@@ -272,10 +282,14 @@ impl Garbage {
             match engine.tables[row.table as usize].find(&row.key, &guard) {
                 Lookup::Missing(_) => false,
                 Lookup::Found(record) => {
-                    !ready(record) || sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
+                    is_single(record)
+                        && sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
                 }
             }
         });
+        // Many transactions leave a few items each.
+        self.entries.shrink_to_fit();
+        self.rows.shrink_to_fit();
     }
 
     /// Removes some of the garbage after an attempt. The session is between transactions.

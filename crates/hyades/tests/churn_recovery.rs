@@ -268,6 +268,14 @@ fn commands_and_both() {
     check(Case { record: RecordKind::Command, transactions: TRANSACTIONS / 2, ..serial });
 }
 
+#[test]
+fn records_that_list_their_predecessors() {
+    let case = Case { protocol: Protocol::Taurus2016, ..CASE };
+    check(case);
+    check(Case { record: RecordKind::Command, ..case });
+    check(Case { record: RecordKind::Adaptive, hashed: true, ..case });
+}
+
 /// Replay along lists of predecessors keeps versions of rows, which commands may still read.
 #[test]
 fn versions_of_rows_that_commands_may_read() {

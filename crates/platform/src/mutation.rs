@@ -178,6 +178,8 @@ mutations! {
     ForgetDeadPredecessors "forget-dead-predecessors",
     /// A replayed command sees the newest version of a row, whatever its list names.
     SeeUnlistedVersions "see-unlisted-versions",
+    /// Replay drops a version although commands of its epoch, and of the next two, are to come.
+    DropVersionsOfOpenEpochs "drop-versions-of-open-epochs",
     /// A list leaves out what is durable, though no anchor states that.
     LeaveOutUnanchored "leave-out-unanchored",
     /// An access outside of the partitions that a transaction holds is not refused.

@@ -125,6 +125,7 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
         | Mutation::NeedOverwritten
         | Mutation::ForgetDeadPredecessors
         | Mutation::SeeUnlistedVersions
+        | Mutation::DropVersionsOfOpenEpochs
         | Mutation::LeaveOutUnanchored => Some(Protocol::Taurus2016),
         Mutation::SkipReadFold
         | Mutation::ForgetUnmarkedReaders

@@ -230,7 +230,7 @@ impl Applier {
         let now = self.apply_held_deltas(replay, at, record, now, guard);
         if now & word::ABSENT != 0 && now != version {
             let (table, key) = (at as u32, KeyBytes::from_slice(key));
-            match self.by_timestamp {
+            match self.keeps_versions() {
                 true => self.stale.add_row_of(table, key, word::tid(now).epoch()),
                 false => self.tombstones.push(Tombstone { table, key, tid: word::tid(now) }),
             }
@@ -387,11 +387,15 @@ impl Applier {
             }
             let old = there.then_some(&self.old[..]);
             let new = (!gone).then_some(&self.scratch[..]);
-            let keeps_versions = self.by_timestamp || self.writer != 0;
-            let stale = keeps_versions.then_some((&mut self.stale, tid));
+            let stale = self.keeps_versions().then_some((&mut self.stale, tid));
             reindex(table, record, old, new, stale, guard);
         }
         word::of(tid) | if gone { word::ABSENT } else { 0 }
+    }
+
+    /// Whether rows have several versions.
+    fn keeps_versions(&self) -> bool {
+        self.by_timestamp || self.writer != 0
     }
 
     /// Hands over the tombstones that are left, which are removed at the end.

@@ -22,15 +22,17 @@ use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
+use super::tombstones::{OpenChunk, Order, ReplayedChunks};
 use super::version_collector::VersionCollector;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id, Predecessor};
 use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
+use crate::storage::tid::Tid;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Records that a thread reads from a stream before it checks others.
 const QUANTUM: usize = 32;
@@ -46,6 +48,20 @@ pub(super) struct PendingRecord {
     head: RecordHead,
     body: Vec<u8>,
     view: View,
+    /// Keeps what was read with the record open until the record is dropped.
+    open: Option<Arc<OpenChunk>>,
+}
+
+/// A record that was read.
+struct ReadRecord<'a> {
+    /// The stream, by its place.
+    at: usize,
+    start: Lsn,
+    end: Lsn,
+    head: &'a RecordHead,
+    body: &'a [u8],
+    /// What was read with the record, if tombstones wait for that.
+    open: Option<&'a Arc<OpenChunk>>,
 }
 
 /// Where records come from.
@@ -65,6 +81,8 @@ struct DataflowStream {
     epoch: AtomicU64,
     /// Bytes of the records that wait. Relaxed: it only tells when to stop.
     waiting_bytes: AtomicUsize,
+    /// Which records have been applied, or are dead: tombstones wait for that.
+    progress: Arc<ReplayedChunks>,
 }
 
 struct Flow<'r, S: Stamp> {
@@ -77,6 +95,9 @@ struct Flow<'r, S: Stamp> {
     lanes: Vec<DataflowStream>,
     graph: Graph<PendingRecord>,
     version_collector: VersionCollector,
+    /// What tells that a tombstone is not needed any more, where data records are replayed in any
+    /// order.
+    order: Option<Order>,
 }
 
 /// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
@@ -107,7 +128,8 @@ pub(super) fn replay_from<S: Stamp>(
     let lanes = sources.into_iter().map(DataflowStream::new).collect();
     let version_collector = VersionCollector::new(shape.lanes);
     let settles_first = !graph.is_ordered();
-    let flow = Flow { replay, shape, whole, settles_first, lanes, graph, version_collector };
+    let order = shape.order_of_versions().filter(|_| settles_first);
+    let flow = Flow { replay, shape, whole, settles_first, lanes, graph, version_collector, order };
     ordered::run(&flow, threads);
     if replay.has_failed() {
         return Ok(Vec::new());
@@ -128,6 +150,7 @@ impl DataflowStream {
             finished: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             waiting_bytes: AtomicUsize::new(0),
+            progress: Arc::default(),
         }
     }
 }
@@ -154,7 +177,12 @@ impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
         if !self.shape.data_only {
             self.version_collector.collect(self.replay, &self.graph);
         }
-        Ok(self.replay_ready(runner)? || self.read_some(*number, runner)?)
+        let found = self.replay_ready(runner)? || self.read_some(*number, runner)?;
+        if let Some(order) = self.order {
+            let streams = self.lanes.iter().map(|lane| &*lane.progress);
+            runner.remove_settled_tombstones(self.replay, order, streams);
+        }
+        Ok(found)
     }
 
     fn unresolved(&self) -> Option<(StreamId, Lsn)> {
@@ -170,7 +198,8 @@ impl<S: Stamp> Flow<'_, S> {
     /// Lines 5 to 17: handles a record that has waited. Returns false if there is none.
     fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };
-        let PendingRecord { start, head, body, view } = node.take();
+        // The chunk is open until the record is applied.
+        let PendingRecord { start, head, body, view, open: _open } = node.take();
         let lane = &self.lanes[predecessors::lane(node.id)];
         lane.waiting_bytes.fetch_sub(body.len(), Ordering::Relaxed);
         if node.is_dead() {
@@ -246,6 +275,7 @@ impl<S: Stamp> Flow<'_, S> {
             return Ok(());
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
+        let open = self.order.map(|_| self.lanes[at].progress.hand_out());
         if let LookAhead::NewChunk = ahead {
             self.version_collector.anchor(at, chunk.start(), chunk.anchor());
         }
@@ -257,8 +287,10 @@ impl<S: Stamp> Flow<'_, S> {
                 }
                 let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                let place = (at, frame.start, frame.end);
-                self.arrive(place, (list, vector), (&decoded.head, &decoded.body), runner)?;
+                let (start, end) = (frame.start, frame.end);
+                let (head, body) = (&decoded.head, &decoded.body[..]);
+                let record = ReadRecord { at, start, end, head, body, open: open.as_ref() };
+                self.arrive(record, (list, vector), runner)?;
                 cursor.decoder.forget_parts(continued);
             } else if frame.kind == FrameKind::Anchor {
                 self.version_collector.anchor(at, frame.end, cursor.decoder.anchor());
@@ -278,16 +310,15 @@ impl<S: Stamp> Flow<'_, S> {
     fn end(&self, at: usize, end: Lsn) {
         self.graph.end(at, end);
         self.version_collector.end(at, end);
+        self.lanes[at].progress.set_next(Tid::ABOVE_ALL);
         self.lanes[at].finished.store(true, Ordering::Release);
     }
 
-    /// Handles a record that was read: it is replayed, or waits. `place`: its stream, its start and
-    /// its end.
+    /// Handles a record that was read, with what it lists and its vector: it is replayed, or waits.
     fn arrive(
         &self,
-        (at, start, end): (usize, Lsn, Lsn),
+        ReadRecord { at, start, end, head, body, open }: ReadRecord<'_>,
         (list, vector): (&[Predecessor], &[Lsn]),
-        (head, body): (&RecordHead, &[u8]),
         runner: &mut RecordRunner,
     ) -> Result<(), Error> {
         let id = predecessors::id(at, end);
@@ -297,12 +328,15 @@ impl<S: Stamp> Flow<'_, S> {
             }
         };
         let record = || {
-            let (head, body) = (head.clone(), body.to_vec());
+            let (head, body, open) = (head.clone(), body.to_vec(), open.cloned());
             self.lanes[at].waiting_bytes.fetch_add(body.len(), Ordering::Relaxed);
-            let mut waiting = PendingRecord { start, head, body, view: View::default() };
+            let mut waiting = PendingRecord { start, head, body, view: View::default(), open };
             view(&mut waiting.view);
             waiting
         };
+        if let Some(open) = open {
+            open.saw(head.tid);
+        }
         self.lanes[at].epoch.store(head.tid.epoch().0, Ordering::Relaxed);
         if !self.shape.data_only && !self.shape.draws_at_begin {
             self.version_collector.read(at, start, head.tid.epoch());
@@ -345,8 +379,10 @@ impl<S: Stamp> Flow<'_, S> {
                 }
                 LoadedContent::Record(record) => {
                     let needs = (&record.list[..], &record.vector[..]);
-                    let content = (&record.head, &record.body[..]);
-                    self.arrive((at, next.start, next.end), needs, content, runner)?;
+                    let (start, end) = (next.start, next.end);
+                    let (head, body) = (&record.head, &record.body[..]);
+                    let record = ReadRecord { at, start, end, head, body, open: None };
+                    self.arrive(record, needs, runner)?;
                 }
             }
             self.graph.pass(at, next.end);

@@ -6,6 +6,7 @@ use super::decode::Decoder;
 use super::prefetching::Prefetcher;
 use super::progress::AppliedRecords;
 use super::replay::ReplayContext;
+use super::tombstones::{Order, ReplayedChunks};
 use crate::concurrency::earlier::EarlierVersions;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
@@ -85,6 +86,20 @@ impl RecordRunner {
             self.report(replay);
         }
         Ok(())
+    }
+
+    /// Removes the tombstones that no record to come may precede; see [`super::tombstones`]. The thread
+    /// applies no record.
+    pub fn remove_settled_tombstones<'p, S: Stamp>(
+        &mut self,
+        replay: &ReplayContext<S>,
+        order: Order,
+        streams: impl Iterator<Item = &'p ReplayedChunks> + Clone,
+    ) {
+        if !self.applier.tombstones.is_empty() {
+            let guard = &mut hyades_platform::reclaim::pin();
+            self.applier.tombstones.remove_settled(replay, (order, false), streams, guard);
+        }
     }
 
     /// Passes over a dead record. It has used its epoch nevertheless.

@@ -12,11 +12,14 @@ use super::graph::Graph;
 use super::replay::{DeferredGarbage, ReplayContext};
 use crate::concurrency::replaying::Replaying;
 use crate::logging::unstamped::Unstamped;
-use crate::logging::versions::{CommonView, KeptVersions};
+use crate::logging::versions::{CommonView, KeptVersions, Versions};
 use crate::storage::Stamp;
+use crate::storage::secondary::IndexEntry;
+use crate::storage::table::TableData;
+use hyades_index::Keyed;
 use hyades_platform::epoch::EpochNumber;
 use hyades_wal::Lsn;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
@@ -53,6 +56,39 @@ pub(crate) struct VersionCollector {
     /// Relaxed: hints.
     collect_at: AtomicUsize,
     collect_at_bytes: AtomicUsize,
+}
+
+/// The keys in an index that the older versions of a row have, by the row's address and the index.
+type KeysOfRows = HashMap<(usize, usize), HashSet<Vec<u8>>>;
+
+/// The keys of older versions, as they are asked for. No record is being replayed.
+struct KeptKeys<'v> {
+    versions: &'v Versions,
+    of_rows: KeysOfRows,
+}
+
+impl KeptKeys<'_> {
+    /// Whether the entry of an index matches an older version of its row.
+    fn matches<S: Stamp>(
+        &mut self,
+        table: &TableData<S>,
+        index: usize,
+        entry: &IndexEntry<S>,
+    ) -> bool {
+        let record = entry.record();
+        if self.versions.is_single(record) {
+            return false;
+        }
+        let row = (std::ptr::from_ref(record) as usize, index);
+        let keys = self.of_rows.entry(row).or_insert_with(|| {
+            let mut keys = HashSet::new();
+            self.versions.visit_older(record, |row| {
+                keys.insert(table.secondary_key(index, row, record.key()).to_vec());
+            });
+            keys
+        });
+        keys.contains(entry.key())
+    }
 }
 
 impl VersionCollector {
@@ -144,13 +180,17 @@ impl VersionCollector {
         let common = self.common_view(graph);
         versions.collect(&common);
         let mut later = replay.later.lock().expect("no holder panics");
+        let mut keys = KeptKeys { versions, of_rows: HashMap::new() };
         later.retain_mut(|DeferredGarbage { writer, epoch, garbage }| {
             if !common.covers(*writer, *epoch) {
                 return true;
             }
-            garbage.sweep_ready::<Replaying, Unstamped<S>>(&replay.engine, &mut (), |record| {
-                versions.is_single(record)
-            });
+            garbage.sweep_seen::<Replaying, Unstamped<S>>(
+                &replay.engine,
+                &mut (),
+                |record| versions.is_single(record),
+                |table, index, entry| keys.matches(table, index, entry),
+            );
             !garbage.is_empty()
         });
         drop(later);
