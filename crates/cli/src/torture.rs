@@ -61,8 +61,8 @@ pub struct TortureOptions {
     /// Run the history kept in this directory again, up to 200 times, until it fails
     #[arg(long, value_name = "DIR", conflicts_with_all = ["seconds", "seed"])]
     again: Option<PathBuf>,
-    /// Break a rule on purpose, to test that torture finds it: lying-fsync, or, in a build with
-    /// --features mutations, any rule of docs/reliability.md
+    /// Break a rule on purpose, to test that torture finds it: lying-fsync, or, in a debug build
+    /// with --features mutations, any rule of docs/reliability.md
     #[arg(long, value_name = "RULE")]
     mutation: Option<String>,
 }
@@ -313,7 +313,7 @@ fn again(place: &Path) -> Result<bool, Failure> {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(all(feature = "mutations", debug_assertions))]
 fn break_rule(name: &str) -> Result<(), Failure> {
     use hyades_platform::mutation::{self, Mutation};
     let rule = Mutation::ALL.iter().copied().find(|rule| rule.name() == name);
@@ -324,10 +324,10 @@ fn break_rule(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-#[cfg(not(feature = "mutations"))]
+#[cfg(not(all(feature = "mutations", debug_assertions)))]
 fn break_rule(name: &str) -> Result<(), Failure> {
     Err(Failure::Usage(format!(
-        "this build cannot break the rule {name:?}: build it with --features mutations, or choose \
-         {LYING_FSYNC}"
+        "this build cannot break the rule {name:?}: use a debug build with --features mutations, or \
+         choose {LYING_FSYNC}"
     )))
 }

@@ -70,6 +70,9 @@ struct AbsentRow {
     epoch: EpochNumber,
 }
 
+/// An entry of a secondary index.
+type Entry<P> = IndexEntry<<P as LoggingProtocol>::RowStamp>;
+
 /// Replay does not wait for epochs.
 const REPLAYED: EpochNumber = EpochNumber::ABOVE_ALL;
 
@@ -251,20 +254,20 @@ impl Garbage {
         }
     }
 
-    /// Removes, at a replay on several versions of rows, the garbage of a transaction whose versions
-    /// all records to come see, or later ones. No record is being replayed. `is_single`: whether a
-    /// row has one version. `matches_kept`: whether an entry of an index matches an older version of
-    /// its row.
+    /// Removes, at a replay on several versions of rows, the garbage of a transaction whose
+    /// versions, or later ones, all records to come see. No record is being replayed. `is_single`:
+    /// whether a row has one version. `matches_kept`: whether an entry of an index matches an older
+    /// version of its row.
     ///
-    /// A row with several versions was written later, by a transaction that has recorded the row if
-    /// that deleted it. An entry that matches a version has been recorded by the transaction that
-    /// overwrote the version, if there is one. So neither is looked at again.
+    /// Another transaction has written a row with several versions later, and has recorded the row
+    /// if it deleted the row. The transaction that overwrites a version records the entries that
+    /// match the version. So neither item is examined again.
     pub fn sweep_seen<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
         is_single: impl Fn(&Record<P::RowStamp>) -> bool,
-        mut matches_kept: impl FnMut(&TableData<P::RowStamp>, usize, &IndexEntry<P::RowStamp>) -> bool,
+        mut matches_kept: impl FnMut(&TableData<P::RowStamp>, usize, &Entry<P>) -> bool,
     ) {
         let mut guard = pin();
         self.entries.retain(|entry| {

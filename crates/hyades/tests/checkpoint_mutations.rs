@@ -1,6 +1,4 @@
-//! Breaks rules of checkpoints on purpose. The tests that guard them must fail. Built with the
-//! feature `mutations` only:
-//! `cargo test -p hyades --features mutations --test checkpoint_mutations`.
+//! Breaks rules of checkpoints on purpose. The tests that guard them must fail.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,6 +1,7 @@
 //! Rules that can be broken on purpose, to show that the tests notice.
 //!
-//! Only with the feature `mutations`; without it [`is`] is a constant and compiles to nothing.
+//! Only with the feature `mutations`, and only in builds with debug assertions: tests have both.
+//! Otherwise [`is`] is a constant and compiles to nothing.
 
 /// Declares the rules: for each, what is broken, and its name on a command line.
 macro_rules! mutations {
@@ -299,7 +300,7 @@ impl Mutation {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(all(feature = "mutations", debug_assertions))]
 mod active {
     use super::Mutation;
     use std::sync::atomic::{AtomicU8, Ordering};
@@ -320,11 +321,20 @@ mod active {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(all(feature = "mutations", debug_assertions))]
 pub use active::{is, set};
 
+/// Breaks a rule, which this build cannot.
+///
+/// # Panics
+/// Always.
+#[cfg(all(feature = "mutations", not(debug_assertions)))]
+pub fn set(_rule: Option<Mutation>) {
+    panic!("rules can be broken in builds with debug assertions only");
+}
+
 /// Whether the rule is broken: never in this build.
-#[cfg(not(feature = "mutations"))]
+#[cfg(not(all(feature = "mutations", debug_assertions)))]
 #[inline(always)]
 pub const fn is(_rule: Mutation) -> bool {
     false

@@ -88,8 +88,8 @@ impl RecordRunner {
         Ok(())
     }
 
-    /// Removes the tombstones that no record to come may precede; see [`super::tombstones`]. The thread
-    /// applies no record.
+    /// Removes the tombstones that no record to come may precede; see [`super::tombstones`]. The
+    /// thread applies no record.
     pub fn remove_settled_tombstones<'p, S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
