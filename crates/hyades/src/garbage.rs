@@ -162,10 +162,10 @@ impl Garbage {
     }
 
     /// Records the garbage of a transaction that has ended.
-    pub fn collect_from<P: LoggingProtocol>(
+    pub fn collect_from<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         ended: &TransactionEnd<'_, P>,
-        state: &TxnState<'_, P>,
+        state: &TxnState<'_, C, P>,
         committed: bool,
     ) {
         let undone = !committed || state.rolled_back;
@@ -175,7 +175,7 @@ impl Garbage {
             TransactionEnd::Replayed => Tid::NONE,
             TransactionEnd::Version(tid) => *tid,
         };
-        for link in &state.links {
+        for link in &state.index_changes.links {
             link.entry.unpin();
             // After a partial rollback it is unknown which entries are in use, so all are recorded.
             if undone && (link.fresh || committed) {
@@ -184,7 +184,7 @@ impl Garbage {
             }
         }
         if committed {
-            for stale in &state.stale {
+            for stale in &state.index_changes.stale {
                 let key = KeyBytes::from_slice(stale.key);
                 self.add_entry(stale.table, stale.index, key, since());
             }
@@ -203,7 +203,7 @@ impl Garbage {
             }
         }
         if undone {
-            for (table, record) in &state.inserted {
+            for (table, record) in &state.index_changes.inserted {
                 let key = KeyBytes::from_slice(record.key());
                 self.rows.push_back(AbsentRow { table: *table, key, epoch: now() });
             }

@@ -76,7 +76,7 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     /// How much the last attempt had read when it met a conflict, if no operation would have
     /// written; all there is if it failed when it was validated.
     only_read: Option<usize>,
-    /// Whether its transaction may wait for others, see [`TxnState::may_wait`].
+    /// Whether its transaction may wait for others, see [`Commits::begin`].
     may_wait: bool,
     /// Outcomes of calls that it has run and that were logged before.
     outcomes: SessionOutcomes,
@@ -237,8 +237,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             Determinism::default(),
         );
         end_old_epoch(engine, C::DRAWS_AT_BEGIN && self.stream_was_idle);
-        (state.may_wait, state.may_be_repeated) = (self.may_wait, kind != RecordKind::Data);
-        C::begin(engine, &mut state, self.active);
+        state.call.may_be_repeated = kind != RecordKind::Data;
+        C::begin(engine, &mut state, self.active, self.may_wait);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
         let ended = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));

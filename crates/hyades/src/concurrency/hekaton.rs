@@ -27,6 +27,7 @@
 //! Left out of the paper: a reader waits, for a moment, for a transaction that prepares its commit,
 //! instead of reading what that may commit (docs/protocols.md, C6).
 
+use super::locks::ReadTime;
 use super::optimistic::PATIENCE;
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
@@ -51,7 +52,7 @@ impl Hekaton {
     #[inline]
     fn remember<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Hekaton, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         seen: u64,
@@ -68,7 +69,7 @@ impl Hekaton {
     #[inline]
     fn check<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &TxnState<'_, P>,
+        state: &TxnState<'_, Hekaton, P>,
         read: &ReadRow<'_, P::RowStamp>,
         tid: Tid,
     ) -> Option<Valid> {
@@ -110,11 +111,11 @@ impl Hekaton {
     /// Validates what the transaction has read at its timestamp.
     fn validate<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &TxnState<'_, P>,
+        state: &TxnState<'_, Hekaton, P>,
         tid: Tid,
     ) -> Option<Valid> {
         let may_be_late = engine.snapshot_isolation
-            && (!state.checks_uniqueness || mutation::is(Mutation::UniqueAsOfSnapshot));
+            && (!state.control.checks_uniqueness || mutation::is(Mutation::UniqueAsOfSnapshot));
         let otherwise = may_be_late.then_some(Valid::Late);
         let mut valid = Valid::Now;
         // What it overwrites no other transaction can have changed.
@@ -125,19 +126,20 @@ impl Hekaton {
             valid = otherwise?;
         }
         // What it has not found in an index may have been there as of its beginning.
-        let is_wrong = may_be_late && engine.snapshots.active.has_ended(state.slot, state.as_of);
+        let is_wrong = may_be_late
+            && engine.snapshots.active.has_ended(state.control.slot, state.control.as_of);
         (!is_wrong).then_some(valid)
     }
 
     /// Whether its replay as a command would read what it has read.
     fn may_be_command<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &TxnState<'_, P>,
+        state: &TxnState<'_, Hekaton, P>,
         tid: Tid,
     ) -> bool {
         if engine.replays_versions {
             // An image of an epoch in between would not have the versions that it has read (C4).
-            let is_of_one_epoch = state.as_of.epoch() == tid.epoch();
+            let is_of_one_epoch = state.control.as_of.epoch() == tid.epoch();
             return !engine.snapshot_isolation
                 || is_of_one_epoch
                 || mutation::is(Mutation::StraddlingCommands);
@@ -146,7 +148,7 @@ impl Hekaton {
     }
 
     /// Whether it is late by now, or will fail.
-    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, Hekaton, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, _>| {
             !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
         };
@@ -155,16 +157,17 @@ impl Hekaton {
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Hekaton, P>,
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
         // What it has not found in an index may have been there as of its beginning.
-        let valid = !engine.snapshots.active.has_ended(state.slot, state.as_of);
+        let valid = !engine.snapshots.active.has_ended(state.control.slot, state.control.as_of);
         steps::end_read_only(engine, state, valid)
     }
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
+    type Txn<'s> = ReadTime;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
     const USES_LOCK_WORD: bool = true;
@@ -173,7 +176,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
     #[inline]
     fn read<'s, T>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Hekaton, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -186,7 +189,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             }
             match locks::writer_of(engine, state, record) {
                 Preparing::No => {}
-                Preparing::At(at) if at > state.as_of => {}
+                Preparing::At(at) if at > state.control.as_of => {}
                 // It has written this row already.
                 Preparing::At(at) if word::tid(record.word.load(Ordering::Acquire)) >= at => {}
                 _ if mutation::is(Mutation::OverlookPreparing) => {}
@@ -196,14 +199,15 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                 }
             }
             let seen = record.word.load(Ordering::Acquire);
-            if word::tid(seen) > state.as_of {
-                let Some((found, version)) = versions.read(record, state.as_of, arena, guard)
+            if word::tid(seen) > state.control.as_of {
+                let Some((found, version)) =
+                    versions.read(record, state.control.as_of, arena, guard)
                 else {
                     std::hint::spin_loop();
                     continue;
                 };
                 // Nothing may have been kept for it any more.
-                if engine.snapshots.active.has_ended(state.slot, state.as_of) {
+                if engine.snapshots.active.has_ended(state.control.slot, state.control.as_of) {
                     return Err(Abort::Conflict);
                 }
                 Self::remember(engine, state, table, record, found);
@@ -216,7 +220,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             }
             if seen & word::LOCKED == 0 {
                 if let Some(copied) = locks::copy_in_place(record, seen, &mut copy) {
-                    if record.lock.load(Ordering::Relaxed) != state.slot {
+                    if record.lock.load(Ordering::Relaxed) != state.control.slot {
                         Self::remember(engine, state, table, record, seen);
                     }
                     return Ok(copied);
@@ -235,22 +239,23 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
     #[inline]
     fn intend<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Hekaton, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
         let (unmarked, failed) = (Ordering::SeqCst, Ordering::Relaxed);
-        match record.lock.compare_exchange(0, state.slot, unmarked, failed) {
+        match record.lock.compare_exchange(0, state.control.slot, unmarked, failed) {
             Ok(_) => {
                 state.push_lock(table, record, true);
                 engine.protocol.prefetch(&record.stamp);
             }
-            Err(owner) if owner == state.slot => {}
+            Err(owner) if owner == state.control.slot => {}
             Err(_) => return Err(Abort::Conflict),
         }
         // Only the transaction that has it marked changes it.
         let seen = record.word.load(Ordering::Acquire);
-        let is_newer = word::tid(seen) > state.as_of && !mutation::is(Mutation::OverwriteNewer);
+        let is_newer =
+            word::tid(seen) > state.control.as_of && !mutation::is(Mutation::OverwriteNewer);
         if is_newer || seen & word::DEAD != 0 {
             return Err(Abort::Conflict);
         }
@@ -258,7 +263,19 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         Ok(seen & word::ABSENT == 0)
     }
 
-    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
+    fn checks_uniqueness(state: &mut TxnState<'_, Hekaton, P>) {
+        state.control.checks_uniqueness = true;
+    }
+
+    fn reads_as_of(state: &TxnState<'_, Hekaton, P>) -> Tid {
+        state.control.as_of
+    }
+
+    fn inserted<'s>(
+        state: &mut TxnState<'s, Hekaton, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) {
         locks::inserted(state, table, record);
     }
 }
@@ -266,15 +283,15 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
 impl<P: LoggingProtocol> Commits<P> for Hekaton {
     const HAS_SLOTS: bool = true;
 
-    fn begin(engine: &Engine<P>, state: &mut TxnState<'_, P>, slot: u32) {
-        state.slot = slot;
-        state.as_of = engine.snapshots.active.begin(slot, &engine.epoch);
+    fn begin(engine: &Engine<P>, state: &mut TxnState<'_, Hekaton, P>, slot: u32, _: bool) {
+        state.control.slot = slot;
+        state.control.as_of = engine.snapshots.active.begin(slot, &engine.epoch);
     }
 
     /// Section 3.2, "preparation", and 3.3, "postprocessing".
     fn commit<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Hekaton, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
@@ -283,7 +300,7 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
         let active = &engine.snapshots.active;
-        let tid = active.prepare(state.slot, &engine.epoch);
+        let tid = active.prepare(state.control.slot, &engine.epoch);
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
             debug_assert!(write.base < tid, "timestamps ascend");
@@ -292,7 +309,7 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         state.observe_held(&engine.protocol, true);
         let command =
             Self::may_be_command(engine, state, tid) && steps::as_command(engine, state, &commit);
-        let valid = |state: &TxnState<'_, P>| Self::validate(engine, state, tid);
+        let valid = |state: &TxnState<'_, Hekaton, P>| Self::validate(engine, state, tid);
         let reserved = if engine.replays_versions {
             valid(state).ok_or(Abort::Conflict)?;
             steps::append(engine, state, &mut commit, tid, command)
@@ -309,11 +326,14 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         Ok(steps::committed(engine, state, placed))
     }
 
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
+    fn abandon<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, Hekaton, P>,
+    ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+    fn release(engine: &Engine<P>, state: &mut TxnState<'_, Hekaton, P>) {
         locks::release(engine, state);
     }
 }

@@ -1,7 +1,7 @@
 //! Rows whose lock word says which transaction has marked them: by the number of its slot.
 
 use super::state::{HeldLock, TxnState};
-use super::{VisibleRow, steps};
+use super::{ConcurrencyControl, VisibleRow, steps};
 use crate::engine::Engine;
 use crate::engine::active::Preparing;
 use crate::logging::LoggingProtocol;
@@ -9,18 +9,39 @@ use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
 use std::sync::atomic::{Ordering, fence};
 
+/// When a transaction reads, and the number with which it marks rows.
+#[derive(Default)]
+pub(crate) struct ReadTime {
+    /// Its slot among the active transactions.
+    pub slot: u32,
+    pub as_of: Tid,
+    /// Whether it has looked whether a key of a unique index is free.
+    pub checks_uniqueness: bool,
+}
+
+/// A concurrency control that marks rows.
+pub(super) trait MarksRows<P: LoggingProtocol>:
+    for<'t> ConcurrencyControl<P, Txn<'t> = ReadTime>
+{
+}
+
+impl<C, P: LoggingProtocol> MarksRows<P> for C where
+    C: for<'t> ConcurrencyControl<P, Txn<'t> = ReadTime>
+{
+}
+
 /// How far the transaction is that has marked a row, if another one has.
 ///
 /// SeqCst, as the mark and the slot are: if it is found not to prepare, its timestamp is above all
 /// that are drawn by now.
 #[inline]
-pub(super) fn writer_of<P: LoggingProtocol>(
+pub(super) fn writer_of<C: MarksRows<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &TxnState<'_, P>,
+    state: &TxnState<'_, C, P>,
     record: &Record<P::RowStamp>,
 ) -> Preparing {
     let owner = record.lock.load(Ordering::SeqCst);
-    if owner == 0 || owner == state.slot || owner >= WRITER {
+    if owner == 0 || owner == state.control.slot || owner >= WRITER {
         return Preparing::No;
     }
     engine.snapshots.active.preparing(owner)
@@ -28,12 +49,12 @@ pub(super) fn writer_of<P: LoggingProtocol>(
 
 /// Marks a record that the transaction has inserted, and unlocks it: it has inherited the stamp of
 /// its gap.
-pub(super) fn inserted<'s, P: LoggingProtocol>(
-    state: &mut TxnState<'s, P>,
+pub(super) fn inserted<'s, C: MarksRows<P>, P: LoggingProtocol>(
+    state: &mut TxnState<'s, C, P>,
     table: u32,
     record: &'s Record<P::RowStamp>,
 ) {
-    record.lock.store(state.slot, Ordering::SeqCst);
+    record.lock.store(state.control.slot, Ordering::SeqCst);
     record.word.store(word::ABSENT, Ordering::Release);
     state.push_lock(table, record, true);
 }
@@ -54,12 +75,12 @@ pub(super) fn copy_in_place<'s, S, T>(
 
 /// Installs the writes of transaction `tid`, and keeps what earlier readers may want.
 #[inline(always)]
-pub(super) fn install<P: LoggingProtocol>(
+pub(super) fn install<C: MarksRows<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, C, P>,
     tid: Tid,
 ) {
-    engine.snapshots.active.find_readers(state.slot, tid, state.readers);
+    engine.snapshots.active.find_readers(state.control.slot, tid, &mut state.workspace.readers);
     let lock = |record: &Record<_>| {
         record.set_locked();
     };
@@ -70,11 +91,14 @@ pub(super) fn install<P: LoggingProtocol>(
 }
 
 /// Takes the marks of a transaction from its rows, and ends it.
-pub(super) fn release<P: LoggingProtocol>(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+pub(super) fn release<C: MarksRows<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, C, P>,
+) {
     for HeldLock { record, .. } in state.held.drain(..) {
         record.lock.store(0, Ordering::Release);
     }
-    engine.snapshots.active.end(state.slot);
+    engine.snapshots.active.end(state.control.slot);
 }
 
 /// Locks a record outside transactions, as the removal of garbage does, if it is not locked.

@@ -39,6 +39,7 @@ use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
 use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, WRITER, word};
+use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use state::TxnState;
 use steps::{Commit, Committed};
@@ -47,6 +48,8 @@ use steps::{Commit, Committed};
 pub(crate) enum VisibleRow<'s, T> {
     /// The row in place: a copy of the wanted columns.
     There(T),
+    /// An older version, all of it, with its key.
+    Whole(&'s [u8]),
     /// An older version, all of it, as a record has it.
     Older(&'s [u8]),
     Absent,
@@ -62,7 +65,11 @@ impl<'s, T> From<OldVersion<'s>> for VisibleRow<'s, T> {
 }
 
 /// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.
-pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
+pub(crate) trait ConcurrencyControl<P: LoggingProtocol>:
+    Send + Sync + Sized + 'static
+{
+    /// What it keeps of a running transaction, beside what all concurrency controls keep.
+    type Txn<'s>: Default;
     /// Whether a row is locked by its lock word, and not by a bit of its version word.
     const USES_LOCK_WORD: bool = false;
     /// Initial version word of a record that a transaction inserts under a new key.
@@ -71,8 +78,6 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     const INSERTED_LOCK: u32 = if Self::USES_LOCK_WORD { WRITER } else { 0 };
     /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
     const LIMITS_KEYS: bool = true;
-    /// Whether a transaction may see several versions of a row, see [`TxnState::versions`].
-    const READS_VERSIONS: bool = false;
     /// Whether transactions read a snapshot: they write nothing, and remember nothing of what they
     /// have read.
     const READS_SNAPSHOT: bool = false;
@@ -82,12 +87,16 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 
     /// Called before an access, with the partitions that it touches, if transactions take turns.
     /// Returns once the transaction holds them.
-    fn enter(_: &Engine<P>, _: &mut TxnState<'_, P>, _: TouchedPartitions) -> Result<(), Abort> {
+    fn enter(
+        _: &Engine<P>,
+        _: &mut TxnState<'_, Self, P>,
+        _: TouchedPartitions,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     /// Holds the partitions of these slots, which the transaction has stated that it will access.
-    fn hold(_: &Engine<P>, _: &mut TxnState<'_, P>, _slots: u64) -> Result<(), Abort> {
+    fn hold(_: &Engine<P>, _: &mut TxnState<'_, Self, P>, _slots: u64) -> Result<(), Abort> {
         Ok(())
     }
 
@@ -95,7 +104,7 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     /// than once.
     fn read<'s, T>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Self, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         copy: impl FnMut() -> T,
@@ -104,7 +113,7 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     /// Prepares a write that depends on the row's content. Returns whether the row exists.
     fn intend<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Self, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort>;
@@ -112,18 +121,42 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     /// Prepares a blind write: the transaction does not observe whether the row exists.
     fn intend_blindly<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Self, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
         Self::intend(engine, state, table, record).map(drop)
     }
 
+    /// Copies the row, of which the transaction has changed columns, as it was before that.
+    fn read_base<'s>(
+        _: &TxnState<'s, Self, P>,
+        table: &TableData<P::RowStamp>,
+        record: &'s Record<P::RowStamp>,
+        to: &mut Vec<u8>,
+    ) {
+        table.read_row(record, to);
+    }
+
+    /// Called when the transaction is about to look whether a key of a unique index is free.
+    fn checks_uniqueness(_: &mut TxnState<'_, Self, P>) {}
+
+    /// Whether nothing is kept any more for a transaction that reads a snapshot.
+    #[inline(always)]
+    fn has_ended(_: &TxnState<'_, Self, P>) -> bool {
+        false
+    }
+
+    /// What the transaction reads as of, if that is not the present.
+    fn reads_as_of(_: &TxnState<'_, Self, P>) -> Tid {
+        Tid::NONE
+    }
+
     /// Called when the transaction has found that a gap has no key that it seeks, and has observed
     /// the gap's stamp.
     fn saw_gap<'s>(
         _: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Self, P>,
         gap: Gap<'s, P::RowStamp>,
     ) -> Result<(), Abort> {
         state.gaps.push(gap);
@@ -131,11 +164,11 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     }
 
     /// Called after a record inserted by this transaction has inherited the stamp of its gap.
-    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>);
+    fn inserted<'s>(state: &mut TxnState<'s, Self, P>, table: u32, record: &'s Record<P::RowStamp>);
 
     /// Whether everything the transaction has read is still current. An early check while the
     /// transaction runs, to stop bodies that work on inconsistent rows; commit validates anyway.
-    fn is_current(_: &TxnState<'_, P>) -> bool {
+    fn is_current(_: &TxnState<'_, Self, P>) -> bool {
         true
     }
 
@@ -193,7 +226,7 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
 
     /// Whether a transaction that has met a conflict, and written nothing, needs most of all rows
     /// that there are: then it reads a snapshot.
-    fn reads_many(_: &Engine<P>, _: &TxnState<'_, P>) -> bool {
+    fn reads_many(_: &Engine<P>, _: &TxnState<'_, Self, P>) -> bool {
         false
     }
 
@@ -216,29 +249,31 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
         Ok(())
     }
 
-    /// Begins a transaction, in its session's slot if there are any.
+    /// Begins a transaction, in its session's slot if there are any. `may_wait`: whether it may
+    /// wait for its turn. Not if it must not wait at all, or if its thread is in the middle of
+    /// another transaction, for which others may wait.
     #[inline(always)]
-    fn begin(_: &Engine<P>, _: &mut TxnState<'_, P>, _slot: u32) {}
+    fn begin(_: &Engine<P>, _: &mut TxnState<'_, Self, P>, _slot: u32, _may_wait: bool) {}
 
     /// Installs what a call has written that was logged before it runs.
-    fn install_arrived(_: &Engine<P>, _: &mut TxnState<'_, P>, _: Tid) {
+    fn install_arrived(_: &Engine<P>, _: &mut TxnState<'_, Self, P>, _: Tid) {
         unreachable!("only transactions that take turns are logged before they run");
     }
 
     /// Releases rows that such a call has locked; it keeps its turn.
-    fn release_rows(_: &mut TxnState<'_, P>) {}
+    fn release_rows(_: &mut TxnState<'_, Self, P>) {}
 
     /// Commits the transaction, in the order of the scheme's paper.
     fn commit<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Self, P>,
         commit: Commit<'_>,
     ) -> Result<Committed, Abort>;
 
     /// Ends a transaction whose abort the caller will see. Validates it like a read-only one, and
     /// returns what the frontier has to reach before the caller is answered.
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort>;
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, Self, P>) -> Result<Needs, Abort>;
 
     /// Releases what the transaction holds, after it has committed or failed.
-    fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>);
+    fn release(engine: &Engine<P>, state: &mut TxnState<'_, Self, P>);
 }

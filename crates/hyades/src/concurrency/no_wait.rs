@@ -62,7 +62,7 @@ impl NoWait {
     #[inline]
     fn lock_to_write<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, NoWait, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         reads: bool,
@@ -101,7 +101,7 @@ impl NoWait {
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, NoWait, P>,
     ) -> Result<Needs, Abort> {
         // It overwrites nothing, whatever it has locked.
         state.observe(&engine.protocol, false);
@@ -111,13 +111,14 @@ impl NoWait {
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
+    type Txn<'s> = ();
     const INSERTED_WORD: u64 = word::ABSENT;
     const USES_LOCK_WORD: bool = true;
 
     #[inline]
     fn read<'s, T>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, NoWait, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -150,7 +151,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
     #[inline]
     fn intend<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, NoWait, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -161,18 +162,22 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
     #[inline]
     fn intend_blindly<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, NoWait, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
         Self::lock_to_write(engine, state, table, record, false).map(drop)
     }
 
-    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
+    fn inserted<'s>(
+        state: &mut TxnState<'s, NoWait, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) {
         state.push_lock(table, record, true);
     }
 
-    fn is_current(state: &TxnState<'_, P>) -> bool {
+    fn is_current(state: &TxnState<'_, NoWait, P>) -> bool {
         state.gaps_are_current()
     }
 }
@@ -180,7 +185,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
 impl<P: LoggingProtocol> Commits<P> for NoWait {
     fn commit<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, NoWait, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         if state.writes.is_empty() {
@@ -222,11 +227,14 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         Ok(steps::committed(engine, state, placed))
     }
 
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
+    fn abandon<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, NoWait, P>,
+    ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &Engine<P>, state: &mut TxnState<'_, P>) {
+    fn release(_: &Engine<P>, state: &mut TxnState<'_, NoWait, P>) {
         for HeldLock { record, writer, .. } in state.held.drain(..) {
             if writer {
                 record.lock.store(0, Ordering::Release);

@@ -1,6 +1,7 @@
 //! What the optimistic concurrency controls share: rows are read without locks, and the write set
 //! is locked at commit, by the lock bit of the version word.
 
+use super::ConcurrencyControl;
 use super::state::TxnState;
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -37,9 +38,9 @@ pub(super) fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
 /// Locks the write set and folds the stamps of the rows that it overwrites (docs/protocols.md, E4,
 /// i). Waits for each row only for a while, so that no two wait for each other for ever.
 #[inline(always)]
-pub(super) fn lock<P: LoggingProtocol>(
+pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, C, P>,
 ) -> Result<(), Abort> {
     for at in 0..state.writes.len() {
         let write = &mut state.writes[at];

@@ -45,6 +45,19 @@ use std::sync::atomic::Ordering;
 
 pub(crate) struct Partitioned;
 
+/// What it keeps of a running transaction.
+#[derive(Default)]
+pub(crate) struct PartitionedTxn {
+    /// The number of its session in the queues.
+    session: u32,
+    /// Whether it may wait for its turn.
+    may_wait: bool,
+    /// The partition that it holds for replicated rows alone, for which any one would do.
+    any_partition: u64,
+    /// It has stated that it needs all partitions: it enters them when it first writes.
+    states_all: bool,
+}
+
 /// Looks at a row that garbage collection has locked before the transaction runs again.
 const PATIENCE: u32 = 256;
 
@@ -53,26 +66,26 @@ impl Partitioned {
     #[cold]
     fn enter_more<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Partitioned, P>,
         set: u64,
         is_stated: bool,
     ) -> Result<(), Abort> {
         let partitions = &engine.partitions;
-        let (turns, number) = (&partitions.turns, state.slot);
+        let (turns, number) = (&partitions.turns, state.control.session);
         let held = turns.held(number);
         if held != 0 && mutation::is(Mutation::UncheckedPartitions) {
             return Ok(());
         }
-        let set = if state.states_all && state.is_writer { partitions.all() } else { set };
-        turns.want(number, held & !state.any_partition | set);
+        let set = if state.control.states_all && state.is_writer { partitions.all() } else { set };
+        turns.want(number, held & !state.control.any_partition | set);
         // One that reads all partitions and writes nothing is better off with a snapshot. An
         // attempt that must not wait gets none, and has to do with what is free.
         let reads_all = !state.is_writer && set == partitions.all() && set.count_ones() > 1;
-        if reads_all && !is_stated && state.may_wait {
+        if reads_all && !is_stated && state.control.may_wait {
             return Err(Abort::Conflict);
         }
         let entered = match held {
-            0 => Self::enter_first(engine, number, set, state.may_wait),
+            0 => Self::enter_first(engine, number, set, state.control.may_wait),
             _ => turns.try_enter(number, set),
         };
         if entered { Ok(()) } else { Err(Abort::Conflict) }
@@ -97,15 +110,15 @@ impl Partitioned {
     #[cold]
     fn enter_any<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Partitioned, P>,
     ) -> Result<(), Abort> {
         let partitions = &engine.partitions;
         let count = partitions.all().count_ones();
-        let (number, may_wait) = (state.slot, state.may_wait);
+        let (number, may_wait) = (state.control.session, state.control.may_wait);
         let from = |at: u32| 1 << ((number + at) % count);
         let free = (0..count).map(from).find(|one| partitions.turns.try_enter(number, *one));
         let waited_for = || Self::enter_first(engine, number, from(0), may_wait).then(|| from(0));
-        state.any_partition = free.or_else(waited_for).ok_or(Abort::Conflict)?;
+        state.control.any_partition = free.or_else(waited_for).ok_or(Abort::Conflict)?;
         Ok(())
     }
 
@@ -129,7 +142,7 @@ impl Partitioned {
     #[inline(always)]
     fn install<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Partitioned, P>,
         tid: Tid,
         held: u64,
     ) {
@@ -146,32 +159,39 @@ impl Partitioned {
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Partitioned, P>,
     ) -> Result<Needs, Abort> {
         let partitions = &engine.partitions;
         if P::LOGS_FIRST {
-            engine.protocol.observe_partitions(partitions.turns.held(state.slot), state.stamp);
+            engine
+                .protocol
+                .observe_partitions(partitions.turns.held(state.control.session), state.stamp);
         }
-        for partition in partitions.stamps(partitions.turns.held(state.slot)) {
+        for partition in partitions.stamps(partitions.turns.held(state.control.session)) {
             engine.protocol.observe_read(&partition.stamp, state.stamp);
         }
-        partitions.turns.want(state.slot, 0);
+        partitions.turns.want(state.control.session, 0);
         steps::end_read_only(engine, state, true)
     }
 }
 
 /// The partitions in which a transaction leaves its stamp: all that it holds.
-fn stamped<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>, held: u64) -> u64 {
+fn stamped<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &TxnState<'_, Partitioned, P>,
+    held: u64,
+) -> u64 {
     if mutation::is(Mutation::StampHomeOnly) {
         return held & held.wrapping_neg();
     }
     if mutation::is(Mutation::StampWrittenOnly) {
-        return engine.partitions.turns.written(state.slot) & held;
+        return engine.partitions.turns.written(state.control.session) & held;
     }
     held
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
+    type Txn<'s> = PartitionedTxn;
     const INSERTED_WORD: u64 = word::ABSENT;
     const USES_LOCK_WORD: bool = true;
     const TAKES_TURNS: bool = true;
@@ -179,11 +199,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
     #[inline]
     fn enter(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Partitioned, P>,
         touched: TouchedPartitions,
     ) -> Result<(), Abort> {
         if P::LOGS_FIRST {
-            if let Some(stated) = state.stated_slots {
+            if let Some(stated) = state.call.stated_slots {
                 return touched.check_stated(stated).or_else(|abort| state.refuse(abort));
             }
             if state.is_writer {
@@ -192,38 +212,42 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
                 return Err(Abort::OnlyCalls);
             }
         }
-        let held = engine.partitions.turns.held(state.slot);
+        let held = engine.partitions.turns.held(state.control.session);
         if touched == TouchedPartitions::Any {
             return if held != 0 { Ok(()) } else { Self::enter_any(engine, state) };
         }
         let set = engine.partitions.touched(touched);
-        state.any_partition &= !set;
+        state.control.any_partition &= !set;
         if state.is_writer && mutation::is(Mutation::StampWrittenOnly) {
-            engine.partitions.turns.note_written(state.slot, set);
+            engine.partitions.turns.note_written(state.control.session, set);
         }
         if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, false) }
     }
 
     #[inline]
-    fn hold(engine: &Engine<P>, state: &mut TxnState<'_, P>, slots: u64) -> Result<(), Abort> {
-        if let Some(stated) = state.stated_slots.filter(|_| P::LOGS_FIRST) {
+    fn hold(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, Partitioned, P>,
+        slots: u64,
+    ) -> Result<(), Abort> {
+        if let Some(stated) = state.call.stated_slots.filter(|_| P::LOGS_FIRST) {
             let is_stated = slots & !stated == 0;
             return if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) };
         }
         if slots == Partitions::ALL.0 && !state.is_writer {
             // If it only reads, it had better read a snapshot.
-            state.states_all = true;
+            state.control.states_all = true;
             return Ok(());
         }
         let set = engine.partitions.of_slots(slots);
-        let held = engine.partitions.turns.held(state.slot);
+        let held = engine.partitions.turns.held(state.control.session);
         if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, true) }
     }
 
     #[inline]
     fn read<'s, T>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        _: &mut TxnState<'s, Partitioned, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -236,7 +260,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
     #[inline]
     fn intend<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Partitioned, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -256,13 +280,17 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
 
     fn saw_gap<'s>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        _: &mut TxnState<'s, Partitioned, P>,
         _: Gap<'s, P::RowStamp>,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
-    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
+    fn inserted<'s>(
+        state: &mut TxnState<'s, Partitioned, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) {
         state.push_lock(table, record, true);
     }
 }
@@ -299,17 +327,17 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
     }
 
     #[inline(always)]
-    fn begin(_: &Engine<P>, state: &mut TxnState<'_, P>, slot: u32) {
-        state.slot = slot;
+    fn begin(_: &Engine<P>, state: &mut TxnState<'_, Partitioned, P>, slot: u32, may_wait: bool) {
+        (state.control.session, state.control.may_wait) = (slot, may_wait);
     }
 
-    fn reads_many(engine: &Engine<P>, state: &TxnState<'_, P>) -> bool {
+    fn reads_many(engine: &Engine<P>, state: &TxnState<'_, Partitioned, P>) -> bool {
         let partitions = &engine.partitions;
         let all = partitions.all();
-        partitions.turns.wanted(state.slot) == all && all.count_ones() > 1
+        partitions.turns.wanted(state.control.session) == all && all.count_ones() > 1
     }
 
-    fn install_arrived(engine: &Engine<P>, state: &mut TxnState<'_, P>, tid: Tid) {
+    fn install_arrived(engine: &Engine<P>, state: &mut TxnState<'_, Partitioned, P>, tid: Tid) {
         debug_assert!(
             state.final_writes().all(|w| word::tid(w.record.word.load(Ordering::Relaxed)) < tid),
             "what has written these rows had arrived before"
@@ -320,7 +348,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         });
     }
 
-    fn release_rows(state: &mut TxnState<'_, P>) {
+    fn release_rows(state: &mut TxnState<'_, Partitioned, P>) {
         for HeldLock { record, .. } in state.held.drain(..) {
             record.lock.store(0, Ordering::Release);
         }
@@ -329,7 +357,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
     /// Holds the turns of all its partitions, so nothing can fail.
     fn commit<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Partitioned, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "those that only read leave no stamp") };
@@ -338,7 +366,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
         let partitions = &engine.partitions;
-        let held = partitions.turns.held(state.slot);
+        let held = partitions.turns.held(state.control.session);
         debug_assert_ne!(held, 0, "a writer has entered the partitions of its rows");
 
         // 1. Fold the stamps of all partitions held, as reader and as writer; draw the TID.
@@ -356,7 +384,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         if mutation::is(Mutation::HandOnBeforeFrames) {
             Self::install(engine, state, tid, held);
             Self::release_rows(state);
-            partitions.turns.leave(state.slot);
+            partitions.turns.leave(state.control.session);
             if tid.sequence().is_multiple_of(4) {
                 // Makes it likely that the power goes while what has read from it is on disk.
                 std::thread::sleep(std::time::Duration::from_micros(200));
@@ -370,22 +398,25 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         let reserved = steps::append(engine, state, &mut commit, tid, command);
         let placed = reserved.fill(tid);
         if mutation::is(Mutation::HandOnBeforeInstall) {
-            partitions.turns.leave(state.slot);
+            partitions.turns.leave(state.control.session);
             std::thread::yield_now();
         }
 
         // 3. Install; leave the own stamp and TID in all partitions held.
         Self::install(engine, state, tid, held);
-        partitions.turns.want(state.slot, 0);
+        partitions.turns.want(state.control.session, 0);
         Ok(steps::committed(engine, state, placed))
     }
 
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
+    fn abandon<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, Partitioned, P>,
+    ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+    fn release(engine: &Engine<P>, state: &mut TxnState<'_, Partitioned, P>) {
         Self::release_rows(state);
-        engine.partitions.turns.leave(state.slot);
+        engine.partitions.turns.leave(state.control.session);
     }
 }

@@ -14,6 +14,7 @@ use crate::storage::old_versions::{OldVersion, OldVersionWriter, OldVersions, Ov
 use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
+use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::reclaim::Guard;
 use std::ops::Range;
@@ -22,25 +23,37 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Replaying;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
+    /// The row versions that it reads and its view of them, in replays that keep several.
+    type Txn<'s> = Option<EarlierVersions<'s>>;
     const INSERTED_WORD: u64 = word::ABSENT;
     const LIMITS_KEYS: bool = false;
-    const READS_VERSIONS: bool = true;
 
     #[inline]
     fn read<'s, T>(
-        _: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        _: u32,
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, Replaying, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
-        if let Some(EarlierVersions::AsOf(versions, as_of)) = state.versions {
-            let to = (state.arena, state.guard);
-            return Ok(match read_as_of(versions, as_of, record, to, copy) {
-                ReadAsOf::InPlace(Some(row)) => VisibleRow::There(row),
-                ReadAsOf::Older(OldVersion::Row(row)) => VisibleRow::Older(row),
-                ReadAsOf::InPlace(None) | ReadAsOf::Older(OldVersion::Absent) => VisibleRow::Absent,
-            });
+        match state.control {
+            Some(listed @ EarlierVersions::Listed(..)) => {
+                let (table, scratch) =
+                    (&engine.tables[table as usize], &mut state.workspace.scratch);
+                let row = listed.read(table, record, state.arena, scratch, state.guard);
+                return Ok(row.map_or(VisibleRow::Absent, VisibleRow::Whole));
+            }
+            Some(EarlierVersions::AsOf(versions, as_of)) => {
+                let to = (state.arena, state.guard);
+                return Ok(match read_as_of(versions, as_of, record, to, copy) {
+                    ReadAsOf::InPlace(Some(row)) => VisibleRow::There(row),
+                    ReadAsOf::Older(OldVersion::Row(row)) => VisibleRow::Older(row),
+                    ReadAsOf::InPlace(None) | ReadAsOf::Older(OldVersion::Absent) => {
+                        VisibleRow::Absent
+                    }
+                });
+            }
+            None => {}
         }
         let there = record.word.load(Ordering::Acquire) & word::ABSENT == 0;
         Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
@@ -49,11 +62,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     #[inline]
     fn intend<'s>(
         _: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Replaying, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        match state.versions {
+        match state.control {
             Some(EarlierVersions::Listed(versions, view)) => {
                 return Ok(versions.is_there(record, view));
             }
@@ -70,7 +83,23 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn inserted<'s>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {}
+    fn read_base<'s>(
+        state: &TxnState<'s, Replaying, P>,
+        table: &TableData<P::RowStamp>,
+        record: &'s Record<P::RowStamp>,
+        to: &mut Vec<u8>,
+    ) {
+        match state.control {
+            Some(versions) => {
+                let scratch = &mut Vec::new();
+                let row = versions.read(table, record, state.arena, scratch, state.guard);
+                to.extend_from_slice(row.unwrap_or_default());
+            }
+            None => table.read_row(record, to),
+        }
+    }
+
+    fn inserted<'s>(_: &mut TxnState<'s, Replaying, P>, _: u32, _: &'s Record<P::RowStamp>) {}
 
     fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
         lock(record)
@@ -83,28 +112,33 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
 pub(crate) struct ReplayingCalls;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
+    type Txn<'s> = ();
     const INSERTED_WORD: u64 = word::ABSENT;
     const INSERTED_LOCK: u32 = 0;
     const TAKES_TURNS: bool = true;
 
     fn enter(
         _: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, ReplayingCalls, P>,
         touched: TouchedPartitions,
     ) -> Result<(), Abort> {
-        let stated = state.stated_slots.unwrap_or(u64::MAX);
+        let stated = state.call.stated_slots.unwrap_or(u64::MAX);
         touched.check_stated(stated).or_else(|abort| state.refuse(abort))
     }
 
-    fn hold(_: &Engine<P>, state: &mut TxnState<'_, P>, slots: u64) -> Result<(), Abort> {
-        let is_stated = slots & !state.stated_slots.unwrap_or(u64::MAX) == 0;
+    fn hold(
+        _: &Engine<P>,
+        state: &mut TxnState<'_, ReplayingCalls, P>,
+        slots: u64,
+    ) -> Result<(), Abort> {
+        let is_stated = slots & !state.call.stated_slots.unwrap_or(u64::MAX) == 0;
         if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) }
     }
 
     #[inline]
     fn read<'s, T>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        _: &mut TxnState<'s, ReplayingCalls, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -116,14 +150,14 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
     #[inline]
     fn intend<'s>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        _: &mut TxnState<'s, ReplayingCalls, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn inserted<'s>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {}
+    fn inserted<'s>(_: &mut TxnState<'s, ReplayingCalls, P>, _: u32, _: &'s Record<P::RowStamp>) {}
 
     fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
         lock(record)
@@ -185,29 +219,37 @@ const CONFLICT: &str = "had a conflict, which cannot occur at replay";
 /// What is wrong, as said of the procedure.
 pub(crate) fn install<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, Replaying, P>,
     tid: Tid,
 ) -> Result<(), &'static str> {
-    match state.versions {
+    match state.control {
         Some(EarlierVersions::Listed(versions, view)) => {
             return install_versions(engine, state, tid, (versions, view));
         }
         Some(EarlierVersions::AsOf(versions, as_of)) => {
             return install_over_versions(engine, state, tid, (versions, as_of));
         }
-        None => {}
+        None => install_in_place(engine, state, tid),
     }
+    Ok(())
+}
+
+/// Installs the writes of a replayed command or call, on rows of one version.
+pub(crate) fn install_in_place<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, C, P>,
+    tid: Tid,
+) {
     steps::install(engine, state, tid, steps::already_locked, |record, version| {
         record.word.store(version, Ordering::Release)
     });
-    Ok(())
 }
 
 /// Installs the writes of a replayed command, and keeps what they overwrite while a record to come
 /// may read it. Whatever wrote the rows before was replayed before.
 fn install_over_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, Replaying, P>,
     tid: Tid,
     (versions, as_of): (&OldVersions, Tid),
 ) -> Result<(), &'static str> {
@@ -220,9 +262,14 @@ fn install_over_versions<P: LoggingProtocol>(
             return Err("wrote a row of which there is a later version than it could read");
         }
         let changed = write.changed_bytes(table);
-        let (seen, writer) = (row.version, &mut *state.old_versions);
+        let (seen, writer) = (row.version, &mut state.workspace.old_versions);
         keep_for_records(versions, (record, seen), tid, changed.as_deref(), (writer, state.guard))?;
-        let there = write.install((table, seen), state.usage, state.guard, state.scratch);
+        let there = write.install(
+            (table, seen),
+            &state.workspace.usage,
+            state.guard,
+            &mut state.workspace.scratch,
+        );
         row.version = word::of(tid) | if there { 0 } else { word::ABSENT };
     }
     Ok(())
@@ -251,7 +298,7 @@ pub(crate) fn keep_for_records<S>(
 /// Installs the writes of a replayed command beside older versions of their rows.
 fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, Replaying, P>,
     tid: Tid,
     (versions, view): (&Versions, &View),
 ) -> Result<(), &'static str> {
@@ -262,7 +309,12 @@ fn install_versions<P: LoggingProtocol>(
         if tid > word::tid(row.version) {
             versions.supersede(table, record, row.version, (view.own, tid));
             let seen = (table, row.version);
-            let there = write.install(seen, state.usage, state.guard, state.scratch);
+            let there = write.install(
+                seen,
+                &state.workspace.usage,
+                state.guard,
+                &mut state.workspace.scratch,
+            );
             let absent = if there { 0 } else { word::ABSENT };
             row.version = word::of(tid) | absent;
             continue;

@@ -18,7 +18,7 @@ pub(crate) struct Silo;
 impl Silo {
     /// Whether every row read still has its version and every gap is unchanged. Rows that the
     /// transaction also overwrites are locked by it.
-    fn validate<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
+    fn validate<P: LoggingProtocol>(state: &TxnState<'_, Silo, P>) -> bool {
         let unchanged = state.reads.iter().all(|read| {
             let now = read.record.word.load(Ordering::SeqCst);
             now == read.seen || (read.overwritten && now == read.seen | word::LOCKED)
@@ -29,7 +29,7 @@ impl Silo {
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
+        state: &mut TxnState<'_, Silo, P>,
     ) -> Result<Needs, Abort> {
         state.observe(&engine.protocol, false);
         let valid = Self::validate(state);
@@ -38,13 +38,14 @@ impl Silo {
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
+    type Txn<'s> = ();
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
 
     #[inline]
     fn read<'s, T>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Silo, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -75,7 +76,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
     #[inline]
     fn intend<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Silo, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -86,19 +87,23 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
     /// Does nothing: commit locks the row and folds its stamp.
     fn intend_blindly<'s>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        _: &mut TxnState<'s, Silo, P>,
         _: u32,
         _: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
-    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
+    fn inserted<'s>(
+        state: &mut TxnState<'s, Silo, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) {
         record.word.store(word::ABSENT, Ordering::Release);
         state.reads.push(ReadRow { record, table, seen: word::ABSENT, overwritten: false });
     }
 
-    fn is_current(state: &TxnState<'_, P>) -> bool {
+    fn is_current(state: &TxnState<'_, Silo, P>) -> bool {
         Silo::validate(state)
     }
 }
@@ -106,7 +111,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
 impl<P: LoggingProtocol> Commits<P> for Silo {
     fn commit<'s>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, Silo, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         if state.writes.is_empty() {
@@ -156,9 +161,9 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         Ok(steps::committed(engine, state, placed))
     }
 
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, Silo, P>) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &Engine<P>, _: &mut TxnState<'_, P>) {}
+    fn release(_: &Engine<P>, _: &mut TxnState<'_, Silo, P>) {}
 }

@@ -5,6 +5,7 @@
 use super::state::TxnState;
 use super::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
+use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, word};
@@ -13,6 +14,8 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) struct SnapshotReads;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
+    /// What it reads.
+    type Txn<'s> = Option<&'s SnapshotState>;
     // It inserts nothing.
     const INSERTED_WORD: u64 = word::ABSENT;
     const READS_SNAPSHOT: bool = true;
@@ -24,12 +27,12 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
     #[inline]
     fn read<'s, T>(
         engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, SnapshotReads, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
-        let Some(snapshot) = state.snapshot else { return Err(Abort::SnapshotEnded) };
+        let Some(snapshot) = state.control else { return Err(Abort::SnapshotEnded) };
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
         let found = loop {
             // Before a link is followed: versions may be gone as soon as it has ended.
@@ -68,16 +71,21 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
         if snapshot.has_ended() { Err(Abort::SnapshotEnded) } else { Ok(found) }
     }
 
+    #[inline(always)]
+    fn has_ended(state: &TxnState<'_, SnapshotReads, P>) -> bool {
+        state.control.is_none_or(SnapshotState::has_ended)
+    }
+
     fn intend<'s>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        _: &mut TxnState<'s, SnapshotReads, P>,
         _: u32,
         _: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
         Err(Abort::ReadOnly)
     }
 
-    fn inserted<'s>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {
+    fn inserted<'s>(_: &mut TxnState<'s, SnapshotReads, P>, _: u32, _: &'s Record<P::RowStamp>) {
         unreachable!("a reader of a snapshot inserts nothing");
     }
 

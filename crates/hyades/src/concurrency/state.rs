@@ -1,10 +1,9 @@
 //! State of a running transaction: the rows it read, the gaps it saw, the writes it buffers.
 
-use super::earlier::EarlierVersions;
+use super::ConcurrencyControl;
 use super::known::KnownRows;
 use crate::engine::RowIdBlock;
 use crate::engine::active::ReaderTimes;
-use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::{Determinism, Drawn};
@@ -60,10 +59,12 @@ pub(crate) struct Workspace {
     pub old_versions: OldVersionWriter,
     /// What it has added to the tables.
     pub usage: Arc<UsageCells>,
-    readers: ReaderTimes,
+    /// Transactions for which it keeps what it overwrites, found at commit.
+    pub readers: ReaderTimes,
+    /// Where rows are in the write set, and among the locks.
     known: KnownRows,
     /// Number of the newest savepoint.
-    last_savepoint: u64,
+    pub last_savepoint: u64,
 }
 
 impl Workspace {
@@ -122,74 +123,42 @@ fn tells_blind_writes<P: LoggingProtocol>() -> bool {
     P::TELLS_BLIND_WRITES && !mutation::is(Mutation::OverwrittenAsUnread)
 }
 
-pub(crate) struct TxnState<'s, P: LoggingProtocol> {
-    pub arena: &'s Bump,
-    pub guard: &'s Guard,
-    pub stamp: &'s mut P::TxnStamp,
-    pub reads: ArenaVec<'s, ReadRow<'s, P::RowStamp>>,
-    pub held: ArenaVec<'s, HeldLock<'s, P::RowStamp>>,
-    pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
-    /// Where gaps are in `gaps`.
-    pub gap_places: GapPlaces,
-    pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
-    pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
-    pub stale: ArenaVec<'s, Stale<'s>>,
-    /// Records that this transaction inserted under new keys.
-    pub inserted: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
-    /// The row found last, which is often accessed again: read, then written.
-    pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
-    /// Positions in ordered indexes; `None` until the transaction inserts or prefetches.
-    pub places: Option<&'s mut IndexPositions<'s>>,
-    /// Announced rows whose hash buckets are being prefetched.
-    pub wanted: ArenaVec<'s, PrefetchedRow>,
+/// What a transaction has drawn that its replay as a command has to draw again.
+pub(crate) struct Draws<'s> {
+    pub row_ids: RowIds<'s>,
     /// Hidden row ids drawn by the transaction.
     pub row_ids_used: ArenaVec<'s, u64>,
-    pub row_ids: RowIds<'s>,
     pub determinism: Determinism,
-    /// Highest version read or about to be overwritten.
-    pub max_tid: Tid,
-    /// Whether it had any operation except blind writes.
-    pub has_read: bool,
-    /// The row versions that it reads and its view of them, in replays that keep several versions.
-    pub versions: Option<EarlierVersions<'s>>,
-    /// What it reads, if that is not the present.
-    pub snapshot: Option<&'s SnapshotState>,
-    /// Where rows are in `writes` and `held`.
-    known: &'s mut KnownRows,
-    /// An operation met a conflict. The transaction runs again, whatever the body returns.
-    pub conflict: bool,
-    pub rolled_back: bool,
-    /// An operation has written, or would have if it had not failed.
-    pub is_writer: bool,
+}
+
+/// What a transaction has changed in indexes.
+pub(crate) struct IndexChanges<'s, S> {
+    pub links: ArenaVec<'s, Link<'s, S>>,
+    pub stale: ArenaVec<'s, Stale<'s>>,
+    /// Records that this transaction inserted under new keys.
+    pub inserted: ArenaVec<'s, (u32, &'s Record<S>)>,
+}
+
+/// What a transaction has announced that it will access.
+pub(crate) struct Announced<'s> {
+    /// Positions in ordered indexes; `None` until the transaction inserts or prefetches.
+    pub places: Option<&'s mut IndexPositions<'s>>,
+    /// Rows whose hash buckets are being prefetched.
+    pub wanted: ArenaVec<'s, PrefetchedRow>,
+}
+
+/// When a running transaction is checked.
+pub(crate) struct Checks {
     /// Operations since the last check of the reads, and how many of them make the next one due.
     pub operations: u32,
     pub check_at: u32,
     /// Operations after the first conflict.
     pub ignored: u32,
-    /// Valid savepoints: number, and length of `writes` when it was created.
-    pub savepoints: ArenaVec<'s, (u64, usize)>,
-    pub last_savepoint: &'s mut u64,
-    /// Buffer owned by the session.
-    pub scratch: &'s mut Vec<u8>,
-    /// Where it keeps what it overwrites.
-    pub old_versions: &'s mut OldVersionWriter,
-    /// What it adds to the tables.
-    pub usage: &'s UsageCells,
-    /// Transactions for which it keeps that, found at commit.
-    pub readers: &'s mut ReaderTimes,
-    /// Its slot among the active transactions, and what it reads as of, under a concurrency control
-    /// that has these.
-    pub slot: u32,
-    pub as_of: Tid,
-    /// It has looked whether a key of a unique index is free.
-    pub checks_uniqueness: bool,
-    /// Whether it may wait for its turn. Not if it must not wait at all, or if its thread is in the
-    /// middle of another transaction, for which others may wait.
-    pub may_wait: bool,
-    /// The partition that it holds for replicated rows alone, for which any one would do.
-    pub any_partition: u64,
-    /// It has stated that it needs all partitions: it enters them when it first writes.
-    pub states_all: bool,
+}
+
+/// What holds for a call whose record may be, or is, the call itself.
+#[derive(Default)]
+pub(crate) struct CallState {
     /// It is a call whose record may be the call itself, which replay repeats.
     pub may_be_repeated: bool,
     /// The slots that it may access, if it is a call that was logged before it runs.
@@ -200,7 +169,42 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub refused: Option<Abort>,
 }
 
-impl<'s, P: LoggingProtocol> TxnState<'s, P> {
+/// What every concurrency control keeps of a running transaction, and what one keeps of its own.
+pub(crate) struct TxnState<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
+    pub arena: &'s Bump,
+    pub guard: &'s Guard,
+    pub stamp: &'s mut P::TxnStamp,
+    /// What the concurrency control keeps.
+    pub control: C::Txn<'s>,
+    pub reads: ArenaVec<'s, ReadRow<'s, P::RowStamp>>,
+    pub held: ArenaVec<'s, HeldLock<'s, P::RowStamp>>,
+    pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
+    /// Where gaps are in `gaps`.
+    pub gap_places: GapPlaces,
+    pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
+    pub index_changes: IndexChanges<'s, P::RowStamp>,
+    /// The row found last, which is often accessed again: read, then written.
+    pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
+    pub announced: Announced<'s>,
+    pub draws: Draws<'s>,
+    /// Highest version read or about to be overwritten.
+    pub max_tid: Tid,
+    /// Whether it had any operation except blind writes.
+    pub has_read: bool,
+    /// An operation met a conflict. The transaction runs again, whatever the body returns.
+    pub conflict: bool,
+    pub rolled_back: bool,
+    /// An operation has written, or would have if it had not failed.
+    pub is_writer: bool,
+    pub checks: Checks,
+    /// Valid savepoints: number, and length of `writes` when it was created.
+    pub savepoints: ArenaVec<'s, (u64, usize)>,
+    /// Buffers of the session.
+    pub workspace: &'s mut Workspace,
+    pub call: CallState,
+}
+
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
     #[inline(always)]
     pub fn new(
         arena: &'s Bump,
@@ -210,53 +214,34 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         row_ids: RowIds<'s>,
         determinism: Determinism,
     ) -> Self {
-        let Workspace { scratch, old_versions, usage, readers, known, last_savepoint } = workspace;
-        known.begin();
+        workspace.known.begin();
         TxnState {
             arena,
             guard,
             stamp,
+            control: Default::default(),
             reads: ArenaVec::with_capacity_in(64, arena),
             held: ArenaVec::with_capacity_in(64, arena),
             gaps: ArenaVec::with_capacity_in(16, arena),
             gap_places: GapPlaces::default(),
             writes: ArenaVec::with_capacity_in(32, arena),
-            links: ArenaVec::new_in(arena),
-            stale: ArenaVec::new_in(arena),
-            inserted: ArenaVec::with_capacity_in(4, arena),
+            index_changes: IndexChanges {
+                links: ArenaVec::new_in(arena),
+                stale: ArenaVec::new_in(arena),
+                inserted: ArenaVec::with_capacity_in(4, arena),
+            },
             last_found: None,
-            places: None,
-            wanted: ArenaVec::with_capacity_in(32, arena),
-            row_ids_used: ArenaVec::new_in(arena),
-            row_ids,
-            determinism,
+            announced: Announced { places: None, wanted: ArenaVec::with_capacity_in(32, arena) },
+            draws: Draws { row_ids, row_ids_used: ArenaVec::new_in(arena), determinism },
             max_tid: Tid::NONE,
             has_read: false,
-            versions: None,
-            snapshot: None,
-            known,
             conflict: false,
             rolled_back: false,
             is_writer: false,
-            operations: 0,
-            check_at: CHECK_INTERVAL,
-            ignored: 0,
+            checks: Checks { operations: 0, check_at: CHECK_INTERVAL, ignored: 0 },
             savepoints: ArenaVec::new_in(arena),
-            last_savepoint,
-            scratch,
-            old_versions,
-            usage,
-            readers,
-            slot: 0,
-            as_of: Tid::NONE,
-            checks_uniqueness: false,
-            may_wait: true,
-            any_partition: 0,
-            states_all: false,
-            may_be_repeated: false,
-            stated_slots: None,
-            lacks: Drawn::NOTHING,
-            refused: None,
+            workspace,
+            call: CallState::default(),
         }
     }
 
@@ -264,31 +249,31 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// back.
     #[cold]
     pub fn lack(&mut self, drawn: Drawn) {
-        if self.conflict && self.lacks == Drawn::NOTHING {
+        if self.conflict && self.call.lacks == Drawn::NOTHING {
             // It has met a conflict before, and runs again.
             return;
         }
-        self.lacks = self.lacks.with(drawn);
+        self.call.lacks = self.call.lacks.with(drawn);
         self.meet_conflict();
     }
 
     /// Ends such a call with an abort, whatever its body makes of it.
     #[cold]
     pub fn refuse(&mut self, abort: Abort) -> Result<(), Abort> {
-        Err(*self.refused.get_or_insert(abort))
+        Err(*self.call.refused.get_or_insert(abort))
     }
 
     /// Returns the index in `writes` of the latest write of this row.
     #[inline]
     pub fn own_write(&self, record: &Record<P::RowStamp>) -> Option<usize> {
-        let known = self.known.get(record)?;
+        let known = self.workspace.known.get(record)?;
         (known.write as usize).checked_sub(1)
     }
 
     /// Returns the index in `held` of the lock on this row.
     #[inline]
     pub fn own_lock(&self, record: &Record<P::RowStamp>) -> Option<usize> {
-        let known = self.known.get(record)?;
+        let known = self.workspace.known.get(record)?;
         (known.held as usize).checked_sub(1)
     }
 
@@ -296,7 +281,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     #[inline]
     pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
         self.held.push(HeldLock { record, table, writer, is_read: false, overwritten: false });
-        self.known.entry(record).held = self.held.len() as u32;
+        self.workspace.known.entry(record).held = self.held.len() as u32;
     }
 
     /// Adds a write, which replaces an earlier one of the same row.
@@ -306,7 +291,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         record: &'s Record<P::RowStamp>,
         pending: Pending<'s>,
     ) {
-        let known = self.known.entry(record);
+        let known = self.workspace.known.entry(record);
         let replaces = known.write.checked_sub(1);
         known.write = self.writes.len() as u32 + 1;
         if let Some(at) = replaces {
@@ -320,7 +305,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     pub fn truncate_writes(&mut self, len: usize) {
         while self.writes.len() > len {
             let write = self.writes.pop().expect("it is longer");
-            self.known.entry(write.record).write = write.replaces.map_or(0, |at| at + 1);
+            self.workspace.known.entry(write.record).write = write.replaces.map_or(0, |at| at + 1);
             if let Some(at) = write.replaces {
                 self.writes[at as usize].superseded = false;
             }
@@ -341,14 +326,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             Pending::Delta(_, delta) => {
                 // The row under the delta is in the read set or locked.
                 let mut row = Vec::with_capacity(write.record.row_len());
-                match self.versions {
-                    Some(versions) => {
-                        let (to, scratch) = (self.arena, &mut Vec::new());
-                        let read = versions.read(table, write.record, to, scratch, self.guard);
-                        row.extend_from_slice(read.unwrap_or_default());
-                    }
-                    None => table.read_row(write.record, &mut row),
-                }
+                C::read_base(self, table, write.record, &mut row);
                 if !table.layout.is_valid(&row) {
                     // Torn by a concurrent writer: validation would fail anyway.
                     return Err(Abort::Conflict);
@@ -370,7 +348,8 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// were locked, except as rows read, where blind writes matter.
     #[inline(always)]
     pub fn observe(&mut self, protocol: &P, overwrites: bool) {
-        let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
+        let own_write =
+            |record| self.workspace.known.get(record).is_some_and(|known| known.write != 0);
         for read in &mut self.reads {
             let is_locked = || read.record.word.load(Ordering::Relaxed) & word::LOCKED != 0;
             read.overwritten = overwrites && is_locked() && own_write(read.record);
@@ -384,7 +363,8 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// The part of [`TxnState::observe`] that concerns locks.
     #[inline(always)]
     pub fn observe_held(&mut self, protocol: &P, overwrites: bool) {
-        let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
+        let own_write =
+            |record| self.workspace.known.get(record).is_some_and(|known| known.write != 0);
         for held in &mut self.held {
             held.overwritten = overwrites && held.writer && own_write(held.record);
             if held.overwritten {
@@ -400,7 +380,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// Marks the rows of the read set that the transaction overwrites.
     pub fn mark_overwritten(&mut self) {
         for read in &mut self.reads {
-            let known = self.known.get(read.record);
+            let known = self.workspace.known.get(read.record);
             read.overwritten = known.is_some_and(|known| known.write != 0);
         }
     }
@@ -409,7 +389,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     #[cold]
     pub fn meet_conflict(&mut self) {
         self.conflict = true;
-        self.check_at = 0;
+        self.checks.check_at = 0;
     }
 
     /// The writes that no later write supersedes.

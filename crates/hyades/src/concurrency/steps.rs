@@ -1,5 +1,6 @@
 //! Commit steps that the concurrency controls share.
 
+use super::ConcurrencyControl;
 use super::state::TxnState;
 use crate::engine::Engine;
 use crate::engine::active::ReaderTimes;
@@ -60,7 +61,10 @@ const ADAPTIVE_SLACK_BYTES: usize = 32;
 /// Returns the next TID: above every version read or overwritten, and in the current epoch. Called
 /// while the write set is locked.
 #[inline]
-pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>) -> Tid {
+pub(crate) fn next_tid<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &TxnState<'_, C, P>,
+) -> Tid {
     state.max_tid.next_in(&engine.epoch)
 }
 
@@ -69,14 +73,14 @@ const MOST_ID_BYTES: usize = 10;
 
 /// Whether the transaction is logged as a command.
 #[inline]
-pub(crate) fn as_command<P: LoggingProtocol>(
+pub(crate) fn as_command<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &TxnState<'_, P>,
+    state: &TxnState<'_, C, P>,
     commit: &Commit<'_>,
 ) -> bool {
     let (Some(call), Some(writer)) = (commit.call, &commit.writer) else { return false };
     // Its row ids are part of a command's head, which is never split among frames.
-    let given = state.row_ids_used.len();
+    let given = state.draws.row_ids_used.len();
     if given > 0 && given * MOST_ID_BYTES > writer.max_payload() / 2 {
         return false;
     }
@@ -101,9 +105,9 @@ pub(crate) fn as_command<P: LoggingProtocol>(
 
 /// Logs the transaction: reserves its frame, the order point.
 #[inline(always)]
-pub(crate) fn append<'w, P: LoggingProtocol>(
+pub(crate) fn append<'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, C, P>,
     commit: &'w mut Commit<'_>,
     tid: Tid,
     command: bool,
@@ -128,8 +132,8 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
         epoch: &engine.epoch,
         tables: &engine.tables,
         writes: &state.writes,
-        determinism: &state.determinism,
-        row_ids: &state.row_ids_used,
+        determinism: &state.draws.determinism,
+        row_ids: &state.draws.row_ids_used,
         versions,
         payload: commit.payload,
     };
@@ -143,9 +147,9 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
 /// read, and, with its epoch or in another stream than before, the floor. The record has no
 /// position yet: what gets one later was found committing, or commits later, and not in an epoch
 /// that is settled.
-fn stated_versions<P: LoggingProtocol>(
+fn stated_versions<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &TxnState<'_, P>,
+    state: &TxnState<'_, C, P>,
     states_floor: bool,
     command: bool,
 ) -> StatedVersions {
@@ -155,16 +159,16 @@ fn stated_versions<P: LoggingProtocol>(
         active.max(Tid::new(engine.snapshots.settled().next(), 0))
     };
     StatedVersions {
-        as_of: (command && snapshots).then_some(state.as_of),
+        as_of: (command && snapshots).then_some(C::reads_as_of(state)),
         floor: states_floor.then(floor),
     }
 }
 
 /// Raises the read stamps of everything read, before validation.
 #[inline(always)]
-pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
+pub(crate) fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'s, P>,
+    state: &mut TxnState<'s, C, P>,
 ) {
     // A row locked for writing but not written counts as read. A row that is overwritten gets the
     // write stamp, which is higher.
@@ -196,13 +200,13 @@ pub(crate) enum Valid {
 /// reserves its frame and raises the read stamps of all that it has read before it validates (E4,
 /// ii; C8). If it has become late since it was found not to be, it fails.
 #[inline(always)]
-pub(crate) fn validate_and_append<'s, 'w, P: LoggingProtocol>(
+pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'s, P>,
+    state: &mut TxnState<'s, C, P>,
     commit: &'w mut Commit<'_>,
     tid: Tid,
     command: bool,
-    validate: impl Fn(&TxnState<'s, P>) -> Option<Valid>,
+    validate: impl Fn(&TxnState<'s, C, P>) -> Option<Valid>,
 ) -> Result<Reserved<'w>, Abort> {
     if !command {
         validate(state).ok_or(Abort::Conflict)?;
@@ -223,46 +227,58 @@ pub(crate) fn validate_and_append<'s, 'w, P: LoggingProtocol>(
 /// Installs and publishes the writes. `lock` is called before a row is changed. `release` is called
 /// with the new version word of each row, which it stores; that may end the row's protection.
 #[inline(always)]
-pub(crate) fn install<'s, P: LoggingProtocol>(
+pub(crate) fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'s, P>,
+    state: &mut TxnState<'s, C, P>,
     tid: Tid,
     lock: impl Fn(&Record<P::RowStamp>),
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
-    install_each::<P, true>(engine, state, tid, lock, release);
+    install_each::<C, P, true>(engine, state, tid, lock, release);
 }
 
 /// Like [`install`], where rows have no stamps.
 #[inline(always)]
-pub(crate) fn install_unstamped<'s, P: LoggingProtocol>(
+pub(crate) fn install_unstamped<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'s, P>,
+    state: &mut TxnState<'s, C, P>,
     tid: Tid,
     lock: impl Fn(&Record<P::RowStamp>),
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
-    install_each::<P, false>(engine, state, tid, lock, release);
+    install_each::<C, P, false>(engine, state, tid, lock, release);
 }
 
 #[inline(always)]
-fn install_each<'s, P: LoggingProtocol, const STAMPS: bool>(
+fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: bool>(
     engine: &Engine<P>,
-    state: &mut TxnState<'s, P>,
+    state: &mut TxnState<'s, C, P>,
     tid: Tid,
     lock: impl Fn(&Record<P::RowStamp>),
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
-    let keeps = engine.snapshots.are_below(tid) || !state.readers.is_empty();
+    let keeps = engine.snapshots.are_below(tid) || !state.workspace.readers.is_empty();
     for write in final_writes(&state.writes) {
         let table = &engine.tables[write.table as usize];
         lock(write.record);
         if keeps {
-            let overwritten = (tid, &*state.readers);
-            keep_overwritten(engine, table, write, overwritten, state.old_versions, state.guard);
+            let overwritten = (tid, &state.workspace.readers);
+            keep_overwritten(
+                engine,
+                table,
+                write,
+                overwritten,
+                &mut state.workspace.old_versions,
+                state.guard,
+            );
         }
         let seen = write.record.word.load(Ordering::Relaxed);
-        let there = write.install((table, seen), state.usage, state.guard, state.scratch);
+        let there = write.install(
+            (table, seen),
+            &state.workspace.usage,
+            state.guard,
+            &mut state.workspace.scratch,
+        );
         let row = RowRef::row(write.table, write.record);
         let late = mutation::is(Mutation::StampAfterRelease);
         if STAMPS && !late {
@@ -307,9 +323,9 @@ fn keep_overwritten<P: LoggingProtocol>(
 /// Ends a transaction that wrote nothing or whose writes are discarded: returns what it read from,
 /// for which it has to wait.
 #[inline(always)]
-pub(crate) fn end_read_only<P: LoggingProtocol>(
+pub(crate) fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, C, P>,
     valid: bool,
 ) -> Result<Needs, Abort> {
     if !valid {
@@ -325,9 +341,9 @@ pub(crate) fn end_read_only<P: LoggingProtocol>(
 
 /// The result of a commit that installed its writes.
 #[inline(always)]
-pub(crate) fn committed<P: LoggingProtocol>(
+pub(crate) fn committed<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
+    state: &mut TxnState<'_, C, P>,
     placed: RecordPlace,
 ) -> Committed {
     let mut needs = Needs::default();

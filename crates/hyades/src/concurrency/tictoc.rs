@@ -40,7 +40,7 @@ pub(crate) struct TicToc;
 impl TicToc {
     /// The timestamp at which the transaction commits (algorithm 2, step 2). The write set is
     /// locked.
-    fn timestamp<P: LoggingProtocol>(state: &TxnState<'_, Timestamped<P>>) -> u64 {
+    fn timestamp<P: LoggingProtocol>(state: &TxnState<'_, TicToc, Timestamped<P>>) -> u64 {
         state.stamp.at_least.min(MAX_TIMESTAMP)
     }
 
@@ -51,7 +51,7 @@ impl TicToc {
     /// it has locked: so what overwrites a row that is found unlocked here has a later timestamp.
     /// Gaps are not valid in the past: an insertion is visible at once.
     fn validate<P: LoggingProtocol>(
-        state: &TxnState<'_, Timestamped<P>>,
+        state: &TxnState<'_, TicToc, Timestamped<P>>,
         ts: u64,
         epoch: impl Fn() -> EpochNumber,
     ) -> Option<Valid> {
@@ -92,7 +92,7 @@ impl TicToc {
     }
 
     /// Whether it is late by now. It is then logged as data, provided that it is valid.
-    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TicToc, Timestamped<P>>) -> bool {
         let is_changed = |read: &ReadRow<'_, _>| {
             !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
         };
@@ -101,7 +101,7 @@ impl TicToc {
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'_, Timestamped<P>>,
+        state: &mut TxnState<'_, TicToc, Timestamped<P>>,
     ) -> Result<Needs, Abort> {
         let ts = Self::timestamp(state);
         // As if it belonged to the epoch of the newest version that it read. If it has seen a gap,
@@ -121,6 +121,7 @@ impl TicToc {
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
+    type Txn<'s> = ();
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
 
@@ -128,7 +129,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
     #[inline]
     fn read<'s, T>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
         mut copy: impl FnMut() -> T,
@@ -166,7 +167,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
     #[inline]
     fn intend<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) -> Result<bool, Abort> {
@@ -177,7 +178,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
     /// Does nothing: commit locks the row and folds its stamp.
     fn intend_blindly<'s>(
         _: &Engine<Timestamped<P>>,
-        _: &mut TxnState<'s, Timestamped<P>>,
+        _: &mut TxnState<'s, TicToc, Timestamped<P>>,
         _: u32,
         _: &'s Record<RowStamp<P>>,
     ) -> Result<(), Abort> {
@@ -185,7 +186,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
     }
 
     fn inserted<'s>(
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) {
@@ -196,7 +197,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
         state.stamp.until.push(0);
     }
 
-    fn is_current(state: &TxnState<'_, Timestamped<P>>) -> bool {
+    fn is_current(state: &TxnState<'_, TicToc, Timestamped<P>>) -> bool {
         let is_valid = |(read, until): (&ReadRow<'_, _>, &u64)| {
             let now = read.record.word.load(Ordering::SeqCst);
             now == read.seen || state.stamp.at_least <= *until
@@ -209,7 +210,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
     /// Algorithms 2 to 4.
     fn commit<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
@@ -225,7 +226,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
         let command = may_be_command && steps::as_command(engine, state, &commit);
 
         // Step 3.
-        let valid = |state: &TxnState<'_, _>| Self::validate(state, ts, || tid.epoch());
+        let valid = |state: &TxnState<'_, TicToc, _>| Self::validate(state, ts, || tid.epoch());
         let logged = steps::validate_and_append(engine, state, &mut commit, tid, command, valid);
         let reserved = logged.inspect_err(|_| optimistic::unlock(&state.writes))?;
         let placed = reserved.fill(tid);
@@ -243,10 +244,10 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
 
     fn abandon<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
     ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &Engine<Timestamped<P>>, _: &mut TxnState<'_, Timestamped<P>>) {}
+    fn release(_: &Engine<Timestamped<P>>, _: &mut TxnState<'_, TicToc, Timestamped<P>>) {}
 }

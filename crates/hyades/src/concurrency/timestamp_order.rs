@@ -32,7 +32,7 @@
 //! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
 //!   and a row that is marked but not written has been read.
 
-use super::locks::{self, writer_of};
+use super::locks::{self, ReadTime, writer_of};
 use super::optimistic::PATIENCE;
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
@@ -58,11 +58,11 @@ impl TimestampOrder {
     #[inline]
     fn is_before<P: LoggingProtocol>(
         engine: &Engine<Timestamped<P>>,
-        state: &TxnState<'_, Timestamped<P>>,
+        state: &TxnState<'_, TimestampOrder, Timestamped<P>>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
         match writer_of(engine, state, record) {
-            Preparing::At(at) if at < state.as_of => {
+            Preparing::At(at) if at < state.control.as_of => {
                 word::tid(record.word.load(Ordering::SeqCst)) < at
             }
             // What draws its timestamp has no row marked: the transaction before it had.
@@ -74,7 +74,7 @@ impl TimestampOrder {
     #[inline]
     fn mark_read<P: LoggingProtocol>(
         engine: &Engine<Timestamped<P>>,
-        state: &TxnState<'_, Timestamped<P>>,
+        state: &TxnState<'_, TimestampOrder, Timestamped<P>>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
         // A reader that only waits leaves no mark, on which that one would fail.
@@ -86,8 +86,8 @@ impl TimestampOrder {
             std::thread::yield_now();
         }
         // A row that it has marked itself is not written by another one.
-        if record.lock.load(Ordering::Relaxed) != state.slot {
-            record.stamp.valid.raise_last_read(state.as_of);
+        if record.lock.load(Ordering::Relaxed) != state.control.slot {
+            record.stamp.valid.raise_last_read(state.control.as_of);
         }
         looks_first || !Self::is_before(engine, state, record)
     }
@@ -96,18 +96,18 @@ impl TimestampOrder {
     #[inline]
     fn may_wait<P: LoggingProtocol>(
         engine: &Engine<Timestamped<P>>,
-        state: &TxnState<'_, Timestamped<P>>,
+        state: &TxnState<'_, TimestampOrder, Timestamped<P>>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
         let writer = writer_of(engine, state, record);
-        !matches!(writer, Preparing::At(at) if at > state.as_of)
+        !matches!(writer, Preparing::At(at) if at > state.control.as_of)
     }
 
     /// Adds a version to the read set, if commands are replayed on one version of each row.
     #[inline]
     fn remember<'s, P: LoggingProtocol>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
         seen: u64,
@@ -121,10 +121,10 @@ impl TimestampOrder {
 
     /// Whether the log may have a later transaction before this one that writes what it has read,
     /// or would have read: one that has written it, or is about to.
-    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, Timestamped<P>>) -> bool {
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, Timestamped<P>>) -> bool {
         let is_changed = |read: &ReadRow<'_, RowStamp<P>>| {
             let owner = read.record.lock.load(Ordering::SeqCst);
-            let is_marked = owner != 0 && owner != state.slot;
+            let is_marked = owner != 0 && owner != state.control.slot;
             is_marked || read.record.word.load(Ordering::SeqCst) != read.seen
         };
         state.reads.iter().filter(|read| !read.overwritten).any(is_changed)
@@ -132,28 +132,29 @@ impl TimestampOrder {
     }
 
     /// Protects what it has seen of the rows that it has marked and does not write.
-    fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, Timestamped<P>>) {
+    fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, Timestamped<P>>) {
         if mutation::is(Mutation::MarkedWithoutReader) {
             return;
         }
         for held in state.held.iter().filter(|held| !held.overwritten) {
-            held.record.stamp.valid.raise_last_read(state.as_of);
+            held.record.stamp.valid.raise_last_read(state.control.as_of);
         }
     }
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'_, Timestamped<P>>,
+        state: &mut TxnState<'_, TimestampOrder, Timestamped<P>>,
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
         Self::protect_unwritten(state);
         // What it has not found in an index may have been there as of its beginning.
-        let valid = !engine.snapshots.active.has_ended(state.slot, state.as_of);
+        let valid = !engine.snapshots.active.has_ended(state.control.slot, state.control.as_of);
         steps::end_read_only(engine, state, valid)
     }
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
+    type Txn<'s> = ReadTime;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
     const USES_LOCK_WORD: bool = true;
@@ -162,13 +163,13 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     #[inline]
     fn read<'s, T>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
-        let as_of = state.as_of;
+        let as_of = state.control.as_of;
         for look in 0..LOOKS {
             if look >= PATIENCE {
                 // The writer may be descheduled.
@@ -180,7 +181,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
                     continue;
                 };
                 // Nothing may have been kept for it any more.
-                if engine.snapshots.active.has_ended(state.slot, as_of) {
+                if engine.snapshots.active.has_ended(state.control.slot, as_of) {
                     return Err(Abort::Conflict);
                 }
                 Self::remember(engine, state, table, record, found);
@@ -218,20 +219,20 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     #[inline]
     fn intend<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) -> Result<bool, Abort> {
         let (unmarked, failed) = (Ordering::SeqCst, Ordering::Relaxed);
         let mut looks = 0;
         loop {
-            match record.lock.compare_exchange(0, state.slot, unmarked, failed) {
+            match record.lock.compare_exchange(0, state.control.slot, unmarked, failed) {
                 Ok(_) => {
                     state.push_lock(table, record, true);
                     engine.protocol.prefetch(&record.stamp);
                     break;
                 }
-                Err(owner) if owner == state.slot => break,
+                Err(owner) if owner == state.control.slot => break,
                 Err(_) if looks < LOOKS && Self::may_wait(engine, state, record) => looks += 1,
                 Err(_) => return Err(Abort::Conflict),
             }
@@ -242,8 +243,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
         }
         // Only the transaction that has it marked changes it.
         let seen = record.word.load(Ordering::Acquire);
-        let is_newer = word::tid(seen) > state.as_of;
-        let is_read_later = record.stamp.valid.last_read() > state.as_of.bits()
+        let is_newer = word::tid(seen) > state.control.as_of;
+        let is_read_later = record.stamp.valid.last_read() > state.control.as_of.bits()
             && !mutation::is(Mutation::OverwriteReadLater);
         if is_newer || is_read_later || seen & word::DEAD != 0 {
             return Err(Abort::Conflict);
@@ -254,11 +255,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
 
     fn saw_gap<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         gap: Gap<'s, RowStamp<P>>,
     ) -> Result<(), Abort> {
         if !mutation::is(Mutation::GapsWithoutTimestamps) {
-            gap.stamp().valid.raise_last_read(state.as_of);
+            gap.stamp().valid.raise_last_read(state.control.as_of);
         }
         let is_current = gap.is_current();
         if engine.orders_commands {
@@ -268,7 +269,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     }
 
     fn inserted<'s>(
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) {
@@ -281,15 +282,20 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
     const TIMES: RowTimes = RowTimes::LastReads;
     const DRAWS_AT_BEGIN: bool = true;
 
-    fn begin(engine: &Engine<Timestamped<P>>, state: &mut TxnState<'_, Timestamped<P>>, slot: u32) {
-        state.slot = slot;
-        state.as_of = engine.snapshots.active.begin_at(slot, &engine.epoch);
+    fn begin(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'_, TimestampOrder, Timestamped<P>>,
+        slot: u32,
+        _: bool,
+    ) {
+        state.control.slot = slot;
+        state.control.as_of = engine.snapshots.active.begin_at(slot, &engine.epoch);
     }
 
     /// Section 2.1. What it writes is marked, and nothing later has read it.
     fn commit<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
@@ -297,14 +303,14 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         if state.writes.is_empty() {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
-        let tid = state.as_of;
+        let tid = state.control.as_of;
         // The session has entered the current epoch: what closes this one later waits for it.
         let is_closed = tid.epoch() <= engine.snapshots.closed();
         if is_closed && !mutation::is(Mutation::CommitInClosedEpoch) {
             return Err(Abort::Conflict);
         }
         // What it has missed in an index may be a row that is gone since, and was not kept for it.
-        let is_ended = engine.snapshots.active.has_ended(state.slot, tid);
+        let is_ended = engine.snapshots.active.has_ended(state.control.slot, tid);
         if is_ended && !mutation::is(Mutation::CommitAfterEnded) {
             return Err(Abort::Conflict);
         }
@@ -324,7 +330,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
             || !Self::is_late(state)
             || mutation::is(Mutation::LateCommands);
         let command = may_be_command && steps::as_command(engine, state, &commit);
-        let valid = |state: &TxnState<'_, _>| {
+        let valid = |state: &TxnState<'_, TimestampOrder, _>| {
             let is_late = command && engine.orders_commands && Self::is_late(state);
             Some(if is_late { Valid::Late } else { Valid::Now })
         };
@@ -336,12 +342,15 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
 
     fn abandon<'s>(
         engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
     ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(engine: &Engine<Timestamped<P>>, state: &mut TxnState<'_, Timestamped<P>>) {
+    fn release(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'_, TimestampOrder, Timestamped<P>>,
+    ) {
         locks::release(engine, state);
     }
 }

@@ -40,7 +40,7 @@ impl CommandRunner {
         let seed = Some(Determinism::seed_of(head.tid, body));
         let row_ids = RowIdBlock::stated(head.row_ids.first().copied());
         let stamp = &mut ();
-        let mut state = TxnState::<Unstamped<S>>::new(
+        let mut state = TxnState::<ReplayingCalls, Unstamped<S>>::new(
             &self.arena,
             guard,
             stamp,
@@ -48,7 +48,7 @@ impl CommandRunner {
             RowIds::Stated(row_ids),
             Determinism { seed, ..stated },
         );
-        state.stated_slots = Some(slots);
+        state.call.stated_slots = Some(slots);
         let mut running = Running::<ReplayingCalls, Unstamped<S>>::new(&replay.engine, state);
         running.set_prefetched(self.prefetched);
         self.result.clear();
@@ -58,10 +58,10 @@ impl CommandRunner {
         let ended = catch_unwind(AssertUnwindSafe(run));
         let state = running.state();
         let commits = matches!(ended, Ok(Ok(())))
-            && state.lacks == Drawn::NOTHING
-            && state.refused.is_none()
+            && state.call.lacks == Drawn::NOTHING
+            && state.call.refused.is_none()
             && !state.conflict;
-        if state.conflict && state.lacks == Drawn::NOTHING {
+        if state.conflict && state.call.lacks == Drawn::NOTHING {
             return Err(named("had a conflict, which cannot occur at replay"));
         }
         head.outcomes.iter().for_each(|sum| self.outcomes.stated(*sum));
@@ -70,8 +70,7 @@ impl CommandRunner {
         let (epoch, procedure) = (head.tid.epoch(), id as u32);
         self.outcomes.found(StatedSum { epoch, procedure, sum });
         if commits {
-            let installed = replaying::install(&replay.engine, state, head.tid);
-            installed.map_err(named)?;
+            replaying::install_in_place(&replay.engine, state, head.tid);
         } else if mutation::is(Mutation::RefuseAborts) {
             return Err(named("committed when it ran, but now aborts"));
         } else {

@@ -3,6 +3,7 @@
 use super::apply::defer_garbage;
 use super::former_changes;
 use super::replay::ReplayContext;
+use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::earlier::EarlierVersions;
 use crate::concurrency::replaying::{self, Replaying};
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
@@ -108,7 +109,7 @@ impl CommandRunner {
             format!("procedure {:?} version {} {what}", procedure.name, procedure.version)
         };
         let stamp = &mut ();
-        let mut state = TxnState::<Unstamped<S>>::new(
+        let mut state = TxnState::<Replaying, Unstamped<S>>::new(
             &self.arena,
             guard,
             stamp,
@@ -116,7 +117,7 @@ impl CommandRunner {
             RowIds::Recorded(head.row_ids.iter()),
             Determinism::recorded(head),
         );
-        state.versions = versions;
+        state.control = versions;
         let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
         running.set_prefetched(self.prefetched);
         call(procedure, &running, body, &mut self.result).map_err(named)?;
@@ -155,9 +156,9 @@ impl CommandRunner {
 
 /// Notes row objects that a command has placed and rolled back: they were only read. Another
 /// command that does the same may be running now, so they stay until the end.
-pub(super) fn keep_rolled_back<'s, S: Stamp>(
+pub(super) fn keep_rolled_back<'s, C: ConcurrencyControl<Unstamped<S>>, S: Stamp>(
     replay: &ReplayContext<S>,
-    state: &mut TxnState<'s, Unstamped<S>>,
+    state: &mut TxnState<'s, C, Unstamped<S>>,
     arena: &'s Bump,
 ) {
     if state.rolled_back {
@@ -178,11 +179,11 @@ pub(super) fn called<'r, S: Stamp>(
 }
 
 /// Takes the rows that a command has inserted.
-fn take_inserted<'s, P: LoggingProtocol>(
-    state: &mut TxnState<'s, P>,
+fn take_inserted<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    state: &mut TxnState<'s, C, P>,
     arena: &'s Bump,
 ) -> ArenaVec<'s, (u32, &'s Record<P::RowStamp>)> {
-    std::mem::replace(&mut state.inserted, ArenaVec::new_in(arena))
+    std::mem::replace(&mut state.index_changes.inserted, ArenaVec::new_in(arena))
 }
 
 /// Calls the procedure with its recorded arguments.
@@ -203,9 +204,9 @@ fn call<S: Stamp>(
 }
 
 /// A checksum of what a command has written.
-pub(super) fn written<S: Stamp>(
+pub(super) fn written<C: ConcurrencyControl<Unstamped<S>>, S: Stamp>(
     replay: &ReplayContext<S>,
-    state: &TxnState<'_, Unstamped<S>>,
+    state: &TxnState<'_, C, Unstamped<S>>,
 ) -> u32 {
     match replay.catalogue.has_formers() {
         false => outcome(&replay.engine.tables, state.final_writes()),
@@ -217,9 +218,9 @@ pub(super) fn written<S: Stamp>(
 fn check_outcome<S: Stamp>(
     replay: &ReplayContext<S>,
     head: &RecordHead,
-    state: &TxnState<'_, Unstamped<S>>,
+    state: &TxnState<'_, Replaying, Unstamped<S>>,
 ) -> Result<(), String> {
-    if state.row_ids_used.len() != head.row_ids.len() {
+    if state.draws.row_ids_used.len() != head.row_ids.len() {
         return Err("inserted another number of rows than when it ran".into());
     }
     let differs = head.outcome.is_some_and(|then| then != written(replay, state));

@@ -265,16 +265,15 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             RowIds::Stated(RowIdBlock::stated(arrived.row_ids)),
             arrived.determinism,
         );
-        state.stated_slots = Some(arrived.slots);
-        state.may_wait = false;
-        C::begin(engine, &mut state, arrived.seat);
+        state.call.stated_slots = Some(arrived.slots);
+        C::begin(engine, &mut state, arrived.seat, false);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that others get their turns.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let state = running.state();
         let (verdict, panic) = without_panic(verdict);
         let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
-        let (lacks, refused) = (state.lacks, state.refused);
+        let (lacks, refused) = (state.call.lacks, state.call.refused);
         let runs_again = state.conflict && lacks == Drawn::NOTHING && refused.is_none();
         let committed = verdict == Verdict::Commit && !state.conflict && refused.is_none();
         if !runs_again && let Some(log) = &self.log {

@@ -1,6 +1,7 @@
 //! The limit of memory for removed rows that cannot be freed, since a transaction that began
 //! earlier may be reading them.
 
+use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::error::{Abort, Error};
 use crate::logging::LoggingProtocol;
@@ -35,9 +36,9 @@ impl RemovedRows {
     /// Why a transaction cannot end as its body wants it to, if it cannot: a conflict, its
     /// duration, or, for one that commits writes, the limit.
     #[inline]
-    pub fn refuses<P: LoggingProtocol>(
+    pub fn refuses<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
-        state: &TxnState<'_, P>,
+        state: &TxnState<'_, C, P>,
         commits: bool,
     ) -> Option<Abort> {
         if state.conflict {

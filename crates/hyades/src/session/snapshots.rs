@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[cold]
 pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &TxnState<'_, P>,
+    state: &TxnState<'_, C, P>,
 ) -> Option<usize> {
     let reads = state.reads.len() + state.held.len() + state.gaps.len();
     let is_long = !state.conflict || C::reads_many(engine, state);
@@ -103,7 +103,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
-        state.snapshot = Some(snapshot);
+        state.control = Some(snapshot);
         let result = run(&mut Running::new(engine, state));
         self.arena.reset();
         result

@@ -20,7 +20,7 @@ const MOST_IGNORED: u32 = 10_000;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[cold]
-    pub(super) fn conflicts(state: &mut TxnState<'s, P>) {
+    pub(super) fn conflicts(state: &mut TxnState<'s, C, P>) {
         // Makes the next operation call `check`.
         state.meet_conflict();
     }
@@ -30,10 +30,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// # Errors
     /// [`Abort::Conflict`] if there is a conflict.
     #[cold]
-    pub(super) fn check(&self, state: &mut TxnState<'s, P>) -> Result<(), Abort> {
+    pub(super) fn check(&self, state: &mut TxnState<'s, C, P>) -> Result<(), Abort> {
         if state.conflict {
-            state.ignored += 1;
-            if state.ignored >= MOST_IGNORED {
+            state.checks.ignored += 1;
+            if state.checks.ignored >= MOST_IGNORED {
                 // The body ignores conflicts. It is unwound like a panic, and the transaction runs
                 // again.
                 resume_unwind(Box::new(Abort::Conflict));
@@ -46,8 +46,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
         // The interval grows with the read set: a check costs about one comparison per operation.
         let seen = state.reads.len().max(state.gaps.len()).min(u32::MAX as usize / 4) as u32;
-        state.operations = 0;
-        state.check_at = seen.max(CHECK_INTERVAL);
+        state.checks.operations = 0;
+        state.checks.check_at = seen.max(CHECK_INTERVAL);
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// the validation of the version.
     pub(super) fn committed_version(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         key: &[Value<'_>],
     ) -> Result<Option<u64>, Abort> {
@@ -85,7 +85,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             VisibleRow::Absent => Ok(None),
             VisibleRow::There(()) if tid() == before => Ok(Some(before.bits())),
             // It was overwritten meanwhile, or is read as of before it was.
-            VisibleRow::There(()) | VisibleRow::Older(_) => Err(Abort::Conflict),
+            VisibleRow::There(()) | VisibleRow::Whole(_) | VisibleRow::Older(_) => {
+                Err(Abort::Conflict)
+            }
         }
     }
 }

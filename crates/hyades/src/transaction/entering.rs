@@ -14,7 +14,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     fn enter(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         touched: impl FnOnce() -> TouchedPartitions,
     ) -> Result<(), Abort> {
         if C::TAKES_TURNS { C::enter(self.engine, state, touched()) } else { Ok(()) }
@@ -24,7 +24,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub(super) fn enter_key(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &Tables<P>,
         key: &[Value<'_>],
         writes: bool,
@@ -36,7 +36,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub(super) fn enter_row(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &Tables<P>,
         row: &[Value<'_>],
     ) -> Result<(), Abort> {
@@ -47,7 +47,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub(super) fn enter_unique(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &Tables<P>,
         index: usize,
     ) -> Result<(), Abort> {
@@ -58,7 +58,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub(super) fn enter_range(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &Tables<P>,
         index: Option<usize>,
         range: &Range<'_>,

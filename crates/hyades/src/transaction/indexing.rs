@@ -18,8 +18,8 @@ use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
 /// Callback of a scan for each row, with the key of the index entry that led to it.
-pub(super) type VisitRow<'v, 's, P> =
-    dyn FnMut(&mut TxnState<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+pub(super) type VisitRow<'v, 's, C, P> =
+    dyn FnMut(&mut TxnState<'s, C, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn hooks<'h>(
@@ -35,7 +35,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// transaction observes it, and the gaps that the transaction saw are updated.
     pub(super) fn entered_gap(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         change: GapChange<'s, P::RowStamp>,
         record: Option<&'s Rec<P>>,
     ) {
@@ -54,7 +54,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// `changed`, and records the entries of the row `old` as stale.
     pub(super) fn index(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         (table, data): (Table, &'s Tables<P>),
         record: &'s Rec<P>,
         old: Option<&[u8]>,
@@ -83,12 +83,17 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 }
                 let (entry, change) = {
                     let stamp = RefCell::new(&mut *state.stamp);
-                    let places = IndexPositions::of(&mut state.places, state.arena);
+                    let places = IndexPositions::of(&mut state.announced.places, state.arena);
                     let finger = places.finger(secondary.tree.id(), state.guard);
                     data.link(at, key, record, &self.hooks(&stamp), finger)?
                 };
                 let fresh = change.is_ok();
-                state.links.push(Link { table: table.number(), index: at as u16, entry, fresh });
+                state.index_changes.links.push(Link {
+                    table: table.number(),
+                    index: at as u16,
+                    entry,
+                    fresh,
+                });
                 match change {
                     Ok(change) => self.entered_gap(state, change, None),
                     // The entry was left by another attempt. Its gap is observed all the same.
@@ -98,7 +103,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             }
             if let Some(key) = old_key {
                 let key = state.arena.alloc_slice_copy(&key);
-                state.stale.push(Stale { table: table.number(), index: at as u16, key });
+                state.index_changes.stale.push(Stale {
+                    table: table.number(),
+                    index: at as u16,
+                    key,
+                });
             }
         }
         Ok(())
@@ -108,7 +117,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// of the gap around them.
     pub(super) fn check_unique(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         data: &'s Tables<P>,
         index: usize,
@@ -119,7 +128,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if null {
             return Ok(());
         }
-        state.checks_uniqueness = true;
+        C::checks_uniqueness(state);
         let mut upper = prefix.clone();
         let bounded = successor_of_prefix(&mut upper);
         let bounds = (
@@ -165,12 +174,12 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// of their columns.
     pub(super) fn visit_index(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         index: usize,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
         (descending, limit, columns): (bool, usize, Columns),
-        visit: &mut VisitRow<'_, 's, P>,
+        visit: &mut VisitRow<'_, 's, C, P>,
     ) {
         let guard = state.guard;
         let tree = &data.secondaries[index].tree;

@@ -21,7 +21,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Returns the record under `key`; inserts one with room for `row` if there is none.
     pub(super) fn record_for(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         key: &KeyBytes,
         (row, likely_new): (&[u8], bool),
@@ -32,7 +32,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
-                let places = IndexPositions::of(&mut state.places, state.arena);
+                let places = IndexPositions::of(&mut state.announced.places, state.arena);
                 while places.any_under_way() {
                     places.advance_all(&self.engine.tables);
                 }
@@ -46,7 +46,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Registers a record that the transaction has inserted under a new key.
     pub(super) fn inserted(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         record: &'s Rec<P>,
         change: GapChange<'s, P::RowStamp>,
@@ -54,7 +54,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.entered_gap(state, change, Some(record));
         // In place of one under the key that was found before, and has left the index since.
         state.last_found = Some((table.number(), record));
-        state.inserted.push((table.number(), record));
+        state.index_changes.inserted.push((table.number(), record));
         C::inserted(state, table.number(), record);
         record
     }
@@ -63,7 +63,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// none. Returns the record and whether its row exists.
     pub(super) fn claim(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         data: &'s Tables<P>,
         key: &KeyBytes,
@@ -85,13 +85,13 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// hidden id.
     pub(super) fn encode(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         row: &[Value<'_>],
         key: &mut KeyBytes,
     ) -> Result<(&'s [u8], u64), Abort> {
-        data.layout.encode(row, state.scratch)?;
-        let bytes: &'s [u8] = state.arena.alloc_slice_copy(state.scratch);
+        data.layout.encode(row, &mut state.workspace.scratch)?;
+        let bytes: &'s [u8] = state.arena.alloc_slice_copy(&state.workspace.scratch);
         if bytes.len() > MAX_ROW_BYTES {
             return Err(Abort::RowTooLarge { table: data.layout.table });
         }
@@ -102,7 +102,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             }
             return Ok((bytes, 0));
         }
-        let id = match &mut state.row_ids {
+        let id = match &mut state.draws.row_ids {
             RowIds::Fresh(block) => self.engine.next_row_id(block),
             // A replayed command that asks for more ids than are recorded is reported as a
             // divergence.
@@ -116,7 +116,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 None => return state.refuse(Abort::TooManyRowIds).map(|()| unreachable!()),
             },
         };
-        state.row_ids_used.push(id);
+        state.draws.row_ids_used.push(id);
         key.extend_from_slice(&id.to_be_bytes());
         Ok((bytes, id))
     }

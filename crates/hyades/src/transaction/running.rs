@@ -2,11 +2,9 @@
 
 use super::access::{Access, Index, Savepoint, Table};
 use super::walk::{WalkStep, Walked};
-use crate::concurrency::earlier::EarlierVersions;
 use crate::concurrency::state::TxnState;
 use crate::concurrency::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
-use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Drawn;
@@ -25,23 +23,21 @@ use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
 use crate::storage::window::window;
 use std::cell::RefCell;
-use std::marker::PhantomData;
 
 pub(super) type Tables<P> = table::TableData<<P as LoggingProtocol>::RowStamp>;
 pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 
-pub(crate) struct Running<'s, C, P: LoggingProtocol> {
+pub(crate) struct Running<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
     pub(super) engine: &'s Engine<P>,
-    state: RefCell<TxnState<'s, P>>,
+    state: RefCell<TxnState<'s, C, P>>,
     /// Its rows were prefetched before it began.
     prefetched: bool,
-    concurrency: PhantomData<C>,
 }
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
-    pub fn new(engine: &'s Engine<P>, state: TxnState<'s, P>) -> Self {
-        Running { engine, state: RefCell::new(state), prefetched: false, concurrency: PhantomData }
+    pub fn new(engine: &'s Engine<P>, state: TxnState<'s, C, P>) -> Self {
+        Running { engine, state: RefCell::new(state), prefetched: false }
     }
 
     /// Sets whether the transaction's rows have been prefetched before it began.
@@ -49,7 +45,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.prefetched = prefetched;
     }
 
-    pub fn state(&mut self) -> &mut TxnState<'s, P> {
+    pub fn state(&mut self) -> &mut TxnState<'s, C, P> {
         self.state.get_mut()
     }
 
@@ -64,7 +60,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub(super) fn guarded<T>(
         &self,
-        run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
+        run: impl FnOnce(&mut TxnState<'s, C, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         self.attempted(|state| {
             state.has_read = true;
@@ -77,25 +73,25 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     fn attempted<T>(
         &self,
-        run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
+        run: impl FnOnce(&mut TxnState<'s, C, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         let state = &mut *self.state.borrow_mut();
-        state.operations += 1;
-        if state.operations >= state.check_at {
+        state.checks.operations += 1;
+        if state.checks.operations >= state.checks.check_at {
             self.check(state)?;
         }
         if state.guard.must_end() {
             return Err(Self::failed(state, Abort::RanTooLong));
         }
         let result = run(state);
-        if C::READS_SNAPSHOT && state.snapshot.is_none_or(SnapshotState::has_ended) {
+        if C::has_ended(state) {
             return Err(Self::failed(state, Abort::SnapshotEnded));
         }
         result.map_err(|abort| Self::failed(state, abort))
     }
 
     #[cold]
-    fn failed(state: &mut TxnState<'s, P>, abort: Abort) -> Abort {
+    fn failed(state: &mut TxnState<'s, C, P>, abort: Abort) -> Abort {
         match abort {
             Abort::Conflict => Self::conflicts(state),
             // A failed operation may have inserted a record or an entry that no write will fill.
@@ -109,7 +105,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     fn written<T>(
         &self,
-        run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
+        run: impl FnOnce(&mut TxnState<'s, C, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         if C::READS_SNAPSHOT {
             return self.attempted(|state| {
@@ -141,7 +137,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline]
     pub(super) fn find(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         key: &KeyBytes,
     ) -> Lookup<'s, P::RowStamp> {
@@ -151,7 +147,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         {
             return Lookup::Found(record);
         }
-        if !state.wanted.is_empty() {
+        if !state.announced.wanted.is_empty() {
             self.fetch_wanted(state);
         }
         self.seek_places(state);
@@ -164,8 +160,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Advances the announced index descents.
     #[inline]
-    pub(super) fn seek_places(&self, state: &mut TxnState<'s, P>) {
-        if let Some(places) = &mut state.places
+    pub(super) fn seek_places(&self, state: &mut TxnState<'s, C, P>) {
+        if let Some(places) = &mut state.announced.places
             && places.any_under_way()
         {
             places.advance_all(&self.engine.tables);
@@ -173,13 +169,17 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Starts loading the announced records, whose hash buckets are in the cache by now.
-    fn fetch_wanted(&self, state: &mut TxnState<'s, P>) {
-        PrefetchedRow::prefetch_records(&mut state.wanted, &self.engine.tables, state.guard);
-        state.wanted.clear();
+    fn fetch_wanted(&self, state: &mut TxnState<'s, C, P>) {
+        PrefetchedRow::prefetch_records(
+            &mut state.announced.wanted,
+            &self.engine.tables,
+            state.guard,
+        );
+        state.announced.wanted.clear();
     }
 
     /// Adds a gap to the read set: the transaction saw that a key is missing.
-    pub(super) fn saw_gap(&self, state: &mut TxnState<'s, P>, gap: Gap<'s, P::RowStamp>) {
+    pub(super) fn saw_gap(&self, state: &mut TxnState<'s, C, P>, gap: Gap<'s, P::RowStamp>) {
         if C::READS_SNAPSHOT || C::TAKES_TURNS {
             // What was inserted later is absent as of the snapshot; in its turn nothing is.
             return;
@@ -194,7 +194,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline]
     pub(super) fn read(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: &'s Tables<P>,
         record: &'s Rec<P>,
         columns: Columns,
@@ -213,18 +213,13 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             return Ok(own.map(|bytes| row(&table.layout, RowPart::first(bytes))));
         }
         let arena = state.arena;
-        if C::READS_VERSIONS
-            && let Some(listed @ EarlierVersions::Listed(..)) = state.versions
-        {
-            let read = listed.read(table, record, arena, state.scratch, state.guard);
-            return Ok(read.map(|bytes| row(&table.layout, RowPart::first(bytes))));
-        }
         let (window, layout) = (window(table, columns), table.layout_read(columns));
         let read = C::read(self.engine, state, table.layout.table, record, || {
             table.read_part(record, columns, window, arena)
         })?;
         let part = match read {
             VisibleRow::There(part) => part,
+            VisibleRow::Whole(bytes) => RowPart::first(bytes),
             VisibleRow::Older(bytes) if table.needs_key(columns) => {
                 RowPart::first(table.whole_row(record, bytes, arena))
             }
@@ -238,7 +233,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// read set.
     pub(super) fn read_whole(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: &'s Tables<P>,
         record: &'s Rec<P>,
     ) -> Result<Option<&'s [u8]>, Abort> {
@@ -293,7 +288,12 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         let Ok(data) = self.table(table) else { return };
         let mut wanted = KeyBytes::new();
         if data.encode_key(key, &mut wanted).is_ok() {
-            state.wanted.extend(PrefetchedRow::prefetch(data, &wanted, columns, state.guard));
+            state.announced.wanted.extend(PrefetchedRow::prefetch(
+                data,
+                &wanted,
+                columns,
+                state.guard,
+            ));
         }
     }
 
@@ -301,7 +301,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         let state = &mut *self.state.borrow_mut();
         if let Ok(data) = self.table(table) {
             let index = index.map(|index| usize::from(index.0));
-            IndexPositions::of(&mut state.places, state.arena).begin(
+            IndexPositions::of(&mut state.announced.places, state.arena).begin(
                 data,
                 index,
                 range,
@@ -427,7 +427,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
 
     fn takes_turns(&self) -> bool {
         // A call that is logged first has stated its partitions before.
-        C::TAKES_TURNS && !(P::LOGS_FIRST && self.state.borrow().stated_slots.is_some())
+        C::TAKES_TURNS && !(P::LOGS_FIRST && self.state.borrow().call.stated_slots.is_some())
     }
 
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
@@ -436,9 +436,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
 
     fn savepoint(&self) -> Savepoint {
         let state = &mut *self.state.borrow_mut();
-        *state.last_savepoint += 1;
-        state.savepoints.push((*state.last_savepoint, state.writes.len()));
-        Savepoint(*state.last_savepoint)
+        state.workspace.last_savepoint += 1;
+        state.savepoints.push((state.workspace.last_savepoint, state.writes.len()));
+        Savepoint(state.workspace.last_savepoint)
     }
 
     fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
@@ -454,15 +454,15 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
 
     fn now_us(&self) -> i64 {
         let state = &mut *self.state.borrow_mut();
-        if state.stated_slots.is_some() && state.determinism.time_us.is_none() {
+        if state.call.stated_slots.is_some() && state.draws.determinism.time_us.is_none() {
             state.lack(Drawn::TIME);
             return 0;
         }
-        *state.determinism.time_us.get_or_insert_with(|| self.engine.wall_clock_us())
+        *state.draws.determinism.time_us.get_or_insert_with(|| self.engine.wall_clock_us())
     }
 
     fn random(&self) -> u64 {
         let state = &mut *self.state.borrow_mut();
-        state.determinism.random(|| self.engine.fresh_seed())
+        state.draws.determinism.random(|| self.engine.fresh_seed())
     }
 }

@@ -80,11 +80,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// another prefix are not read.
     pub(super) fn walk_rows(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         step: &WalkStep<'_>,
     ) -> Result<Walked<'s>, Abort> {
-        if state.may_be_repeated || state.stated_slots.is_some() {
+        if state.call.may_be_repeated || state.call.stated_slots.is_some() {
             return Err(Abort::NotInCall);
         }
         let data = self.table(table)?;
@@ -123,7 +123,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Reads the rows of a range, and adds the gaps between them to the read set.
     pub(super) fn scan_rows(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         index: Option<Index>,
         range: &Range<'_>,
@@ -145,7 +145,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             return self.scan_snapshot(state, data, index, (keys, range.limit), columns);
         }
         let (mut rows, mut failed) = (ArenaVec::new_in(state.arena), None);
-        let mut visit = |state: &mut TxnState<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
+        let mut visit = |state: &mut TxnState<'s, C, P>, record: &'s Rec<P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
                 Ok(Some(row)) => row,
                 Ok(None) => return ControlFlow::Continue(()),

@@ -21,7 +21,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// most one row is there.
     fn read_one_of(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         records: &[&'s Rec<P>],
         columns: Columns,
@@ -38,7 +38,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Reads a row that has left the index, under a key for which the index has none.
     pub(super) fn read_kept(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         key: &[u8],
         columns: Columns,
@@ -88,7 +88,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// number of rows.
     pub(super) fn scan_snapshot(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         data: &'s Tables<P>,
         index: Option<usize>,
         (keys, limit): (KeysInOrder<'_>, usize),

@@ -16,7 +16,7 @@ use crate::storage::value::Value;
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn update_row(
         &self,
-        state: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, C, P>,
         table: Table,
         key: &[Value<'_>],
         sets: &[Set<'_>],
@@ -25,11 +25,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let mut sought = KeyBytes::new();
         Self::encode_key(data, key, &mut sought)?;
         self.enter_key(state, data, key, true)?;
-        let mut scratch = std::mem::take(state.scratch);
+        let mut scratch = std::mem::take(&mut state.workspace.scratch);
         scratch.clear();
         let encoded = encode_delta(&data.layout, sets, &mut scratch);
         let delta: &'s [u8] = state.arena.alloc_slice_copy(&scratch);
-        *state.scratch = scratch;
+        state.workspace.scratch = scratch;
         let changed = encoded?;
         let record = match self.find(state, data, &sought) {
             Lookup::Found(record) => record,
