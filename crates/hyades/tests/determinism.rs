@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::directory;
+use common::{broken, directory};
 use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema, Table, Transaction,
     Type,
@@ -79,6 +79,7 @@ fn with_a_call(
 #[test]
 fn without_the_rule_it_goes_unnoticed() {
     use hyades_platform::mutation::{self, Mutation};
+    let _alone = broken::alone();
     let dir = directory();
     let open = with_a_call(dir.path(), Protocol::Taurus, Way::Update);
     mutation::set(Some(Mutation::ForgetOutcomes));
@@ -87,9 +88,9 @@ fn without_the_rule_it_goes_unnoticed() {
     assert!(opened.is_ok());
 }
 
-#[cfg(not(feature = "mutations"))]
 #[test]
 fn a_command_that_writes_something_else_at_replay_is_named() {
+    let _alone = broken::alone();
     for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
         for way in [Way::Update, Way::Insert, Way::OtherKey, Way::Delete, Way::Nothing] {
             let dir = directory();

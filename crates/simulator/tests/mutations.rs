@@ -61,16 +61,16 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         || rule == Mutation::ForgetUnmarkedReaders
         // Few histories have a transaction that starves: `crates/hyades/tests/starvation.rs`.
         || matches!(rule, Mutation::NoExclusiveRetry | Mutation::CloseEpochsOfStarving)
-        // Snapshots and garbage meet by luck: `crates/hyades/tests/snapshot_mutations.rs`.
+        // Snapshots and garbage meet by luck: `crates/hyades/tests/mutations/snapshot.rs`.
         || matches!(rule, Mutation::SnapshotWithoutWait | Mutation::UnlinkNeededEntries)
         || matches!(rule, Mutation::LeaveBeforeKept | Mutation::OverlookKept)
         // Interleavings of a few transactions under one concurrency control:
-        // `crates/hyades/tests/tictoc_mutations.rs`.
+        // `crates/hyades/tests/mutations/tictoc.rs`.
         || matches!(
             rule,
             Mutation::LateCommands | Mutation::LateAcrossEpochs | Mutation::GapsWithoutTimestamps
         )
-        // The same: `crates/hyades/tests/hekaton_mutations.rs`.
+        // The same: `crates/hyades/tests/mutations/hekaton.rs`.
         || matches!(
             rule,
             Mutation::ReadBeforeAnnouncing
@@ -86,7 +86,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::UnlinkForReaders
                 | Mutation::UniqueAsOfSnapshot
         )
-        // The same: `crates/hyades/tests/timestamp_order_mutations.rs`.
+        // The same: `crates/hyades/tests/mutations/timestamp_order.rs`.
         || matches!(
             rule,
             Mutation::LookBeforeReadMark
@@ -95,18 +95,18 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::CommitInClosedEpoch
                 | Mutation::CommitAfterEnded
         )
-        // Under partitioned execution only: `crates/hyades/tests/partitioned_mutations.rs`.
+        // Under partitioned execution only: `crates/hyades/tests/mutations/partitioned.rs`.
         || is_of_partitions(rule)
-        // Torture does not log on arrival: `crates/hyades/tests/arrival_mutations.rs`.
+        // Torture does not log on arrival: `crates/hyades/tests/mutations/arrival.rs`.
         || is_of_arrival(rule)
-        // A few transactions have to meet: `crates/hyades/tests/poplar_mutations.rs`.
+        // A few transactions have to meet: `crates/hyades/tests/mutations/poplar.rs`.
         || matches!(rule, Mutation::ForgetRemoved | Mutation::LateVersions)
         || is_seen_by_one_test(rule)
 }
 
 /// Rules that torture cannot reach.
 fn is_seen_by_one_test(rule: Mutation) -> bool {
-    // Only rot shows it, in the last write of a stream: `taurus_2016_mutations.rs` of the engine.
+    // Only rot shows it, in the last write of a stream: `mutations/taurus_2016.rs` of the engine.
     rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)

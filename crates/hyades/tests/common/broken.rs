@@ -2,6 +2,13 @@
 #![cfg(feature = "mutations")]
 
 use hyades_platform::mutation::{self, Mutation};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// While the guard is held, no other test breaks a rule.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A rule, and what no longer holds if it is broken.
 pub type BrokenRule<'r> = (Mutation, &'r dyn Fn() -> bool);

@@ -1,0 +1,17 @@
+//! Mutation tests: each rule, broken on purpose, is noticed. The broken rule is global to the
+//! process, so one test runs at a time.
+#![allow(missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arrival;
+mod checkpoint;
+mod hekaton;
+mod partitioned;
+mod poplar;
+mod session_order;
+mod snapshot;
+mod taurus_2016;
+mod tictoc;
+mod timestamp_order;

@@ -1,0 +1,21 @@
+//! Promises of logging protocols, one module for each of them or for what several share.
+#![allow(missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arrival;
+mod combinations;
+mod commands;
+mod heads;
+mod incarnations;
+mod levels;
+mod marks;
+mod odd_logs;
+mod poplar;
+mod recoverability;
+mod serial_fallback;
+mod session_order;
+mod taurus_2016;
+mod versions;
+mod waiting_replay;
