@@ -2,6 +2,7 @@
 
 use crate::erased::AnySession;
 use crate::error::Error;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Sessions are created on demand. If the log has no free slot, a caller waits for a session that
@@ -36,7 +37,7 @@ impl SessionPool {
             };
             match session {
                 Err(Error::Log(hyades_wal::Error::Writers(_))) if state.lent > 0 => {
-                    state = self.came_back.wait(state).expect("no holder panics");
+                    state = self.came_back.wait(state).unpoisoned();
                 }
                 Ok(session) => {
                     state.lent += usize::from(is_short);
@@ -69,7 +70,7 @@ impl SessionPool {
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unpoisoned()
     }
 }
 

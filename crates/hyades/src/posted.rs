@@ -22,6 +22,7 @@ mod reply;
 mod sites;
 mod threads;
 
+use hyades_platform::sync::Unpoisoned;
 pub use reply::PostedCall;
 use reply::{NoOutcome, Outcome, Reply};
 use sites::Sites;
@@ -200,7 +201,7 @@ impl PostedCalls {
     }
 
     fn state(&self) -> MutexGuard<'_, PostedState> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unpoisoned()
     }
 
     fn caller(&self) -> Result<Caller, Error> {
@@ -355,7 +356,7 @@ impl PostedCalls {
             if !waits || self.is_over() {
                 return None;
             }
-            state = self.moved.wait(state).expect("no holder panics");
+            state = self.moved.wait(state).unpoisoned();
         }
     }
 

@@ -14,6 +14,7 @@
 //! conflicts instead, so two databases that are nested both ways do not stop for ever.
 
 use crate::error::Error;
+use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{callback, clock};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,7 +135,7 @@ impl Gate {
     #[cold]
     fn wait(&self) {
         let began = clock::monotonic_ns();
-        let mut holder = self.holder.lock().expect("no holder panics");
+        let mut holder = self.holder.lock().unpoisoned();
         holder.waiting += 1;
         while holder.is_held {
             let attempt = Duration::from_nanos(self.attempt_ns.load(Ordering::Relaxed));
@@ -143,7 +144,7 @@ impl Gate {
             let Some(left) = longest.checked_sub(waited).filter(|left| !left.is_zero()) else {
                 break;
             };
-            holder = self.opened.wait_timeout(holder, left).expect("no holder panics").0;
+            holder = self.opened.wait_timeout(holder, left).unpoisoned().0;
         }
         holder.waiting -= 1;
     }
@@ -151,9 +152,9 @@ impl Gate {
     /// Closes the gate. If another session has it closed, waits for at most `at_most`, then returns
     /// `None`.
     pub fn close(&self, at_most: Duration) -> Option<Alone<'_>> {
-        let holder = self.holder.lock().expect("no holder panics");
+        let holder = self.holder.lock().unpoisoned();
         let waited = self.opened.wait_timeout_while(holder, at_most, |holder| holder.is_held);
-        let (mut holder, _) = waited.expect("no holder panics");
+        let (mut holder, _) = waited.unpoisoned();
         if holder.is_held {
             return None;
         }
@@ -173,7 +174,7 @@ impl Alone<'_> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        let mut holder = self.0.holder.lock().expect("no holder panics");
+        let mut holder = self.0.holder.lock().unpoisoned();
         holder.is_held = false;
         self.0.closed.store(false, Ordering::Relaxed);
         drop(holder);

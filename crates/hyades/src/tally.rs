@@ -1,7 +1,7 @@
 //! Session counters: a cell for each session, which other threads can read while the session lives.
 
 use crate::storage::usage::{Usage, UsageCells};
-use hyades_platform::sync::Padded;
+use hyades_platform::sync::{Padded, Unpoisoned};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -111,13 +111,13 @@ impl Tallies {
     /// Adds a tally for a new session of a database with this number of tables.
     pub fn add(&self, tables: usize) -> Arc<Padded<Tally>> {
         let tally = Arc::new(Padded(Tally::new(tables)));
-        self.0.lock().expect("no holder panics").live.push(tally.clone());
+        self.0.lock().unpoisoned().live.push(tally.clone());
         tally
     }
 
     /// Ends the tally of a session without garbage. Its counts stay in the sum.
     pub fn end(&self, tally: &Arc<Padded<Tally>>, tables: usize) {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = self.0.lock().unpoisoned();
         tally.add_to(&mut kept.ended);
         kept.added.resize(tables, Usage::default());
         tally.usage.add_to(&mut kept.added);
@@ -126,14 +126,14 @@ impl Tallies {
 
     /// Adds to `sums` what all sessions have added to the tables.
     pub fn add_usage(&self, sums: &mut [Usage]) {
-        let kept = self.0.lock().expect("no holder panics");
+        let kept = self.0.lock().unpoisoned();
         sums.iter_mut().zip(&kept.added).for_each(|(sum, added)| *sum += *added);
         kept.live.iter().for_each(|tally| tally.usage.add_to(sums));
     }
 
     /// Returns the sum over all sessions.
     pub fn sum(&self) -> SessionCounts {
-        let kept = self.0.lock().expect("no holder panics");
+        let kept = self.0.lock().unpoisoned();
         let mut counts = kept.ended;
         kept.live.iter().for_each(|tally| tally.add_to(&mut counts));
         counts

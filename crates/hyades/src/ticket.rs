@@ -7,6 +7,7 @@ use crate::retry::check_may_wait;
 use crate::transaction_id::TransactionId;
 use hyades_platform::callback;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Awaited, Log, Lsn, Poisoned};
 use std::future::Future;
 use std::pin::Pin;
@@ -84,12 +85,12 @@ impl LogHandles {
 
     /// Returns a portion that was given back, or a new one.
     fn take(&self, own: &Arc<Log>) -> Vec<Arc<Log>> {
-        let kept = self.kept.lock().expect("no holder panics").pop();
+        let kept = self.kept.lock().unpoisoned().pop();
         kept.unwrap_or_else(|| std::iter::repeat_n(own, HANDLE_BATCH).cloned().collect())
     }
 
     fn give_back(&self, spent: Vec<Arc<Log>>) {
-        let mut kept = self.kept.lock().expect("no holder panics");
+        let mut kept = self.kept.lock().unpoisoned();
         if kept.len() < MAX_BATCHES {
             kept.push(spent);
         }

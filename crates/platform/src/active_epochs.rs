@@ -2,7 +2,7 @@
 //! Liskov, Madden, SOSP 2013, section 4.1).
 
 use crate::epoch::{Epoch, EpochNumber};
-use crate::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
+use crate::sync::{AtomicU64, Ordering, Padded, Unpoisoned, spin_hint, yield_now};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub struct ActiveEpochs(Mutex<Vec<Arc<EpochSlot>>>);
 impl ActiveEpochs {
     /// Adds an idle slot.
     pub fn add(&self) -> Arc<EpochSlot> {
-        let mut slots = self.0.lock().expect("no holder panics");
+        let mut slots = self.0.lock().unpoisoned();
         let state = SlotState { entered: AtomicU64::new(IDLE), at: AtomicUsize::new(slots.len()) };
         let slot = Arc::new(EpochSlot(Padded(state)));
         slots.push(slot.clone());
@@ -60,7 +60,7 @@ impl ActiveEpochs {
     /// Removes a slot, in a time that does not depend on how many there are: a database that is
     /// closed removes thousands. Has no effect on a slot that was removed.
     pub fn remove(&self, slot: &Arc<EpochSlot>) {
-        let mut slots = self.0.lock().expect("no holder panics");
+        let mut slots = self.0.lock().unpoisoned();
         let at = slot.0.at.load(Ordering::Relaxed);
         if slots.get(at).is_some_and(|other| Arc::ptr_eq(other, slot)) {
             slots.swap_remove(at);
@@ -75,14 +75,14 @@ impl ActiveEpochs {
     /// has read the slot reads its epoch later still, so that epoch is not below `now`.
     pub fn lowest(&self, epoch: &Epoch) -> EpochNumber {
         let now = epoch.current();
-        let slots = self.0.lock().expect("no holder panics");
+        let slots = self.0.lock().unpoisoned();
         slots.iter().fold(now, |lowest, slot| lowest.min(slot.entered()))
     }
 
     /// Waits until every commit that began in this epoch or an earlier one is installed. The epoch
     /// must have ended, so that a thread that enters its slot from now on reads a later one.
     pub fn wait_for_all_of(&self, epoch: EpochNumber) {
-        let slots = self.0.lock().expect("no holder panics").clone();
+        let slots = self.0.lock().unpoisoned().clone();
         for slot in slots {
             let mut looks = 0u32;
             loop {

@@ -29,6 +29,23 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
+/// What a lock gives whose holders do not panic.
+pub trait Unpoisoned<T> {
+    /// The guard, or the value.
+    ///
+    /// # Panics
+    /// A holder of the lock has panicked: what the lock protects may be half changed.
+    #[track_caller]
+    fn unpoisoned(self) -> T;
+}
+
+impl<T> Unpoisoned<T> for std::sync::LockResult<T> {
+    #[inline]
+    fn unpoisoned(self) -> T {
+        self.expect("no holder panics")
+    }
+}
+
 /// Locks a mutex whose critical sections leave what it protects whole if they panic: poisoning is
 /// ignored.
 pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,6 +1,7 @@
 //! Traces of programs that ran on threads of the database.
 
 use crate::program::Trace;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,7 +12,7 @@ pub struct ProcedureTraces(Arc<Mutex<BTreeMap<u64, Trace>>>);
 impl ProcedureTraces {
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Trace>> {
         // A program that panics does not do so here.
-        self.0.lock().expect("no holder panics")
+        self.0.lock().unpoisoned()
     }
 
     /// Keeps the trace of a program.

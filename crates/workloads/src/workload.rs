@@ -5,6 +5,7 @@ use fastrand::Rng;
 use hyades::{
     Abort, Builder, Database, Error, PostedCall, ProcedureId, Session, Table, Ticket, Transaction,
 };
+use hyades_platform::sync::Unpoisoned;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -138,12 +139,12 @@ pub fn populate<W: Workload>(
                 if let Err(error) = load_parts(workload, database, &next, &progress) {
                     // The other threads find no more parts; the first failure is returned.
                     next.store(usize::MAX / 2, Ordering::Relaxed);
-                    failure.lock().expect("no holder panics").get_or_insert(error);
+                    failure.lock().unpoisoned().get_or_insert(error);
                 }
             });
         }
     });
-    failure.into_inner().expect("no holder panics").map_or(Ok(()), Err)
+    failure.into_inner().unpoisoned().map_or(Ok(()), Err)
 }
 
 fn load_parts<W: Workload>(

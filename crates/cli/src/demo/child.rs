@@ -9,6 +9,7 @@ use fastrand::Rng;
 use hyades::{CommitQueue, Database, RecordKind, Session};
 use hyades_platform::clock::monotonic_ns;
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
+use hyades_platform::sync::Unpoisoned;
 use hyades_workloads::tpcc::NewOrderResult;
 use hyades_workloads::{Workload, bank, populate, tpcc};
 use std::io::Write;
@@ -147,7 +148,7 @@ fn say(
         let latency_us = ((now - started.at_ns) / 1000).min(u64::from(u32::MAX)) as u32;
         said.extend(Entry { what: started.what, latency_us }.encode());
     })?;
-    let mut pipe = pipe.lock().expect("no holder panics");
+    let mut pipe = pipe.lock().unpoisoned();
     let written = pipe.write_all(said).and_then(|()| pipe.flush());
     written.map_err(Failure::doing("the parent process has exited"))
 }

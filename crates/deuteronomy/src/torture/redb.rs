@@ -2,6 +2,7 @@
 
 use super::stores::LivingStore;
 use crate::{DataComponent, Error, RedbData};
+use hyades_platform::sync::Unpoisoned;
 use redb::StorageBackend;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,15 +58,15 @@ struct StoreOfProcess {
 
 impl StoreOfProcess {
     fn with<R>(&self, act: impl FnOnce(&mut StoreFile) -> R) -> Result<R, io::Error> {
-        match *self.alive.lock().expect("no holder panics") {
-            true => Ok(act(&mut self.file.lock().expect("no holder panics"))),
+        match *self.alive.lock().unpoisoned() {
+            true => Ok(act(&mut self.file.lock().unpoisoned())),
             false => Err(io::Error::other("the process is dead")),
         }
     }
 
     /// Whether this access fails.
     fn fails(&self, access: Access) -> bool {
-        let armed = &mut *self.fault.lock().expect("no holder panics");
+        let armed = &mut *self.fault.lock().unpoisoned();
         let Some(fault) = armed else { return false };
         let is_meant = match fault.which {
             FailingAccess::All => access != Access::Read || fault.after == 0,
@@ -168,7 +169,7 @@ impl RedbStore {
 
     /// A copy of the file, in the page cache and on the medium, without a process.
     pub fn fork(&self) -> Self {
-        let file = self.file.lock().expect("no holder panics").clone();
+        let file = self.file.lock().unpoisoned().clone();
         Self { file: Arc::new(Mutex::new(file)), is_made: self.is_made, ..Self::default() }
     }
 }
@@ -176,10 +177,10 @@ impl RedbStore {
 impl LivingStore for RedbStore {
     fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
         // What is left of the last process can do nothing.
-        *self.alive.lock().expect("no holder panics") = false;
+        *self.alive.lock().unpoisoned() = false;
         self.alive = Arc::new(Mutex::new(true));
         if !self.is_made {
-            *self.file.lock().expect("no holder panics") = StoreFile::default();
+            *self.file.lock().unpoisoned() = StoreFile::default();
         }
         let (file, alive) = (self.file.clone(), self.alive.clone());
         let fault = Mutex::new(self.fault.take());
@@ -207,8 +208,8 @@ impl LivingStore for RedbStore {
     }
 
     fn crash(&mut self, rng: &mut fastrand::Rng, power: bool) {
-        *self.alive.lock().expect("no holder panics") = false;
-        let file = &mut *self.file.lock().expect("no holder panics");
+        *self.alive.lock().unpoisoned() = false;
+        let file = &mut *self.file.lock().unpoisoned();
         if !power {
             return;
         }

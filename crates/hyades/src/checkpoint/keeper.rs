@@ -6,6 +6,7 @@ use crate::engine::cut::Cut;
 use crate::error::Error;
 use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::latency::{LatencyCounts, LatencyHistogram};
+use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event, span};
 use hyades_wal::{Checkpoint, Log};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,7 +176,7 @@ impl Keeper {
             // Without the thread, checkpoints are taken on demand only; `stats` reports the
             // failure.
             match thread.spawn(move || run(&reference)) {
-                Ok(thread) => *keeper.thread.lock().expect("no holder panics") = Some(thread),
+                Ok(thread) => *keeper.thread.lock().unpoisoned() = Some(thread),
                 Err(error) => keeper.note_failure(&format!("its thread cannot start ({error})")),
             }
         }
@@ -187,7 +188,7 @@ impl Keeper {
         // A subscriber to its events that ran a transaction might wait for the checkpoint.
         let _mark = OnDatabaseThread::begin();
         let _span = span!(INFO, "checkpoint");
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock().unpoisoned();
         if let Some(why) = &state.broken {
             let why =
                 format!("no checkpoint can be taken any more ({why}): open the database again");
@@ -219,7 +220,7 @@ impl Keeper {
                     seconds = report.seconds,
                     truncated_bytes = report.truncated_bytes,
                 );
-                let mut stats = self.stats.lock().expect("no holder panics");
+                let mut stats = self.stats.lock().unpoisoned();
                 stats.taken += 1;
                 stats.last = Some(report.clone());
             }
@@ -265,7 +266,7 @@ impl Keeper {
 
     fn note_failure(&self, why: &str) {
         event!(WARN, "checkpoint failed", cause = why);
-        let mut stats = self.stats.lock().expect("no holder panics");
+        let mut stats = self.stats.lock().unpoisoned();
         stats.failed += 1;
         stats.last_failure = Some(why.to_string());
     }
@@ -294,7 +295,7 @@ impl Keeper {
         if let Some(bound) = self.settings.max_recovery {
             self.is_near(bound, bytes, self.growth.load(Ordering::Relaxed) as f64);
         }
-        let mut stats = self.stats.lock().expect("no holder panics").clone();
+        let mut stats = self.stats.lock().unpoisoned().clone();
         stats.under_way = self.state.try_lock().is_err();
         stats.replay_bytes = bytes;
         stats.replay_seconds = bytes as f64 / stats.replay_bytes_per_s as f64;
@@ -308,7 +309,7 @@ impl Keeper {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.engine.cut().wake();
-        let thread = self.thread.lock().expect("no holder panics").take();
+        let thread = self.thread.lock().unpoisoned().take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             // If the thread panicked, it has ended, which is all that is needed.
             let _ = thread.join();
@@ -331,7 +332,7 @@ impl Keeper {
             let cpu_s = (paced.cpu_ns - before.cpu_ns).max(1) as f64 / 1e9;
             let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
             let speed = (written - before.written) as f64 / cpu_s * processors as f64;
-            let mut stats = self.stats.lock().expect("no holder panics");
+            let mut stats = self.stats.lock().unpoisoned();
             stats.replay_bytes_per_s = stats.replay_bytes_per_s.max(speed as u64);
             self.is_speed_known.store(true, Ordering::Relaxed);
         }
@@ -373,7 +374,7 @@ impl Keeper {
     /// Whether a checkpoint has to start now to keep replay time below `bound`; updates the
     /// statistics.
     fn is_near(&self, bound: Duration, bytes: u64, growth: f64) -> bool {
-        let mut stats = self.stats.lock().expect("no holder panics");
+        let mut stats = self.stats.lock().unpoisoned();
         let speed = stats.replay_bytes_per_s as f64;
         debug_assert!(speed > 0.0, "replay makes progress");
         let seconds = bytes as f64 / speed;

@@ -4,6 +4,7 @@ use super::format::PartId;
 use super::read::{Block, Extent, PartReader};
 use crate::error::Error;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Checkpoint, Recovering};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -42,7 +43,7 @@ pub(crate) fn verify(
     let (mut rows, mut bytes) = (0, 0);
     let (mut block, mut content) = (Block::default(), Vec::new());
     for part in parts(recovering, checkpoint)? {
-        let mut part = part.into_inner().expect("no holder panics");
+        let mut part = part.into_inner().unpoisoned();
         while part.next(&mut block)? {
             block.content(part.id, &part.path, &mut content)?;
         }

@@ -14,6 +14,7 @@ use crate::storage::tid::Tid;
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Unpoisoned;
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::ops::ControlFlow;
@@ -290,7 +291,7 @@ impl<S: Stamp> Writing<'_, S> {
             let dir = path.parent().unwrap_or(Path::new("."));
             self.device.sync_dir(dir).map_err(io(dir, "sync the directory"))?;
         }
-        let changed_rows = source.into_inner().expect("no holder panics").changed;
+        let changed_rows = source.into_inner().unpoisoned().changed;
         Ok(WrittenParts { parts, changed_rows })
     }
 
@@ -350,7 +351,7 @@ impl<S: Stamp> Writing<'_, S> {
         let mut rows = RowBlock::default();
         while !failed.load(Ordering::Relaxed) {
             let began = self.pace.begin()?;
-            let more = source.lock().expect("no holder panics").next(&mut rows);
+            let more = source.lock().unpoisoned().next(&mut rows);
             if !more {
                 break;
             }

@@ -23,7 +23,9 @@ use crate::error::Error;
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, checker_fence, fence};
+use hyades_platform::sync::{
+    AtomicU32, AtomicU64, Ordering, Padded, Unpoisoned, checker_fence, fence,
+};
 use std::sync::{Mutex, OnceLock};
 
 /// No transaction reads.
@@ -120,7 +122,7 @@ impl ActiveTransactions {
 
     /// Adds the slot of a session. Its number is not 0.
     pub fn add(&self) -> Result<u32, Error> {
-        let mut free = self.free.lock().expect("no holder panics");
+        let mut free = self.free.lock().unpoisoned();
         if let Some(number) = free.pop() {
             return Ok(number);
         }
@@ -150,7 +152,7 @@ impl ActiveTransactions {
         if !is_idle {
             return;
         }
-        self.free.lock().expect("no holder panics").push(number);
+        self.free.lock().unpoisoned().push(number);
     }
 
     #[inline]

@@ -42,7 +42,7 @@ use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, Unpoisoned};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -216,7 +216,7 @@ impl Cut {
         let mut row = Vec::with_capacity(record.row_len());
         table.read_row(record, &mut row);
         let at = (std::ptr::from_ref(record) as usize >> 6) % SHARDS;
-        let mut shard = self.shards[at].lock().expect("no holder panics");
+        let mut shard = self.shards[at].lock().unpoisoned();
         if shard.cut != cut {
             if shard.cut > cut {
                 // The shard serves a later checkpoint: the one of this cut has ended.
@@ -251,7 +251,7 @@ impl Cut {
     pub fn take(&self, cut: EpochNumber) -> Vec<RowBlock> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().expect("no holder panics");
+            let mut shard = shard.lock().unpoisoned();
             let for_it = shard.cut == cut;
             let blocks = self.empty(&mut shard);
             if for_it {
@@ -301,14 +301,14 @@ impl Cut {
         self.epoch.store(NONE.0, Ordering::SeqCst);
         snapshots.set_cut(NONE);
         for shard in &self.shards {
-            drop(self.empty(&mut shard.lock().expect("no holder panics")));
+            drop(self.empty(&mut shard.lock().unpoisoned()));
         }
     }
 
     /// Sleeps for at most `time` or, without `time`, until something is committed. Does not sleep
     /// if `busy` returns true, which is called after `asleep` has been set.
     pub fn sleep(&self, time: Option<Duration>, busy: impl Fn() -> bool) {
-        let lock = self.sleep_lock.lock().expect("no holder panics");
+        let lock = self.sleep_lock.lock().unpoisoned();
         if time.is_none() {
             self.asleep.store(true, Ordering::SeqCst);
         }
@@ -324,7 +324,7 @@ impl Cut {
     /// Wakes the thread that takes checkpoints.
     #[cold]
     pub fn wake(&self) {
-        let _lock = self.sleep_lock.lock().expect("no holder panics");
+        let _lock = self.sleep_lock.lock().unpoisoned();
         self.asleep.store(false, Ordering::SeqCst);
         self.woken.notify_all();
     }

@@ -37,7 +37,9 @@ use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
-use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
+use hyades_platform::sync::{
+    AtomicBool, AtomicU64, Ordering, Padded, Unpoisoned, checker_fence, fence,
+};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -227,7 +229,7 @@ impl Snapshots {
 
     /// The number of snapshots that are in use.
     pub fn open_now(&self) -> u64 {
-        let registry = self.registry.lock().expect("no holder panics");
+        let registry = self.registry.lock().unpoisoned();
         registry.open.iter().filter(|open| open.users > 0).count() as u64
     }
 
@@ -252,7 +254,7 @@ impl Snapshots {
 
     /// Sets or ends ([`NONE`]) the active cut of a checkpoint.
     pub fn set_cut(&self, cut: EpochNumber) {
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         registry.cut = cut;
         self.publish(&registry);
     }
@@ -266,7 +268,7 @@ impl Snapshots {
         note: impl FnOnce() -> Needs,
     ) -> Arc<SnapshotState> {
         let arrived = self.generation.load(Ordering::SeqCst);
-        let _opening = self.opening.lock().expect("no holder panics");
+        let _opening = self.opening.lock().unpoisoned();
         if let Some(open) = self.share(arrived) {
             return open;
         }
@@ -285,7 +287,7 @@ impl Snapshots {
 
     /// An open snapshot for a caller that came when `arrived` snapshots had been opened.
     fn share(&self, arrived: u64) -> Option<Arc<SnapshotState>> {
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         let newest = registry.open.back_mut()?;
         let (generation, opened_ns) = (newest.state.generation, newest.state.opened_ns);
         if is_older(opened_ns, SHARED_FOR) {
@@ -302,7 +304,7 @@ impl Snapshots {
     /// Waits, if snapshots have ended epochs too fast.
     fn wait_for_an_epoch(&self) {
         loop {
-            let mut registry = self.registry.lock().expect("no holder panics");
+            let mut registry = self.registry.lock().unpoisoned();
             let passed_ns = clock::monotonic_ns().saturating_sub(registry.began_ns);
             let passed_ms = passed_ns / 1_000_000;
             if registry.epochs < EPOCHS_AT_ONCE + passed_ms {
@@ -316,7 +318,7 @@ impl Snapshots {
 
     /// Step 1.
     fn begin(&self, epoch: &Epoch) -> Arc<SnapshotState> {
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         registry.open.retain(|open| open.users > 0);
         let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
         let opened_ns = clock::monotonic_ns();
@@ -344,7 +346,7 @@ impl Snapshots {
 
     /// Closes a snapshot, for one of its users.
     pub fn close(&self, state: &Arc<SnapshotState>, epoch: &Epoch) {
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         // One that was ended is gone already.
         let found = registry.open.binary_search_by_key(&state.epoch, |open| open.state.epoch);
         let Ok(at) = found else { return };
@@ -378,7 +380,7 @@ impl Snapshots {
     /// while. Called now and then.
     pub fn tidy(&self, epoch: &Epoch) {
         if self.versions.full_bytes() > 0 {
-            self.free(&self.registry.lock().expect("no holder panics"), epoch);
+            self.free(&self.registry.lock().unpoisoned(), epoch);
         }
         if self.oldest() == NONE {
             return;
@@ -386,7 +388,7 @@ impl Snapshots {
         if let Some(age) = self.settings.age {
             self.end_oldest(epoch, |state| is_older(state.opened_ns, age));
         }
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         let is_idle =
             |open: &OpenSnapshot| open.users == 0 && is_older(open.state.opened_ns, SHARED_FOR);
         if registry.open.iter().any(is_idle) {
@@ -411,7 +413,7 @@ impl Snapshots {
             && !self.overwritten.load(Ordering::SeqCst)
             && !self.overwritten.swap(true, Ordering::SeqCst)
         {
-            self.remove_unused(&mut self.registry.lock().expect("no holder panics"), epoch);
+            self.remove_unused(&mut self.registry.lock().unpoisoned(), epoch);
         }
         let oldest = self.oldest();
         let base = word::tid(seen);
@@ -441,7 +443,7 @@ impl Snapshots {
     /// Frees what a session has kept, as far as no snapshot holds it.
     pub fn end_writer(&self, writer: &mut OldVersionWriter, epoch: &Epoch) {
         if self.versions.end_writer(writer) {
-            self.free(&self.registry.lock().expect("no holder panics"), epoch);
+            self.free(&self.registry.lock().unpoisoned(), epoch);
         }
     }
 }

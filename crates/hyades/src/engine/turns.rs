@@ -31,7 +31,9 @@ use crate::storage::partition::members;
 use admission::{OutsidePlace, TurnAdmission};
 use hyades_platform::event::Event;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, yield_now};
+use hyades_platform::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, Unpoisoned, yield_now,
+};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -182,7 +184,7 @@ impl<L> TurnQueues<L> {
 
     /// Adds the seat of a session. Its number is not 0.
     pub fn add(&self) -> Result<u32, Error> {
-        let mut numbers = self.numbers.lock().expect("no holder panics");
+        let mut numbers = self.numbers.lock().unpoisoned();
         if let Some(number) = numbers.free.pop() {
             self.note_sessions(&numbers);
             return Ok(number);
@@ -222,7 +224,7 @@ impl<L> TurnQueues<L> {
     pub fn remove(&self, number: u32) {
         self.seat(number).wanted.store(0, Ordering::Relaxed);
         if !self.has_stopped() && self.held(number) == 0 {
-            let mut numbers = self.numbers.lock().expect("no holder panics");
+            let mut numbers = self.numbers.lock().unpoisoned();
             numbers.free.push(number);
             self.note_sessions(&numbers);
         }

@@ -5,7 +5,7 @@ use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::Padded;
+use hyades_platform::sync::{Padded, Unpoisoned};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -26,7 +26,7 @@ impl OrphanedGarbage {
     }
 
     fn items(&self) -> MutexGuard<'_, Garbage> {
-        self.items.lock().expect("no holder panics")
+        self.items.lock().unpoisoned()
     }
 
     /// Takes over a session's garbage.

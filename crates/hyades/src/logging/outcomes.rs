@@ -18,6 +18,7 @@
 
 use crate::storage::row::{push_varint, take, take_varint};
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Lsn, StreamId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -122,7 +123,7 @@ impl UnstatedOutcomes {
         if more.is_empty() {
             return;
         }
-        let mut sums = self.sums.lock().expect("no holder panics");
+        let mut sums = self.sums.lock().unpoisoned();
         more.drain(..).for_each(|sum| add_to(&mut sums, sum));
         self.any.store(true, Ordering::Relaxed);
     }

@@ -33,6 +33,7 @@ use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -176,7 +177,7 @@ impl Versions {
     fn shard<S>(&self, record: &Record<S>) -> (MutexGuard<'_, VersionShard>, usize) {
         let address = std::ptr::from_ref(record) as usize;
         let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
-        (self.shards[hash % SHARDS].lock().expect("no holder panics"), address)
+        (self.shards[hash % SHARDS].lock().unpoisoned(), address)
     }
 
     /// What may be dropped later.
@@ -315,7 +316,7 @@ impl Versions {
     /// `common` covers.
     pub fn collect(&self, common: &CommonView) {
         for shard in &self.shards {
-            shard.lock().expect("no holder panics").retain(|_, chain| {
+            shard.lock().unpoisoned().retain(|_, chain| {
                 let before = chain.kept();
                 let single = common.covers(chain.newest, chain.newest_tid.epoch());
                 let is_seen = |old: &Old| common.covers(old.writer, old.tid.epoch());
@@ -333,7 +334,7 @@ impl Versions {
 
     /// Drops all older versions.
     pub fn clear(&self) {
-        self.shards.iter().for_each(|shard| shard.lock().expect("no holder panics").clear());
+        self.shards.iter().for_each(|shard| shard.lock().unpoisoned().clear());
         self.kept.store(0, Ordering::Relaxed);
         self.kept_bytes.store(0, Ordering::Relaxed);
     }

@@ -6,6 +6,7 @@ use crate::retry::check_may_wait;
 use crate::ticket::Ticket;
 use crate::transaction::procedure::decode_result;
 use hyades_platform::callback::{self, OnDatabaseThread};
+use hyades_platform::sync::Unpoisoned;
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::future::Future;
@@ -55,7 +56,7 @@ impl Reply {
     }
 
     fn state(&self) -> MutexGuard<'_, ReplyState> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unpoisoned()
     }
 
     pub fn end(&self, outcome: Result<Outcome, NoOutcome>) {
@@ -99,7 +100,7 @@ impl Reply {
         while let ReplyState::Open(_, waits) = &mut *state {
             check_may_wait("a posted call was waited for")?;
             *waits = true;
-            state = self.ended.wait(state).expect("no holder panics");
+            state = self.ended.wait(state).unpoisoned();
         }
         Ok(())
     }

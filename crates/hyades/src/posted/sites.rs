@@ -15,7 +15,7 @@
 use super::PostedJob;
 use crate::storage::partition::members;
 use hyades_platform::event::Event;
-use hyades_platform::sync::{AtomicBool, AtomicU32, Ordering, Padded};
+use hyades_platform::sync::{AtomicBool, AtomicU32, Ordering, Padded, Unpoisoned};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -112,7 +112,7 @@ struct SiteQueue {
 
 impl SiteQueue {
     fn state(&self) -> MutexGuard<'_, SiteState> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unpoisoned()
     }
 
     fn push(&self, state: &mut SiteState, job: SiteJob) {
@@ -191,7 +191,7 @@ impl Sites {
         }
         while state.jobs.is_empty() && !state.over {
             state.asleep = true;
-            state = queue.moved.wait(state).expect("no holder panics");
+            state = queue.moved.wait(state).unpoisoned();
         }
         state.asleep = false;
         std::mem::swap(&mut state.jobs, batch);

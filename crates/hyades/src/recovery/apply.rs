@@ -28,6 +28,7 @@ use hyades_index::{Finger, Keyed, NoHooks};
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering;
 
 /// State of one thread for applying data records.
@@ -457,7 +458,7 @@ pub(crate) fn defer_garbage<S: Stamp>(
     if !garbage.is_empty() {
         let garbage = std::mem::take(garbage);
         let left = DeferredGarbage { writer, epoch: tid.epoch(), garbage };
-        replay.later.lock().expect("no holder panics").push_back(left);
+        replay.later.lock().unpoisoned().push_back(left);
     }
 }
 

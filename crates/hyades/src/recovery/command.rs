@@ -28,6 +28,7 @@ use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Lsn, StreamId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl CommandRunner {
         replay.engine.snapshots.versions().end_writer(&mut self.workspace.old_versions);
         replay.add_usage(self.workspace.usage.take());
         let outcomes = std::mem::take(&mut self.outcomes);
-        replay.outcomes.lock().expect("no holder panics").merge(outcomes);
+        replay.outcomes.lock().unpoisoned().merge(outcomes);
     }
 
     /// Runs the command of a record after everything that it depends on was replayed. `place` is
@@ -147,7 +148,7 @@ impl CommandRunner {
     pub(super) fn sweep<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         if !self.garbage.is_empty() {
             let keep = |table, key| {
-                replay.absent.lock().expect("no holder panics").push((table, key));
+                replay.absent.lock().unpoisoned().push((table, key));
             };
             self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
         }
@@ -165,7 +166,7 @@ pub(super) fn keep_rolled_back<'s, C: ConcurrencyControl<Unstamped<S>>, S: Stamp
         let inserted = take_inserted(state, arena);
         let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
         let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
-        replay.absent.lock().expect("no holder panics").extend(keys);
+        replay.absent.lock().unpoisoned().extend(keys);
     }
 }
 

@@ -30,6 +30,7 @@ use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -135,7 +136,7 @@ pub(super) fn replay_from<S: Stamp>(
         return Ok(Vec::new());
     }
     VersionCollector::clear(replay);
-    let reader = |lane: DataflowStream| match lane.source.into_inner().expect("no holder panics") {
+    let reader = |lane: DataflowStream| match lane.source.into_inner().unpoisoned() {
         RecordSource::Log(cursor) => cursor.reader,
         RecordSource::Memory(loaded) => loaded.reader,
     };

@@ -8,6 +8,7 @@
 //! have changed. If not, there is no further trial for as many windows. Each time the same answer
 //! is found the number doubles. The first windows are short, so that a short log has a trial, too.
 
+use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -130,7 +131,7 @@ impl SerialFallback {
     /// Called by the first thread again and again. `resolved` returns how many bytes are resolved.
     pub fn look(&self, resolved: impl FnOnce() -> u64) {
         let now = clock::monotonic_ns();
-        let mut course = self.course.lock().expect("no holder panics");
+        let mut course = self.course.lock().unpoisoned();
         let took = now.saturating_sub(course.window_began_ns);
         let is_first = course.windows < FIRST_WINDOWS;
         if took >= if is_first { FIRST_WINDOW_NS } else { WINDOW_NS } {

@@ -7,6 +7,7 @@ use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering;
 
 /// Ends an incarnation. Fails if a delta still waits. No delta is kept, since row objects of the
@@ -29,7 +30,7 @@ pub(crate) fn compare_outcomes<S: Stamp>(
     replay: &ReplayContext<S>,
     salvage: bool,
 ) -> Result<(), Error> {
-    let outcomes = std::mem::take(&mut *replay.outcomes.lock().expect("no holder panics"));
+    let outcomes = std::mem::take(&mut *replay.outcomes.lock().unpoisoned());
     let Some((epoch, procedures)) = outcomes.differing() else { return Ok(()) };
     if salvage || mutation::is(Mutation::ForgetOutcomes) {
         return Ok(());
@@ -50,7 +51,7 @@ pub(crate) fn compare_outcomes<S: Stamp>(
 
 pub(crate) fn finish<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let mut garbage = Garbage::default();
-    let absent = std::mem::take(&mut *replay.absent.lock().expect("no holder panics"));
+    let absent = std::mem::take(&mut *replay.absent.lock().unpoisoned());
     for (table, key) in absent {
         garbage.add_row(table, key);
     }

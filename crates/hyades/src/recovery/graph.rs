@@ -24,7 +24,7 @@ mod ready;
 use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
-    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Unpoisoned,
 };
 use hyades_wal::Lsn;
 use ready::Ready;
@@ -73,7 +73,7 @@ impl<T> RecordNode<T> {
     }
 
     fn links(&self) -> MutexGuard<'_, Links<T>> {
-        self.links.lock().expect("no holder panics")
+        self.links.lock().unpoisoned()
     }
 
     /// Whether something that it read, or that its vector needs, is lost.
@@ -83,7 +83,7 @@ impl<T> RecordNode<T> {
 
     /// Takes the decoded record; once only.
     pub fn take(&self) -> T {
-        self.record.lock().expect("no holder panics").take().expect("it is taken once")
+        self.record.lock().unpoisoned().take().expect("it is taken once")
     }
 }
 
@@ -186,7 +186,7 @@ impl<T> Graph<T> {
     }
 
     fn inside(&self, lane: usize) -> MutexGuard<'_, Inside<T>> {
-        self.lanes[lane].inside.lock().expect("no holder panics")
+        self.lanes[lane].inside.lock().unpoisoned()
     }
 
     /// The position up to which all of a stream has settled.
@@ -267,7 +267,7 @@ impl<T> Graph<T> {
             let id = predecessors::id(lane, end);
             inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id)).clone()
         };
-        *node.record.lock().expect("no holder panics") = Some(record());
+        *node.record.lock().unpoisoned() = Some(record());
         list.iter().for_each(|predecessor| self.add_edge(&node, *predecessor));
         vector.iter().enumerate().for_each(|(at, lsn)| self.wait_for(&node, at, *lsn));
         // Removes the bias.

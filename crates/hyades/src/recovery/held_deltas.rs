@@ -9,6 +9,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::table::{Lookup, TableData};
 use crate::storage::tid::Tid;
 use hyades_platform::reclaim::Guard;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Mutex;
@@ -85,7 +86,7 @@ impl HeldDeltas {
         let (shard, address) = self.shard(record);
         shard.count.fetch_add(1, Ordering::AcqRel);
         let held = HeldDelta { tid, bytes: bytes.into(), are_edits, row };
-        shard.held.lock().expect("no holder panics").insert((address, base), held);
+        shard.held.lock().unpoisoned().insert((address, base), held);
     }
 
     /// Takes the delta that follows version `base` of the row. The caller holds the row's lock.
@@ -96,7 +97,7 @@ impl HeldDeltas {
         if shard.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let held = shard.held.lock().expect("no holder panics").remove(&(address, base))?;
+        let held = shard.held.lock().unpoisoned().remove(&(address, base))?;
         let count = shard.count.fetch_sub(1, Ordering::AcqRel);
         debug_assert_ne!(count, 0, "a shard counts the deltas that it holds");
         Some(held)
@@ -110,7 +111,7 @@ impl HeldDeltas {
         if shard.count.load(Ordering::Acquire) == 0 {
             return true;
         }
-        let mut held = shard.held.lock().expect("no holder panics");
+        let mut held = shard.held.lock().unpoisoned();
         let (before, mut waits) = (held.len(), false);
         held.retain(|(held_address, _), delta| {
             let is_needed = *held_address != address || delta.tid > version;
@@ -130,7 +131,7 @@ impl HeldDeltas {
         guard: &Guard,
     ) -> Option<(usize, Tid, Tid)> {
         self.shards.iter().find_map(|shard| {
-            let mut shard_held = shard.held.lock().expect("no holder panics");
+            let mut shard_held = shard.held.lock().unpoisoned();
             let count = shard.count.swap(0, Ordering::AcqRel);
             debug_assert!(shard_held.len() <= count, "a shard counts the deltas that it holds");
             shard_held.drain().find_map(|((_, base), held)| {

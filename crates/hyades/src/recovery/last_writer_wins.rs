@@ -23,6 +23,7 @@ use crate::storage::Stamp;
 use crate::storage::tid::Tid;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -135,7 +136,7 @@ pub(crate) fn replay<S: Stamp>(
     // The ends are known now: records that they do not admit are dead.
     let mut applier = Applier::default();
     let guard = hyades_platform::reclaim::pin();
-    for record in undecided.into_inner().expect("no holder panics") {
+    for record in undecided.into_inner().unpoisoned() {
         let as_newest = mutation::is(Mutation::DeadByNewestEnd) && shape.ended;
         if is_live(&lanes, &record.validity) || as_newest {
             count(replay, &record.head);
@@ -149,7 +150,7 @@ pub(crate) fn replay<S: Stamp>(
     }
     let mut ends = Vec::new();
     for lane in lanes {
-        let source = lane.reader.into_inner().expect("no holder panics");
+        let source = lane.reader.into_inner().unpoisoned();
         parts::undo(replay, shape, source.parts, &mut applier, &guard)?;
         ends.extend(source.reader.end());
     }
@@ -246,7 +247,7 @@ fn work<S: Stamp>(
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
     }
     applier.finish(replay);
-    undecided.lock().expect("no holder panics").extend(later.into_rest());
+    undecided.lock().unpoisoned().extend(later.into_rest());
     Ok(())
 }
 
@@ -254,7 +255,7 @@ fn work<S: Stamp>(
 fn fill(lanes: &[ValidatedStream], turn: &AtomicUsize) -> Result<(), Error> {
     loop {
         let Some(lane) = lanes.get(turn.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
-        lane.refill(&mut lane.reader.lock().expect("no holder panics"))?;
+        lane.refill(&mut lane.reader.lock().unpoisoned())?;
     }
 }
 

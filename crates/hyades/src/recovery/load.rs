@@ -10,6 +10,7 @@ use crate::checkpoint::verify::parts;
 use crate::error::Error;
 use crate::logging::record::take_tid;
 use crate::storage::Stamp;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Checkpoint, Recovering};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -23,7 +24,7 @@ pub(crate) fn load<S: Stamp>(
 ) -> Result<(), Error> {
     let parts = parts(recovering, checkpoint)?;
     threads::run_on(replay, threads, |number| load_some(replay, &parts, number), |_| ());
-    if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
+    if let Some(error) = replay.failure.lock().unpoisoned().take() {
         return Err(error);
     }
     replay.progress.image_is_complete();
@@ -45,7 +46,7 @@ fn load_some<S: Stamp>(
         let part = &parts[(number + turn) % parts.len()];
         while !replay.has_failed() {
             let (id, path) = {
-                let mut reader = part.lock().expect("no holder panics");
+                let mut reader = part.lock().unpoisoned();
                 if !reader.next(&mut block)? {
                     break;
                 }

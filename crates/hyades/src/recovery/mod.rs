@@ -51,6 +51,7 @@ use crate::storage::table::TableData;
 use catalogue::Catalogue;
 use decode::RecordShape;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::sync::Unpoisoned;
 use hyades_platform::{clock, event};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use plan::{Plan, Replay};
@@ -192,7 +193,7 @@ impl<S: Stamp> Recovery<'_, S> {
         progress.enter(Phase::Log, streams);
         let result = self.replay_streams(incarnation, lanes);
         let named = |error| decode::name_tables(error, incarnation, self.plan.partitions);
-        if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
+        if let Some(error) = self.replay.failure.lock().unpoisoned().take() {
             return Err(named(error));
         }
         let replayed = result.map_err(named)?;

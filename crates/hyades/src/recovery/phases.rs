@@ -24,6 +24,7 @@ use crate::logging::admits;
 use crate::logging::predecessors::{self, Predecessor};
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{FrameKind, Lane, Lsn, ReaderEnd, StreamId};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -150,14 +151,14 @@ fn load<S: Stamp>(
         loop {
             let at = turn.fetch_add(1, Ordering::Relaxed);
             let Some(reader) = readers.get(at) else { return Ok(()) };
-            let reader = reader.lock().expect("no holder panics").take();
+            let reader = reader.lock().unpoisoned().take();
             let reader = reader.expect("each reader has one turn");
             let stream = load_stream(replay, reader, shape, whole)?;
-            *loaded[at].lock().expect("no holder panics") = stream;
+            *loaded[at].lock().unpoisoned() = stream;
         }
     };
     threads::run_on(replay, threads, work, |_| ());
-    let stream = |loaded: Mutex<Option<_>>| loaded.into_inner().expect("no holder panics");
+    let stream = |loaded: Mutex<Option<_>>| loaded.into_inner().unpoisoned();
     loaded.into_iter().filter_map(stream).collect()
 }
 

@@ -43,6 +43,7 @@ use crate::error::Error;
 use crate::logging::is_met;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Lane, Lsn, ReaderEnd, StreamId};
 use ring::RecordRing;
 use std::sync::Mutex;
@@ -114,7 +115,7 @@ pub(crate) fn replay<S: Stamp>(
     if replay.has_failed() {
         return Ok(Vec::new());
     }
-    let source = |pool: RecordPool| pool.source.into_inner().expect("no holder panics");
+    let source = |pool: RecordPool| pool.source.into_inner().unpoisoned();
     Ok(pools.pools.into_iter().filter_map(|pool| source(pool).reader.end()).collect())
 }
 

@@ -14,6 +14,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::table::TableData;
 use crate::storage::usage::Usage;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
+use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,7 +92,7 @@ impl<S: Stamp> ReplayContext<S> {
 
     /// Remembers the first error and stops all threads.
     pub fn fail(&self, error: Error) {
-        self.failure.lock().expect("no holder panics").get_or_insert(error);
+        self.failure.lock().unpoisoned().get_or_insert(error);
         self.failed.store(true, Ordering::Release);
     }
 

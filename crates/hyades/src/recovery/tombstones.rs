@@ -24,6 +24,7 @@ use crate::storage::tid::Tid;
 use hyades_index::NoHooks;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -114,7 +115,7 @@ impl Drop for OpenChunk {
 
 impl ReplayedChunks {
     fn chunks(&self) -> std::sync::MutexGuard<'_, Chunks> {
-        self.0.lock().expect("no holder panics")
+        self.0.lock().unpoisoned()
     }
 
     /// The next chunk of the stream is handed out.
@@ -195,7 +196,7 @@ impl Tombstones {
     /// Passes what is left to the end of the replay.
     pub fn hand_over<S: Stamp>(self, replay: &ReplayContext<S>) {
         let left = self.waiting.into_iter().map(|tombstone| (tombstone.table, tombstone.key));
-        replay.absent.lock().expect("no holder panics").extend(left);
+        replay.absent.lock().unpoisoned().extend(left);
     }
 
     pub fn is_empty(&self) -> bool {

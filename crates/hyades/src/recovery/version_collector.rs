@@ -18,6 +18,7 @@ use crate::storage::secondary::IndexEntry;
 use crate::storage::table::TableData;
 use hyades_index::Keyed;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::Lsn;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,13 +113,13 @@ impl VersionCollector {
 
     /// While the guard is held, no garbage is removed.
     pub fn replaying(&self) -> RwLockReadGuard<'_, ()> {
-        self.replaying.read().expect("no holder panics")
+        self.replaying.read().unpoisoned()
     }
 
     /// Adds an anchor: the frames of the stream behind `at` are compressed against it.
     pub fn anchor(&self, lane: usize, at: Lsn, anchor: &[Lsn]) {
         debug_assert_eq!(anchor.len(), self.lanes.len(), "an anchor is of all streams");
-        let mut lane = self.lanes[lane].lock().expect("no holder panics");
+        let mut lane = self.lanes[lane].lock().unpoisoned();
         debug_assert!(
             lane.ahead.back().is_none_or(|(last, _)| *last <= at),
             "the anchors of a stream are added in its order"
@@ -130,7 +131,7 @@ impl VersionCollector {
 
     /// The record that begins at `start` was read.
     pub fn read(&self, lane: usize, start: Lsn, epoch: EpochNumber) {
-        let mut lane = self.lanes[lane].lock().expect("no holder panics");
+        let mut lane = self.lanes[lane].lock().unpoisoned();
         if epoch > lane.read {
             lane.read = epoch;
             lane.epochs.push_back((start, epoch));
@@ -139,7 +140,7 @@ impl VersionCollector {
 
     /// The stream was read to its end.
     pub fn end(&self, lane: usize, at: Lsn) {
-        let before = self.lanes[lane].lock().expect("no holder panics").end.replace(at);
+        let before = self.lanes[lane].lock().unpoisoned().end.replace(at);
         debug_assert_eq!(before, None, "a stream ends once");
     }
 
@@ -148,7 +149,7 @@ impl VersionCollector {
         let mut common = CommonView { positions, epoch: EpochNumber::ABOVE_ALL };
         for (at, lane) in self.lanes.iter().enumerate() {
             let settled = graph.settled(at);
-            let mut lane = lane.lock().expect("no holder panics");
+            let mut lane = lane.lock().unpoisoned();
             while lane.ahead.front().is_some_and(|(end, _)| *end <= settled) {
                 lane.passed = lane.ahead.pop_front().expect("it was there").1;
             }
@@ -176,10 +177,10 @@ impl VersionCollector {
             return;
         }
         let Ok(_alone) = self.collecting.try_lock() else { return };
-        let _paused = self.replaying.write().expect("no holder panics");
+        let _paused = self.replaying.write().unpoisoned();
         let common = self.common_view(graph);
         versions.collect(&common);
-        let mut later = replay.later.lock().expect("no holder panics");
+        let mut later = replay.later.lock().unpoisoned();
         let mut keys = KeptKeys { versions, of_rows: HashMap::new() };
         later.retain_mut(|DeferredGarbage { writer, epoch, garbage }| {
             if !common.covers(*writer, *epoch) {
@@ -203,10 +204,10 @@ impl VersionCollector {
     /// All records were replayed: rows have one version again.
     pub fn clear<S: Stamp>(replay: &ReplayContext<S>) {
         replay.engine.protocol.versions.clear();
-        let left = std::mem::take(&mut *replay.later.lock().expect("no holder panics"));
+        let left = std::mem::take(&mut *replay.later.lock().unpoisoned());
         for DeferredGarbage { mut garbage, .. } in left {
             let keep = |table, key| {
-                replay.absent.lock().expect("no holder panics").push((table, key));
+                replay.absent.lock().unpoisoned().push((table, key));
             };
             garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
         }

@@ -43,7 +43,7 @@ use crate::storage::Stamp;
 use floors::Floors;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
-use hyades_platform::sync::Padded;
+use hyades_platform::sync::{Padded, Unpoisoned};
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId};
 use lane::ReplayStream;
 use std::borrow::Cow;
@@ -151,7 +151,7 @@ impl Sleepers {
 
     fn sleep(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        let lock = self.lock.lock().expect("no holder panics");
+        let lock = self.lock.lock().unpoisoned();
         // The timeout turns a missed notification into a delay instead of a hang.
         drop(self.condvar.wait_timeout(lock, Duration::from_micros(200)));
         self.count.fetch_sub(1, Ordering::SeqCst);
@@ -195,7 +195,7 @@ pub(crate) fn replay<S: Stamp>(
     Ok(front
         .lanes
         .into_iter()
-        .filter_map(|lane| lane.cursor.into_inner().expect("no holder panics").reader.end())
+        .filter_map(|lane| lane.cursor.into_inner().unpoisoned().reader.end())
         .collect())
 }
 

@@ -2,6 +2,7 @@
 //! whose k-th read panics (a defect in the reader).
 
 use super::{Device, DeviceFile, DirectoryLock};
+use crate::sync::Unpoisoned;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +67,7 @@ impl FaultyDevice {
             Fault::Write(k) => self.plan.writes.store(k, Ordering::Relaxed),
             Fault::Panic(k) => self.plan.reads.store(k, Ordering::Relaxed),
             Fault::Flip { files, write } => {
-                *self.plan.flipped_files.lock().expect("no holder panics") = files;
+                *self.plan.flipped_files.lock().unpoisoned() = files;
                 self.plan.flips.store(write, Ordering::Relaxed);
             }
         }
@@ -103,7 +104,7 @@ impl DeviceFile for FaultyFile {
         if countdown_fires(&self.plan.writes, true) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
-        let files = *self.plan.flipped_files.lock().expect("no holder panics");
+        let files = *self.plan.flipped_files.lock().unpoisoned();
         if self.name.starts_with(files) && countdown_fires(&self.plan.flips, false) {
             let mut bytes: Vec<u8> =
                 slices.iter().flat_map(|slice| slice.iter().copied()).collect();

@@ -1,5 +1,6 @@
 //! What was refused last, for ACL LOG, and how often, for INFO.
 
+use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -70,7 +71,7 @@ impl DeniedLog {
     pub fn add(&self, mut entry: DeniedEntry, most: usize) {
         self.counts[entry.reason as usize].fetch_add(1, Relaxed);
         entry.object.truncate(MOST_OBJECT);
-        let mut entries = self.entries.lock().expect("no holder panics");
+        let mut entries = self.entries.lock().unpoisoned();
         let is_equal = |known: &DeniedEntry| {
             (known.reason, known.in_multi) == (entry.reason, entry.in_multi)
                 && known.object == entry.object
@@ -87,12 +88,12 @@ impl DeniedLog {
 
     /// The last ones.
     pub fn last(&self, count: usize) -> Vec<DeniedEntry> {
-        self.entries.lock().expect("no holder panics").iter().take(count).cloned().collect()
+        self.entries.lock().unpoisoned().iter().take(count).cloned().collect()
     }
 
     /// Forgets all.
     pub fn clear(&self) {
-        self.entries.lock().expect("no holder panics").clear();
+        self.entries.lock().unpoisoned().clear();
     }
 
     /// How often something was refused for a reason.

@@ -13,6 +13,7 @@ pub use rules::{Denied, Selector};
 pub use users::{DEFAULT, User, Users, hexadecimal, user_name};
 
 use denied::DeniedLog;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use throttle::Throttle;
@@ -45,7 +46,7 @@ impl Access {
 
     /// The users as they are now.
     pub fn users(&self) -> Arc<Users> {
-        self.users.read().expect("no holder panics").clone()
+        self.users.read().unpoisoned().clone()
     }
 
     /// Changes the users: as a whole, or, after an error, not at all. Returns those before.
@@ -56,7 +57,7 @@ impl Access {
         &self,
         change: impl FnOnce(&mut Users) -> Result<T, E>,
     ) -> Result<(T, Arc<Users>), E> {
-        let mut users = self.users.write().expect("no holder panics");
+        let mut users = self.users.write().unpoisoned();
         let mut next = (**users).clone();
         let done = change(&mut next)?;
         // A stricter rule is not to be passed over: a check that finds no restriction, or an old

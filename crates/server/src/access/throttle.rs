@@ -1,5 +1,6 @@
 //! Slows down the guessing of passwords.
 
+use hyades_platform::sync::Unpoisoned;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
@@ -48,7 +49,7 @@ pub struct Throttle {
 impl Throttle {
     /// How long the next attempt from this address has to wait.
     pub fn delay(&self, address: IpAddr, now: Instant) -> Duration {
-        let addresses = self.addresses.lock().expect("no holder panics");
+        let addresses = self.addresses.lock().unpoisoned();
         match addresses.get(&address) {
             Some(failures)
                 if now.saturating_duration_since(failures.since) < WINDOW
@@ -63,7 +64,7 @@ impl Throttle {
 
     /// An attempt has failed.
     pub fn failed(&self, address: IpAddr, now: Instant) {
-        let mut addresses = self.addresses.lock().expect("no holder panics");
+        let mut addresses = self.addresses.lock().unpoisoned();
         if addresses.len() >= MOST_ADDRESSES && !addresses.contains_key(&address) {
             let is_young =
                 |failures: &Failures| now.saturating_duration_since(failures.since) < WINDOW;

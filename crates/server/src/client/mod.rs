@@ -16,6 +16,7 @@ use crate::config::OutputLimits;
 use crate::data::keyspace::WatchedKey;
 use crate::request::Request;
 use hyades::{Ticket, TransactionId};
+use hyades_platform::sync::Unpoisoned;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -120,7 +121,7 @@ impl Client {
 
     /// Logs in. The name is shown by others' CLIENT LIST.
     pub fn log_in(&mut self, access: &Access, user: Arc<User>) {
-        self.entry.names.lock().expect("no holder panics").user = user.name.to_string();
+        self.entry.names.lock().unpoisoned().user = user.name.to_string();
         self.login.set(access, user);
     }
 
@@ -156,7 +157,7 @@ impl Client {
         self.entry.protocol.store(2, Relaxed);
         self.entry.queued.store(-1, Relaxed);
         self.note_subscriptions();
-        let mut names = self.entry.names.lock().expect("no holder panics");
+        let mut names = self.entry.names.lock().unpoisoned();
         names.name.clear();
         names.user = self.login.name().to_string();
     }

@@ -8,6 +8,7 @@ use crate::clients::ClientEntry;
 use crate::clients::monitors::MonitorLine;
 use crate::config::OutputLimits;
 use crate::resp::reply::Reply;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
@@ -129,7 +130,7 @@ impl Channels {
     }
 
     fn add(&self, topic: Topic, name: &[u8], client: &Arc<ClientEntry>) {
-        let mut listening = self.listening.write().expect("no holder panics");
+        let mut listening = self.listening.write().unpoisoned();
         let listeners = match topic {
             Topic::Channel => listening.channels.entry(name.to_vec()).or_default(),
             Topic::Pattern => listening.patterns.entry(name.into()).or_default(),
@@ -150,7 +151,7 @@ impl Channels {
                 all.remove(name);
             }
         }
-        let mut listening = self.listening.write().expect("no holder panics");
+        let mut listening = self.listening.write().unpoisoned();
         match topic {
             Topic::Channel => remove_from(&mut listening.channels, name, client.id),
             Topic::Pattern => remove_from(&mut listening.patterns, name, client.id),
@@ -164,7 +165,7 @@ impl Channels {
         (topic, channel): (Topic, &[u8]),
         mut each: impl FnMut(&ClientEntry, Option<&Arc<[u8]>>),
     ) -> usize {
-        let listening = self.listening.read().expect("no holder panics");
+        let listening = self.listening.read().unpoisoned();
         let mut count = 0;
         for listener in listening.of(topic).get(channel).into_iter().flat_map(Listeners::values) {
             each(listener, None);
@@ -199,13 +200,13 @@ impl Channels {
 
     /// Whether there are subscribers of any channel or pattern.
     pub fn is_heard(&self) -> bool {
-        let listening = self.listening.read().expect("no holder panics");
+        let listening = self.listening.read().unpoisoned();
         !listening.channels.is_empty() || !listening.patterns.is_empty()
     }
 
     /// The names of channels with subscribers, those that match a pattern if there is one.
     pub fn names(&self, topic: Topic, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
-        let listening = self.listening.read().expect("no holder panics");
+        let listening = self.listening.read().unpoisoned();
         let is_wanted =
             |name: &&Vec<u8>| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
         listening.of(topic).keys().filter(is_wanted).cloned().collect()
@@ -213,7 +214,7 @@ impl Channels {
 
     /// The number of a channel's subscribers, without those by patterns.
     pub fn count_subscribers(&self, topic: Topic, channel: &[u8]) -> usize {
-        let listening = self.listening.read().expect("no holder panics");
+        let listening = self.listening.read().unpoisoned();
         listening.of(topic).get(channel).map_or(0, Listeners::len)
     }
 
@@ -224,7 +225,7 @@ impl Channels {
         clients: &BTreeSet<u64>,
         is_allowed: impl Fn(Topic, &[u8]) -> bool,
     ) -> BTreeSet<u64> {
-        let listening = self.listening.read().expect("no holder panics");
+        let listening = self.listening.read().unpoisoned();
         let mut found: BTreeSet<u64> = BTreeSet::new();
         let mut look = |topic: Topic, name: &[u8], listeners: &Listeners| {
             let mut own = listeners.keys().filter(|id| clients.contains(*id)).peekable();
@@ -241,17 +242,17 @@ impl Channels {
 
     /// The number of channels with subscribers.
     pub fn count_channels(&self) -> usize {
-        self.listening.read().expect("no holder panics").channels.len()
+        self.listening.read().unpoisoned().channels.len()
     }
 
     /// The number of shard channels with subscribers.
     pub fn count_shard_channels(&self) -> usize {
-        self.listening.read().expect("no holder panics").shards.len()
+        self.listening.read().unpoisoned().shards.len()
     }
 
     /// The number of patterns with subscribers.
     pub fn count_patterns(&self) -> usize {
-        self.listening.read().expect("no holder panics").patterns.len()
+        self.listening.read().unpoisoned().patterns.len()
     }
 }
 

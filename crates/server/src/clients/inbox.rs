@@ -3,6 +3,7 @@
 use crate::clients::ClientEntry;
 use crate::clients::channels::Delivery;
 use crate::config::OutputLimit;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ pub struct Inbox {
 impl Inbox {
     /// Adds a message to the inbox of `client`, or disconnects it: it reads too slowly.
     pub fn add(&self, client: &ClientEntry, limit: OutputLimit, delivery: Delivery) {
-        let mut messages = self.messages.lock().expect("no holder panics");
+        let mut messages = self.messages.lock().unpoisoned();
         if self.is_over.load(Ordering::Relaxed) {
             return;
         }
@@ -56,7 +57,7 @@ impl Inbox {
 
     /// Takes the first message.
     pub fn take(&self) -> Option<Delivery> {
-        let mut messages = self.messages.lock().expect("no holder panics");
+        let mut messages = self.messages.lock().unpoisoned();
         let first = messages.pop_front()?;
         let bytes = self.bytes.load(Ordering::Relaxed) - first.bytes();
         self.bytes.store(bytes, Ordering::Release);

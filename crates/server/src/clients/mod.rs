@@ -6,6 +6,7 @@ pub mod monitors;
 
 use crate::access::DEFAULT;
 use crate::clients::inbox::Inbox;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -26,11 +27,11 @@ impl Calls {
 
     /// The clients that were called since, in order; some perhaps twice, or gone.
     pub fn take(&self) -> Vec<u64> {
-        std::mem::take(&mut self.ids.lock().expect("no holder panics"))
+        std::mem::take(&mut self.ids.lock().unpoisoned())
     }
 
     fn call(&self, id: u64) {
-        self.ids.lock().expect("no holder panics").push(id);
+        self.ids.lock().unpoisoned().push(id);
         self.waker.wake_by_ref();
     }
 }
@@ -197,7 +198,7 @@ impl ClientEntry {
 
     /// One line of CLIENT LIST.
     pub fn line(&self, now_ms: i64) -> String {
-        let names = self.names.lock().expect("no holder panics").clone();
+        let names = self.names.lock().unpoisoned().clone();
         let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
         let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
         let queued = self.queued.load(Relaxed);
@@ -276,29 +277,29 @@ impl Clients {
 
     /// Adds a client.
     pub fn add(&self, entry: Arc<ClientEntry>) {
-        self.entries.lock().expect("no holder panics").insert(entry.id, entry);
+        self.entries.lock().unpoisoned().insert(entry.id, entry);
     }
 
     /// Removes a client that has disconnected.
     pub fn remove(&self, id: u64) {
-        self.entries.lock().expect("no holder panics").remove(&id);
+        self.entries.lock().unpoisoned().remove(&id);
     }
 
     /// The client of this number.
     pub fn find(&self, id: u64) -> Option<Arc<ClientEntry>> {
-        self.entries.lock().expect("no holder panics").get(&id).cloned()
+        self.entries.lock().unpoisoned().get(&id).cloned()
     }
 
     /// The clients that are connected, and stay so.
     pub fn list(&self) -> Vec<Arc<ClientEntry>> {
-        let entries = self.entries.lock().expect("no holder panics");
+        let entries = self.entries.lock().unpoisoned();
         entries.values().filter(|client| !client.is_killed.load(Relaxed)).cloned().collect()
     }
 
     /// What INFO tells of all.
     pub fn totals(&self) -> ClientTotals {
         let mut all = ClientTotals::default();
-        for entry in self.entries.lock().expect("no holder panics").values() {
+        for entry in self.entries.lock().unpoisoned().values() {
             all.largest_input = all.largest_input.max(entry.input.load(Relaxed));
             all.largest_output = all.largest_output.max(entry.output.load(Relaxed));
             all.buffers += entry.buffers.load(Relaxed) + entry.inbox.bytes() as u64;
@@ -313,6 +314,6 @@ impl Clients {
 
     /// Their number.
     pub fn len(&self) -> usize {
-        self.entries.lock().expect("no holder panics").len()
+        self.entries.lock().unpoisoned().len()
     }
 }

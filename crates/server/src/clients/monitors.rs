@@ -3,6 +3,7 @@
 use crate::clients::ClientEntry;
 use crate::clients::channels::Delivery;
 use crate::config::OutputLimits;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -72,7 +73,7 @@ impl Monitors {
 
     /// Has a client monitor, until what is returned is dropped.
     pub fn add(self: &Arc<Self>, client: &Arc<ClientEntry>) -> Monitoring {
-        let mut clients = self.clients.write().expect("no holder panics");
+        let mut clients = self.clients.write().unpoisoned();
         clients.insert(client.id, client.clone());
         self.count.store(clients.len(), Relaxed);
         client.is_monitor.store(true, Relaxed);
@@ -81,7 +82,7 @@ impl Monitors {
 
     /// Hands a line to all of them.
     pub fn deliver(&self, line: &MonitorLine) {
-        for client in self.clients.read().expect("no holder panics").values() {
+        for client in self.clients.read().unpoisoned().values() {
             let limit = self.limits.get(client.listens());
             client.inbox.add(client, limit, Delivery::Line(line.clone()));
         }
@@ -96,7 +97,7 @@ pub struct Monitoring {
 
 impl Drop for Monitoring {
     fn drop(&mut self) {
-        let mut clients = self.monitors.clients.write().expect("no holder panics");
+        let mut clients = self.monitors.clients.write().unpoisoned();
         clients.remove(&self.client.id);
         self.monitors.count.store(clients.len(), Relaxed);
         self.client.is_monitor.store(false, Relaxed);

@@ -10,6 +10,7 @@ use crate::clients::channels::Topic;
 use crate::config;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
@@ -147,7 +148,7 @@ fn set_user(local: &mut Local<'_>, name: &[u8], rules: &[&[u8]], reply: &mut Rep
     // Another client may have deleted it again, and has disconnected its clients then.
     let Some(user) = users.find(name) else { return Ok(()) };
     let has_subscribed = |client: &Arc<ClientEntry>| {
-        client.listens() && client.names.lock().expect("no holder panics").user == name
+        client.listens() && client.names.lock().unpoisoned().user == name
     };
     let mut clients = local.shared.clients.list();
     clients.retain(has_subscribed);
@@ -182,7 +183,7 @@ fn delete_users(local: &mut Local<'_>, names: &[&[u8]], reply: &mut Reply<'_>) -
 /// Disconnects the clients of some users.
 fn disconnect(local: &mut Local<'_>, is_one: impl Fn(&str) -> bool) {
     let mut clients = local.shared.clients.list();
-    clients.retain(|client| is_one(&client.names.lock().expect("no holder panics").user));
+    clients.retain(|client| is_one(&client.names.lock().unpoisoned().user));
     kill_all(local, &clients);
 }
 

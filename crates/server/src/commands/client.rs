@@ -6,6 +6,7 @@ use crate::clients::{ClientEntry, Unblock};
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::state::pause::PauseMode;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,11 +80,11 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
     match (what.as_str(), &args[2..]) {
         ("id", []) => reply.integer(entry.id as i64),
         ("getname", []) => {
-            let name = entry.names.lock().expect("no holder panics").name.clone();
+            let name = entry.names.lock().unpoisoned().name.clone();
             reply.bulk_or_null(Some(name.as_bytes()).filter(|name| !name.is_empty()));
         }
         ("setname", [name]) => {
-            entry.names.lock().expect("no holder panics").name = checked_name(name)?;
+            entry.names.lock().unpoisoned().name = checked_name(name)?;
             reply.ok();
         }
         ("setinfo", [field, value]) => set_info(&entry, field, value, reply)?,
@@ -144,7 +145,7 @@ fn pause(local: &Local<'_>, time: &[u8], mode: PauseMode, reply: &mut Reply<'_>)
 }
 
 fn set_info(entry: &ClientEntry, field: &[u8], value: &[u8], reply: &mut Reply<'_>) -> Done {
-    let mut names = entry.names.lock().expect("no holder panics");
+    let mut names = entry.names.lock().unpoisoned();
     let (place, shown) = match lower(field).as_str() {
         "lib-name" => (&mut names.library, "lib-name"),
         "lib-ver" => (&mut names.version, "lib-ver"),
@@ -224,7 +225,7 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
                     let name = String::from_utf8_lossy(value);
                     return Err(format!("ERR No such user '{name}'").into());
                 };
-                Box::new(move |client| client.names.lock().expect("no holder panics").user == *name)
+                Box::new(move |client| client.names.lock().unpoisoned().user == *name)
             }
             "skipme" if is(value, "YES") || is(value, "NO") => {
                 skips_own = is(value, "YES");

@@ -6,6 +6,7 @@ use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::state::Shared;
 use crate::state::open_files;
+use hyades_platform::sync::Unpoisoned;
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -71,7 +72,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
             shared.stats.commands.clear();
             shared.stats.acknowledged.clear();
             shared.access.denied.restart_counts();
-            shared.stats.errors.lock().expect("no holder panics").clear();
+            shared.stats.errors.lock().unpoisoned().clear();
             reply.ok();
         }
         ("rewrite", []) => {

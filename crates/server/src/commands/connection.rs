@@ -3,6 +3,7 @@
 use super::{Done, Local, SYNTAX, client, database, integer, is, wrong_arity};
 use crate::access::{self, DEFAULT, DeniedEntry, Reason};
 use crate::resp::reply::Reply;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -123,7 +124,7 @@ pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         return Err(LOGIN_FIRST.into());
     }
     if let Some(name) = name {
-        local.client.entry.names.lock().expect("no holder panics").name = name;
+        local.client.entry.names.lock().unpoisoned().name = name;
     }
     local.client.is_resp3 = version == 3;
     local.client.entry.protocol.store(version as u32, Relaxed);

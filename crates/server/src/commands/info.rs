@@ -13,6 +13,7 @@ use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::state::Shared;
 use hyades::{Attempt, MetricValue, Session, TableStats};
+use hyades_platform::sync::Unpoisoned;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -237,7 +238,7 @@ fn latencystats(shared: &Shared, out: &mut String) {
 }
 
 fn errorstats(shared: &Shared, out: &mut String) {
-    for (code, count) in shared.stats.errors.lock().expect("no holder panics").iter() {
+    for (code, count) in shared.stats.errors.lock().unpoisoned().iter() {
         let _ = write!(out, "errorstat_{code}:count={count}\r\n");
     }
 }

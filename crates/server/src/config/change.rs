@@ -2,6 +2,7 @@
 
 use super::table::{AT_START, Rule, SECRETS, SETTINGS, TextRule, first_name};
 use super::{ConfigError, Settings, place};
+use hyades_platform::sync::Unpoisoned;
 
 /// When a setting is changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Settings {
         let at = place(first_name(&lower)).ok_or_else(|| ConfigError::unknown(name))?;
         let setting = &SETTINGS[at];
         let is_running = moment == Moment::Running;
-        let was_given = self.given.read().expect("no holder panics").contains(&at);
+        let was_given = self.given.read().unpoisoned().contains(&at);
         let before = || format!("{} {text}", self.text(&lower));
         let value = match setting.value {
             // What it does not name stays.
@@ -77,8 +78,8 @@ impl Settings {
             }
             _ => {}
         }
-        self.values.write().expect("no holder panics")[at] = value;
-        let mut given = self.given.write().expect("no holder panics");
+        self.values.write().unpoisoned()[at] = value;
+        let mut given = self.given.write().unpoisoned();
         if !given.contains(&at) {
             given.push(at);
         }

@@ -25,6 +25,7 @@ pub use tls::{PingTls, TlsSettings};
 
 use crate::access::Users;
 use change::{Change, Moment};
+use hyades_platform::sync::Unpoisoned;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -210,9 +211,9 @@ impl Settings {
         apply: impl FnOnce() -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError> {
         // Two clients that change settings at once: neither takes back what the other has set.
-        let _changing = self.changing.lock().expect("no holder panics");
-        let before = self.values.read().expect("no holder panics").clone();
-        let given = self.given.read().expect("no holder panics").clone();
+        let _changing = self.changing.lock().unpoisoned();
+        let before = self.values.read().unpoisoned().clone();
+        let given = self.given.read().unpoisoned().clone();
         let change = |(name, value): &(String, String)| {
             let changed = self.change(name, value, Moment::Running).and_then(Change::or_error);
             changed.map_err(|error| match Settings::knows(name) {
@@ -222,8 +223,8 @@ impl Settings {
         };
         let result = changes.iter().try_for_each(change).and_then(|()| apply());
         if result.is_err() {
-            *self.values.write().expect("no holder panics") = before;
-            *self.given.write().expect("no holder panics") = given;
+            *self.values.write().unpoisoned() = before;
+            *self.given.write().unpoisoned() = given;
             self.refresh();
         }
         result
@@ -241,7 +242,7 @@ impl Settings {
 
     /// Names and values of the settings that one of these patterns matches.
     pub(crate) fn matching(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
-        let values = self.values.read().expect("no holder panics");
+        let values = self.values.read().unpoisoned();
         let matches = |name: &str| {
             let is_hidden = HIDDEN.contains(&name);
             let fits = |pattern: &&[u8]| match is_hidden {
@@ -260,12 +261,12 @@ impl Settings {
         let Some(file) = &self.file else {
             return Err(ConfigError("The server is running without a config file".to_string()));
         };
-        let _changing = self.changing.lock().expect("no holder panics");
-        let values = self.values.read().expect("no holder panics").clone();
+        let _changing = self.changing.lock().unpoisoned();
+        let values = self.values.read().unpoisoned().clone();
         let is_first = |at: &usize| value_place(SETTINGS[*at].name) == *at;
         let given = match writes_all {
             true => (0..SETTINGS.len()).filter(is_first).collect(),
-            false => self.given.read().expect("no holder panics").clone(),
+            false => self.given.read().unpoisoned().clone(),
         };
         let all = given.into_iter().map(|at| (SETTINGS[at].name, values[at].clone()));
         // Those of `aclfile` are written by ACL SAVE.
@@ -280,7 +281,7 @@ impl Settings {
 
     fn text(&self, name: &str) -> String {
         let at = value_place(name);
-        self.values.read().expect("no holder panics")[at].clone()
+        self.values.read().unpoisoned()[at].clone()
     }
 
     fn number(&self, name: &str) -> u64 {

@@ -1,6 +1,7 @@
 //! Numbers of keys, by generation. They are kept beside the tables: counted when the server starts,
 //! and changed after each commit, so that no transaction conflicts over a counter.
 
+use hyades_platform::sync::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
@@ -32,9 +33,9 @@ impl KeyCounts {
         if change.keys == 0 && change.expiring == 0 {
             return;
         }
-        let known = self.0.read().expect("no holder panics").get(&change.generation).cloned();
+        let known = self.0.read().unpoisoned().get(&change.generation).cloned();
         let counters = known.unwrap_or_else(|| {
-            self.0.write().expect("no holder panics").entry(change.generation).or_default().clone()
+            self.0.write().unpoisoned().entry(change.generation).or_default().clone()
         });
         counters.keys.fetch_add(change.keys, Relaxed);
         counters.expiring.fetch_add(change.expiring, Relaxed);
@@ -43,7 +44,7 @@ impl KeyCounts {
     /// The number of keys of a generation, and of those that expire. Keys that have expired count
     /// until they are removed.
     pub fn of(&self, generation: u64) -> (i64, i64) {
-        let counters = self.0.read().expect("no holder panics").get(&generation).cloned();
+        let counters = self.0.read().unpoisoned().get(&generation).cloned();
         counters.map_or((0, 0), |numbers| {
             (numbers.keys.load(Relaxed).max(0), numbers.expiring.load(Relaxed).max(0))
         })
@@ -51,20 +52,20 @@ impl KeyCounts {
 
     /// The number of keys of all generations.
     pub fn all(&self) -> i64 {
-        let counters = self.0.read().expect("no holder panics");
+        let counters = self.0.read().unpoisoned();
         counters.values().map(|numbers| numbers.keys.load(Relaxed)).sum::<i64>().max(0)
     }
 
     /// The number of keys of all generations that expire.
     pub fn expiring(&self) -> i64 {
-        let counters = self.0.read().expect("no holder panics");
+        let counters = self.0.read().unpoisoned();
         counters.values().map(|numbers| numbers.expiring.load(Relaxed)).sum::<i64>().max(0)
     }
 
     /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether any
     /// is left that has keys.
     pub fn forget(&self, is_dead: impl Fn(u64) -> bool) -> bool {
-        let mut counters = self.0.write().expect("no holder panics");
+        let mut counters = self.0.write().unpoisoned();
         counters
             .retain(|generation, numbers| !is_dead(*generation) || numbers.keys.load(Relaxed) != 0);
         counters.keys().any(|generation| is_dead(*generation))

@@ -13,6 +13,7 @@
 
 use crate::clients::ClientEntry;
 use crate::data::head::Kind;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -63,7 +64,7 @@ impl WaitQueues {
     pub fn enter(self: &Arc<Self>, client: Arc<ClientEntry>, keys: Vec<WaitKey>) -> Places {
         // It tries once more, whatever happens.
         let waiter = Arc::new(Waiter { client, is_called: AtomicBool::new(true) });
-        let mut queues = self.queues.lock().expect("no holder panics");
+        let mut queues = self.queues.lock().unpoisoned();
         for key in &keys {
             queues.entry(key.clone()).or_default().push_back(waiter.clone());
         }
@@ -91,7 +92,7 @@ impl WaitQueues {
         if self.is_empty() {
             return;
         }
-        let queues = self.queues.lock().expect("no holder panics");
+        let queues = self.queues.lock().unpoisoned();
         for waiter in keys.filter_map(|key| queues.get(key)?.front()) {
             waiter.call();
         }
@@ -112,7 +113,7 @@ impl WaitQueues {
         if self.is_empty() {
             return;
         }
-        let queues = self.queues.lock().expect("no holder panics");
+        let queues = self.queues.lock().unpoisoned();
         for (_, queue) in queues.iter().filter(|(key, _)| is_wanted(key)) {
             queue.front().into_iter().for_each(|waiter| waiter.call());
         }
@@ -125,7 +126,7 @@ impl WaitQueues {
 
     /// The number of keys that they wait for.
     pub fn keys(&self) -> usize {
-        self.queues.lock().expect("no holder panics").len()
+        self.queues.lock().unpoisoned().len()
     }
 }
 
@@ -143,7 +144,7 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        let mut queues = self.queues.queues.lock().expect("no holder panics");
+        let mut queues = self.queues.queues.lock().unpoisoned();
         for key in &self.keys {
             let queue = queues.get_mut(key).expect("it has a place there");
             let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.waiter));

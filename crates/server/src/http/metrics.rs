@@ -6,6 +6,7 @@ use crate::catalogue::{self, names};
 use crate::commands::info;
 use crate::state::Shared;
 use hyades::{Histogram, Metric, MetricValue, Metrics, Progress, StreamProgress};
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether a number only rises.
@@ -463,7 +464,7 @@ fn commands(metrics: &mut Metrics, shared: &Shared) {
 }
 
 fn errors(metrics: &mut Metrics, shared: &Shared) {
-    let errors = shared.stats.errors.lock().expect("no holder panics").clone();
+    let errors = shared.stats.errors.lock().unpoisoned().clone();
     metrics.extend(errors.into_iter().map(|(code, count)| {
         let help = "Replies that were errors, by their first word";
         let value = MetricValue::Counter(count as f64);

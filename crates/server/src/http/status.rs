@@ -7,6 +7,7 @@ use super::metrics::class_of;
 use crate::commands::info;
 use crate::state::{Shared, Stopping};
 use hyades::{Metric, MetricValue, Progress};
+use hyades_platform::sync::Unpoisoned;
 use json::Json;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -65,7 +66,7 @@ fn cause(shared: &Shared) -> Option<String> {
 
 /// How far recovery has got.
 pub fn progress(shared: &Shared) -> Option<Progress> {
-    shared.store.progress.lock().expect("no holder panics").clone()
+    shared.store.progress.lock().unpoisoned().clone()
 }
 
 /// The status.

@@ -3,6 +3,7 @@
 use crate::commands::{Job, JobReply, Lane};
 use crate::state::Shared;
 use crate::state::StopOnPanic;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -55,7 +56,7 @@ impl Executors {
 /// The next job of a lane. The thread of the network closes connections meanwhile whose time has
 /// ended; without such it sleeps. `None` once all handles are dropped.
 fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Option<Order> {
-    let receiver = receiver.lock().expect("no holder panics");
+    let receiver = receiver.lock().unpoisoned();
     loop {
         let end = shared.wiring.targets.first_end().filter(|_| lane == Lane::Network);
         let Some(end) = end else { return receiver.recv().ok() };

@@ -18,6 +18,7 @@ use crate::state::open_files;
 use crate::state::{Opened, Shared, StopOnPanic, Stopping};
 use crate::upkeep::{expiry, opening, reaper, saving};
 use hyades::Progress;
+use hyades_platform::sync::Unpoisoned;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -225,7 +226,7 @@ impl Server {
         while !self.opener.is_finished() && self.shared.stopping().is_none() {
             if told.elapsed() >= TOLD_EVERY {
                 told = Instant::now();
-                let progress = self.shared.store.progress.lock().expect("no holder panics").clone();
+                let progress = self.shared.store.progress.lock().unpoisoned().clone();
                 progress.iter().for_each(&mut tell);
             }
             std::thread::sleep(Duration::from_millis(2));

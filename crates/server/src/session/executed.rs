@@ -9,6 +9,7 @@ use crate::request::Request;
 use crate::state::Shared;
 use crate::state::latency_events::LatencySample;
 use crate::state::slow_log::{self, SlowEntry};
+use hyades_platform::sync::Unpoisoned;
 
 /// A command that has run.
 pub struct ExecutedCommand<'a> {
@@ -79,7 +80,7 @@ impl ExecutedCommand<'_> {
             micros,
             args: slow_log::kept(&args, |at| redaction::shown(&args, at)),
             address: self.client.address.clone(),
-            name: self.client.names.lock().expect("no holder panics").name.clone(),
+            name: self.client.names.lock().unpoisoned().name.clone(),
         };
         shared.stats.slow_log.add(entry, shared.settings.slow_log_length());
     }

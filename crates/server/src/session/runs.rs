@@ -16,6 +16,7 @@ use crate::state::Shared;
 use crate::transact::{abort_text, context, failure};
 use commands::{Commands, run_all};
 use hyades::{Abort, Attempt, Session, SessionOrder, Ticket, Transaction};
+use hyades_platform::sync::Unpoisoned;
 use patient::PatientRun;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -328,7 +329,7 @@ impl RunQueue {
     /// Tells CLIENT LIST which command of a part was the last.
     fn name_last(&self, client: &Client, part: std::ops::Range<usize>) {
         if let Some(last) = self.requests[part].last().and_then(Request::place) {
-            let mut names = client.entry.names.lock().expect("no holder panics");
+            let mut names = client.entry.names.lock().unpoisoned();
             names.command = catalogue::all()[last].name;
         }
     }

@@ -1,6 +1,7 @@
 //! Sockets that are listened to, and a change of their port while the server runs.
 
 use super::client_socket::ClientSocket;
+use hyades_platform::sync::Unpoisoned;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use std::net::SocketAddr;
@@ -82,14 +83,14 @@ pub struct ListeningPlaces {
 impl ListeningPlaces {
     /// The state, locked.
     pub fn lock(&self) -> MutexGuard<'_, ListeningState> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unpoisoned()
     }
 
     /// Waits until a port that was listened at before is free for others.
     pub fn wait_for_change(&self) {
         let is_changing = |state: &mut ListeningState| state.is_changing;
         let waited = self.changed.wait_timeout_while(self.lock(), LONGEST_CHANGE, is_changing);
-        drop(waited.expect("no holder panics"));
+        drop(waited.unpoisoned());
     }
 
     /// The sockets at the port before are closed.

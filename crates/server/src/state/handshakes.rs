@@ -1,5 +1,6 @@
 //! Connections whose encryption has failed: counted, and told to standard error now and then.
 
+use hyades_platform::sync::Unpoisoned;
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ impl FailedHandshakes {
     }
 
     fn line(&self, now: Instant, address: &str, why: &str) -> Option<String> {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock().unpoisoned();
         let (last, silent) = &mut *state;
         if last.is_some_and(|last| now.duration_since(last) < EACH) {
             *silent += 1;

@@ -1,5 +1,6 @@
 //! Commands that took as long as `latency-monitor-threshold` says, for LATENCY.
 
+use hyades_platform::sync::Unpoisoned;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
@@ -31,7 +32,7 @@ pub struct LatencyEvents(Mutex<BTreeMap<&'static str, LatencySeries>>);
 impl LatencyEvents {
     /// An event has happened.
     pub fn add(&self, event: &'static str, sample: LatencySample) {
-        let mut events = self.0.lock().expect("no holder panics");
+        let mut events = self.0.lock().unpoisoned();
         let series = events.entry(event).or_default();
         series.longest_ms = series.longest_ms.max(sample.ms);
         match series.samples.back_mut() {
@@ -50,19 +51,19 @@ impl LatencyEvents {
 
     /// What is kept of an event, if it has happened.
     pub fn find(&self, event: &[u8]) -> Option<LatencySeries> {
-        let events = self.0.lock().expect("no holder panics");
+        let events = self.0.lock().unpoisoned();
         events.get(std::str::from_utf8(event).ok()?).cloned()
     }
 
     /// All events that have happened, by name.
     pub fn all(&self) -> Vec<(&'static str, LatencySeries)> {
-        let events = self.0.lock().expect("no holder panics");
+        let events = self.0.lock().unpoisoned();
         events.iter().map(|(event, series)| (*event, series.clone())).collect()
     }
 
     /// Forgets these events, or all if none is named. Returns how many there were.
     pub fn forget(&self, names: &[&[u8]]) -> usize {
-        let mut events = self.0.lock().expect("no holder panics");
+        let mut events = self.0.lock().unpoisoned();
         let before = events.len();
         match names {
             [] => events.clear(),

@@ -7,6 +7,7 @@ mod target;
 pub use lookups::Lookups;
 pub use target::{MigrationTarget, TargetFailure, TargetPatience, push_words};
 
+use hyades_platform::sync::Unpoisoned;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ pub struct KeptTargets {
 
 impl KeptTargets {
     fn lock(&self) -> MutexGuard<'_, Vec<KeptTarget>> {
-        self.all.lock().expect("no holder panics")
+        self.all.lock().unpoisoned()
     }
 
     /// Takes a connection out, unless its time has ended, or the target has closed it, or has said

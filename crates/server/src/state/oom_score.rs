@@ -1,6 +1,7 @@
 //! `oom-score-adj`: how soon the system kills this process, and not others, when memory runs out.
 
 use crate::config::Settings;
+use hyades_platform::sync::Unpoisoned;
 use std::fs::OpenOptions;
 use std::io::{Error, Write};
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ impl OomScore {
     pub fn apply(&self, settings: &Settings) -> Result<(), String> {
         // The settings are read under the lock: of two that change them, the last one to be here
         // does what both have left.
-        let mut before = self.before.lock().expect("no holder panics");
+        let mut before = self.before.lock().unpoisoned();
         let (score, known) = match (settings.oom_score(), *before) {
             (None, None) => return Ok(()),
             (None, Some(own)) => (own, None),

@@ -1,5 +1,6 @@
 //! CLIENT PAUSE: for a time, commands are set aside instead of being run.
 
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ impl Pause {
         // One beyond all time ends in a hundred years.
         let longest = Duration::from_secs(100 * 365 * 24 * 3_600);
         let end = Instant::now() + time.min(longest);
-        let mut until = self.until.lock().expect("no holder panics");
+        let mut until = self.until.lock().unpoisoned();
         *until = Some(match *until {
             Some((other, other_end)) if other_end > Instant::now() => {
                 (mode.max(other), end.max(other_end))
@@ -40,7 +41,7 @@ impl Pause {
 
     /// Ends it. The caller wakes the event loops, which have set commands aside.
     pub fn end(&self) {
-        let mut until = self.until.lock().expect("no holder panics");
+        let mut until = self.until.lock().unpoisoned();
         *until = None;
         self.may_be.store(false, Relaxed);
     }
@@ -51,7 +52,7 @@ impl Pause {
         if !self.may_be.load(Relaxed) {
             return None;
         }
-        let mut until = self.until.lock().expect("no holder panics");
+        let mut until = self.until.lock().unpoisoned();
         if until.is_some_and(|(_, end)| end <= Instant::now()) {
             *until = None;
             self.may_be.store(false, Relaxed);

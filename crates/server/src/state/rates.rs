@@ -3,6 +3,7 @@
 //! or longer. So an idle server sleeps.
 
 use super::counters::Counters;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -51,11 +52,11 @@ impl Rates {
 
     /// The counters begin at 0 again.
     pub fn restart(&self) {
-        *self.0.lock().expect("no holder panics") = RateSample::first();
+        *self.0.lock().unpoisoned() = RateSample::first();
     }
 
     fn sample(&self, now: Instant, counts: Counts) -> [f64; 5] {
-        let mut last = self.0.lock().expect("no holder panics");
+        let mut last = self.0.lock().unpoisoned();
         let time = now.saturating_duration_since(last.at);
         if time >= SHORTEST {
             let rate =

@@ -2,6 +2,7 @@
 
 use super::stopping::StopSignal;
 use crate::base::clock::Clock;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub struct ReapQueue {
 impl ReapQueue {
     /// Has the reaper look for keys to remove at this time, or earlier.
     pub fn no_later_than(&self, at_ms: i64) {
-        let mut reap_at = self.times.lock().expect("no holder panics");
+        let mut reap_at = self.times.lock().unpoisoned();
         if at_ms < reap_at.next {
             reap_at.next = at_ms;
             self.changed.notify_all();
@@ -52,24 +53,24 @@ impl ReapQueue {
 
     /// For the reaper: it pauses until then.
     pub fn no_earlier_than(&self, at_ms: i64) {
-        self.times.lock().expect("no holder panics").earliest = at_ms;
+        self.times.lock().unpoisoned().earliest = at_ms;
     }
 
     /// For the reaper: the pass over the keys has ended that began when it was told to walk.
     pub fn end_pass(&self) {
-        self.times.lock().expect("no holder panics").in_pass = false;
+        self.times.lock().unpoisoned().in_pass = false;
     }
 
     /// Has the reaper remove blocks that are garbage.
     pub fn remove_garbage(&self) {
-        self.times.lock().expect("no holder panics").garbage = true;
+        self.times.lock().unpoisoned().garbage = true;
         self.changed.notify_all();
     }
 
     /// For the reaper: waits until there is something to do, and forgets it, but for a pass over
     /// the keys until that [has ended](ReapQueue::end_pass). `None` if the server stops.
     pub fn wait(&self, clock: &Clock, stop: &StopSignal) -> Option<Reaping> {
-        let mut reap_at = self.times.lock().expect("no holder panics");
+        let mut reap_at = self.times.lock().unpoisoned();
         loop {
             if stop.cause().is_some() {
                 return None;
@@ -87,10 +88,10 @@ impl ReapQueue {
                 return Some(Reaping::Keys);
             }
             reap_at = match next {
-                i64::MAX => self.changed.wait(reap_at).expect("no holder panics"),
+                i64::MAX => self.changed.wait(reap_at).unpoisoned(),
                 at => {
                     let left = Duration::from_millis((at - now).clamp(1, 60_000) as u64);
-                    self.changed.wait_timeout(reap_at, left).expect("no holder panics").0
+                    self.changed.wait_timeout(reap_at, left).unpoisoned().0
                 }
             };
         }
@@ -99,7 +100,7 @@ impl ReapQueue {
     /// The server stops.
     pub fn wake(&self) {
         // The reaper looks for the cause, then waits, under this lock: it does not sleep between.
-        drop(self.times.lock().expect("no holder panics"));
+        drop(self.times.lock().unpoisoned());
         self.changed.notify_all();
     }
 }

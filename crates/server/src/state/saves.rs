@@ -3,6 +3,7 @@
 //! BGREWRITEAOF are answered at once, and a thread of its own takes the checkpoint.
 
 use hyades::{Database, Error};
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -70,7 +71,7 @@ pub struct Saves {
 
 impl Saves {
     fn lock(&self) -> MutexGuard<'_, SaveState> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unpoisoned()
     }
 
     /// What is known of a kind.
@@ -151,7 +152,7 @@ impl Saves {
                 state.begun += 1;
                 return Some(kind);
             }
-            state = self.changed.wait(state).expect("no holder panics");
+            state = self.changed.wait(state).unpoisoned();
         }
     }
 

@@ -1,5 +1,6 @@
 //! The commands that took long, for SLOWLOG.
 
+use hyades_platform::sync::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
@@ -59,7 +60,7 @@ pub struct SlowLog(Mutex<Kept>);
 impl SlowLog {
     /// Adds an entry, whose number is given here; `most` are kept.
     pub fn add(&self, entry: SlowEntry, most: usize) {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = self.0.lock().unpoisoned();
         let id = kept.next;
         kept.next += 1;
         kept.entries.push_front(SlowEntry { id, ..entry });
@@ -68,17 +69,17 @@ impl SlowLog {
 
     /// The last ones, the newest first.
     pub fn last(&self, count: usize) -> Vec<SlowEntry> {
-        self.0.lock().expect("no holder panics").entries.iter().take(count).cloned().collect()
+        self.0.lock().unpoisoned().entries.iter().take(count).cloned().collect()
     }
 
     /// Their number.
     pub fn len(&self) -> usize {
-        self.0.lock().expect("no holder panics").entries.len()
+        self.0.lock().unpoisoned().entries.len()
     }
 
     /// Forgets all of them. Their numbers go on.
     pub fn clear(&self) {
-        self.0.lock().expect("no holder panics").entries.clear();
+        self.0.lock().unpoisoned().entries.clear();
     }
 }
 

@@ -1,6 +1,7 @@
 //! DEBUG SLEEP: for a time all event loops stand still, as the one thread of Redis does. No client
 //! is read, run or written meanwhile; other threads go on.
 
+use hyades_platform::sync::Unpoisoned;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub struct Standstill {
 impl Standstill {
     /// Begins one, at this time of the wall clock. Two at once take as long as one after the other.
     pub fn begin(&self, time: Duration, now_ms: i64) {
-        let mut until = self.until.lock().expect("no holder panics");
+        let mut until = self.until.lock().unpoisoned();
         let now = Instant::now();
         let end = until.map_or(now, |end| end.max(now)) + time;
         *until = Some(end);
@@ -42,7 +43,7 @@ impl Standstill {
         if !self.may_be.load(Relaxed) {
             return None;
         }
-        let mut until = self.until.lock().expect("no holder panics");
+        let mut until = self.until.lock().unpoisoned();
         let left = until.map(|end| end.saturating_duration_since(Instant::now()));
         let left = left.filter(|left| !left.is_zero());
         if left.is_none() {

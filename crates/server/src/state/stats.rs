@@ -7,6 +7,7 @@ use super::latency_events::LatencyEvents;
 use super::rates::Rates;
 use super::slow_log::SlowLog;
 use crate::base::histogram::TimeHistogram;
+use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,6 +46,6 @@ impl Stats {
     pub fn count_error(&self, text: &str) {
         self.counters.errors.fetch_add(1, Relaxed);
         let code = text.split(' ').next().unwrap_or("").to_string();
-        *self.errors.lock().expect("no holder panics").entry(code).or_default() += 1;
+        *self.errors.lock().unpoisoned().entry(code).or_default() += 1;
     }
 }

@@ -1,5 +1,6 @@
 //! The end of a server: why it stops, and waiting for that.
 
+use hyades_platform::sync::Unpoisoned;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -22,29 +23,29 @@ pub struct StopSignal {
 impl StopSignal {
     /// Stops; the first cause counts.
     pub fn stop(&self, cause: Stopping) {
-        self.cause.lock().expect("no holder panics").get_or_insert(cause);
+        self.cause.lock().unpoisoned().get_or_insert(cause);
         self.stopped.notify_all();
     }
 
     /// Why the server stops, if it does.
     pub fn cause(&self) -> Option<Stopping> {
-        self.cause.lock().expect("no holder panics").clone()
+        self.cause.lock().unpoisoned().clone()
     }
 
     /// Waits until the server stops.
     pub fn wait(&self) -> Stopping {
-        let mut stopping = self.cause.lock().expect("no holder panics");
+        let mut stopping = self.cause.lock().unpoisoned();
         loop {
             match &*stopping {
                 Some(cause) => return cause.clone(),
-                None => stopping = self.stopped.wait(stopping).expect("no holder panics"),
+                None => stopping = self.stopped.wait(stopping).unpoisoned(),
             }
         }
     }
 
     /// Waits until the server stops, or until this time has passed.
     pub fn wait_at_most(&self, time: Duration) {
-        let stopping = self.cause.lock().expect("no holder panics");
+        let stopping = self.cause.lock().unpoisoned();
         let goes_on = |stopping: &mut Option<Stopping>| stopping.is_none();
         let _ended = self.stopped.wait_timeout_while(stopping, time, goes_on);
     }

@@ -5,6 +5,7 @@ use super::timers::Timers;
 use crate::data::Tables;
 use crate::data::counts::KeyCounts;
 use hyades::{Database, Progress};
+use hyades_platform::sync::Unpoisoned;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
@@ -55,7 +56,7 @@ pub struct Store {
 impl Store {
     /// How far recovery has got, in words.
     pub fn loading(&self) -> String {
-        let progress = self.progress.lock().expect("no holder panics").clone();
+        let progress = self.progress.lock().unpoisoned().clone();
         let Some(progress) = progress else { return "the database is being opened".to_string() };
         let percent = (100.0 * progress.share()) as u64;
         match progress.estimate_seconds {
@@ -75,7 +76,7 @@ impl Store {
     pub fn last_save_seconds(&self, dir: &Path, started: i64) -> i64 {
         let Some(opened) = self.opened.get() else { return started };
         let taken = opened.database.checkpoints().taken;
-        let mut last = self.last_save.lock().expect("no holder panics");
+        let mut last = self.last_save.lock().unpoisoned();
         match *last {
             Some((known, seconds)) if known == taken => seconds,
             _ => {

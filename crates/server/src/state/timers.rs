@@ -1,6 +1,7 @@
 //! Timers of keys that expire, on their way to the thread that turns the wheel (`upkeep/expiry`).
 
 use crate::data::expiries::Expiries;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -56,7 +57,7 @@ impl Timers {
     /// Adds timers.
     pub fn add(&self, expiries: &Expiries) {
         let Some(first) = expiries.iter().map(|expiry| expiry.at_ms).min() else { return };
-        let mut new = self.new.lock().expect("no holder panics");
+        let mut new = self.new.lock().unpoisoned();
         new.expiries.append(expiries);
         let is_much = new.expiries.bytes() >= MOST_NEW_BYTES;
         if first + FINEST_MS < new.sleeps_until || is_much && new.sleeps_until > 0 {
@@ -77,7 +78,7 @@ impl Timers {
 
     /// Has the thread look whether it is to stop, or whether the database is open.
     pub fn wake(&self) {
-        let mut new = self.new.lock().expect("no holder panics");
+        let mut new = self.new.lock().unpoisoned();
         new.is_called = true;
         new.sleeps_until = 0;
         self.added.notify_all();
@@ -85,12 +86,12 @@ impl Timers {
 
     /// Takes what was added.
     pub fn take(&self) -> Expiries {
-        std::mem::take(&mut self.new.lock().expect("no holder panics").expiries)
+        std::mem::take(&mut self.new.lock().unpoisoned().expiries)
     }
 
     /// Waits until `until_ms`, or until a timer was added that is due before.
     pub fn wait(&self, now_ms: i64, until_ms: i64) {
-        let mut new = self.new.lock().expect("no holder panics");
+        let mut new = self.new.lock().unpoisoned();
         let first = new.expiries.iter().map(|expiry| expiry.at_ms).min();
         let is_much = new.expiries.bytes() >= MOST_NEW_BYTES;
         if is_much || first.is_some_and(|at| at + FINEST_MS < until_ms) {
@@ -102,10 +103,10 @@ impl Timers {
         new.sleeps_until = until_ms;
         let sleeps = |new: &mut NewTimers| new.sleeps_until != 0;
         let mut new = match until_ms {
-            i64::MAX => self.added.wait_while(new, sleeps).expect("no holder panics"),
+            i64::MAX => self.added.wait_while(new, sleeps).unpoisoned(),
             at => {
                 let left = Duration::from_millis((at - now_ms).clamp(1, 60_000) as u64);
-                self.added.wait_timeout_while(new, left, sleeps).expect("no holder panics").0
+                self.added.wait_timeout_while(new, left, sleeps).unpoisoned().0
             }
         };
         new.sleeps_until = 0;

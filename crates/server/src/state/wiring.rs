@@ -6,6 +6,7 @@ use crate::clients::monitors::Monitors;
 use crate::config::OutputLimits;
 use crate::data::waiting::WaitQueues;
 use crate::sockets::listening::ListeningPlaces;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
@@ -47,11 +48,11 @@ impl Wiring {
 
     /// Adds a thread that is woken when something changes for all.
     pub fn add_waker(&self, waker: Waker) {
-        self.wakers.lock().expect("no holder panics").push(waker);
+        self.wakers.lock().unpoisoned().push(waker);
     }
 
     /// Wakes all event loops and the listener.
     pub fn wake_all(&self) {
-        self.wakers.lock().expect("no holder panics").iter().for_each(Waker::wake_by_ref);
+        self.wakers.lock().unpoisoned().iter().for_each(Waker::wake_by_ref);
     }
 }

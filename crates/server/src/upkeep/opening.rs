@@ -6,6 +6,7 @@ use crate::data::expiries::{Expiries, Expiry};
 use crate::data::head::Head;
 use crate::state::{Opened, Opening, Shared};
 use hyades::{Column, Columns, Database, Error};
+use hyades_platform::sync::Unpoisoned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,12 +44,12 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
         .max_recovery(Duration::from_secs(settings.max_recovery_seconds()))
         .on_progress(move |progress| {
             if let Some(shared) = telling.upgrade() {
-                *shared.store.progress.lock().expect("no holder panics") = Some(progress.clone());
+                *shared.store.progress.lock().unpoisoned() = Some(progress.clone());
             }
         });
     let tables = Tables::declare(&mut builder);
     let database = builder.open(settings.dir())?;
-    if let Some(progress) = &mut *shared.store.progress.lock().expect("no holder panics") {
+    if let Some(progress) = &mut *shared.store.progress.lock().unpoisoned() {
         progress.phase = "counting the keys";
     }
     let recovered = began.elapsed();

@@ -4,14 +4,14 @@ use super::{SnapshotState, Snapshots};
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::event;
-use hyades_platform::sync::Ordering;
+use hyades_platform::sync::{Ordering, Unpoisoned};
 
 impl Snapshots {
     /// Ends snapshots, the oldest first, while `too_many` says so.
     #[cold]
     pub(super) fn end_oldest(&self, epoch: &Epoch, too_many: impl Fn(&SnapshotState) -> bool) {
         let mut ended = 0;
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         while let Some(oldest) = registry.open.pop_front_if(|open| too_many(&open.state)) {
             oldest.state.ended.store(true, Ordering::SeqCst);
             ended += u64::from(oldest.users > 0);
@@ -35,7 +35,7 @@ impl Snapshots {
             if !self.end_oldest_transaction(tid) {
                 return self.end_oldest(epoch, |_| too_many());
             }
-            self.free(&self.registry.lock().expect("no holder panics"), epoch);
+            self.free(&self.registry.lock().unpoisoned(), epoch);
         }
     }
 

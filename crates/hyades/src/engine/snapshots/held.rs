@@ -10,6 +10,7 @@ use super::{NONE, Registry, Snapshots};
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -85,7 +86,7 @@ impl Snapshots {
     /// Charges bytes, of what was kept since the last call, to the snapshots that need them: it was
     /// ended by versions up to `end`. Ends the oldest snapshots if they hold too much.
     pub fn charge(&self, bytes: u64, end: Tid, epoch: &Epoch) {
-        let mut registry = self.registry.lock().expect("no holder panics");
+        let mut registry = self.registry.lock().unpoisoned();
         let Registry { open, charged, .. } = &mut *registry;
         let oldest = open.front().map_or(NONE, |open| open.state.epoch);
         charged.retain(|snapshot, _| *snapshot >= oldest);

@@ -15,7 +15,7 @@
 
 use hyades_platform::clock;
 use hyades_platform::event::Event;
-use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, yield_now};
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, Unpoisoned, yield_now};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl TurnAdmission {
     }
 
     fn change_outside<R>(&self, change: impl FnOnce(&mut VecDeque<u32>) -> R) -> R {
-        let mut outside = self.outside.lock().expect("no holder panics");
+        let mut outside = self.outside.lock().unpoisoned();
         let changed = change(&mut outside);
         self.waiting.store(outside.len() as u64, Ordering::SeqCst);
         changed

@@ -4,6 +4,7 @@
 
 use super::lsn_vector_table::LsnVectorTable;
 use crate::logging::settings::LogSettings;
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Log, Writer};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -77,7 +78,7 @@ impl Anchoring {
 
     #[cold]
     fn anchor(&self, writer: &mut Writer, stream: usize, newest: u64) {
-        let durable = self.durable.lock().expect("no holder panics");
+        let durable = self.durable.lock().unpoisoned();
         let vector = durable.back().expect("the last one is kept").vector.clone();
         drop(durable);
         writer.append_anchor(stream, &vector);

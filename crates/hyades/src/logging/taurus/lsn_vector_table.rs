@@ -56,7 +56,7 @@ pub(crate) use slots::Ring;
 use crate::logging::HotRows;
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use hyades_platform::prefetch::prefetch;
-use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Unpoisoned, checker_fence};
 use hyades_wal::{Log, Lsn, lsn_vector::covers};
 use reference::{Kind, PackedReference, Single};
 use slot::{Slot, raise_lanes, store};
@@ -150,14 +150,14 @@ impl LsnVectorTable {
 
     /// Returns a ring for a new session.
     pub fn ring(&self) -> Ring {
-        let mut ring = self.spare.lock().expect("no holder panics").pop().unwrap_or_default();
+        let mut ring = self.spare.lock().unpoisoned().pop().unwrap_or_default();
         ring.reserved.resize(self.lanes, 0);
         ring
     }
 
     /// Takes back the ring of a session that ends.
     pub fn give_back(&self, ring: Ring) {
-        self.spare.lock().expect("no holder panics").push(ring);
+        self.spare.lock().unpoisoned().push(ring);
     }
 
     /// Called when a new transaction of the ring's session begins.

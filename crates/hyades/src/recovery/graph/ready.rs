@@ -1,6 +1,6 @@
 //! A queue of the records that waited and lack nothing any more.
 
-use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering, Unpoisoned};
 use std::collections::VecDeque;
 
 /// First in, first out; each record is taken by one thread. Testing for emptiness costs one load.
@@ -16,7 +16,7 @@ impl<R> Ready<R> {
     }
 
     pub fn push(&self, record: Arc<R>) {
-        let mut records = self.records.lock().expect("no holder panics");
+        let mut records = self.records.lock().unpoisoned();
         records.push_back(record);
         self.len.store(records.len(), Ordering::Release);
     }
@@ -25,7 +25,7 @@ impl<R> Ready<R> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut records = self.records.lock().expect("no holder panics");
+        let mut records = self.records.lock().unpoisoned();
         let record = records.pop_front()?;
         self.len.store(records.len(), Ordering::Release);
         Some(record)

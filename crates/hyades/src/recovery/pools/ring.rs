@@ -14,7 +14,7 @@
 //! the first one. The thread whose record is the first raises `head` over all that are done.
 //! Neither misses the other: each writes, then reads what the other has written, all SeqCst.
 
-use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, checker_fence};
+use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, Unpoisoned, checker_fence};
 use hyades_wal::Lsn;
 
 const WAITING: u64 = 1;
@@ -94,7 +94,7 @@ impl<T> RecordRing<T> {
         for (to, word) in slot.words.iter().zip(words) {
             to.store(word, Ordering::Release);
         }
-        *slot.record.lock().expect("no holder panics") = Some(record);
+        *slot.record.lock().unpoisoned() = Some(record);
         slot.state.store(state(number, WAITING), Ordering::SeqCst);
         self.tail.store(number + 1, Ordering::Release);
     }
@@ -119,7 +119,7 @@ impl<T> RecordRing<T> {
         let (from, to) = (state(number, WAITING), state(number, RUNNING));
         slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         // No other thread touches the slot until the record is done.
-        let record = slot.record.lock().expect("no holder panics").take();
+        let record = slot.record.lock().unpoisoned().take();
         let record = record.expect("it was put in before it waited");
         Some((slot.start.load(Ordering::Acquire), record))
     }

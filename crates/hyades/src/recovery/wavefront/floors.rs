@@ -17,6 +17,7 @@ use crate::storage::Stamp;
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Unpoisoned;
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +59,7 @@ impl Floors {
 
     /// The record of a stream that begins at `start` states a floor.
     pub fn add(&self, lane: usize, start: Lsn, floor: Tid) {
-        let ahead = &mut self.lanes.lock().expect("no holder panics")[lane].ahead;
+        let ahead = &mut self.lanes.lock().unpoisoned()[lane].ahead;
         // A record that could not be run is decoded again.
         if ahead.back().is_none_or(|(last, _)| *last < start) {
             ahead.push_back((start, floor));
@@ -67,7 +68,7 @@ impl Floors {
 
     /// Calls `run`, which replays records, while no garbage is removed. Procedures may panic in it.
     pub fn while_running<T>(&self, run: impl FnOnce() -> T) -> T {
-        let _running = self.running.read().expect("no holder panics");
+        let _running = self.running.read().unpoisoned();
         run()
     }
 
@@ -103,14 +104,14 @@ impl Floors {
     /// Removes garbage that no record to come needs.
     fn remove_garbage<S: Stamp>(&self, replay: &ReplayContext<S>) {
         let found: usize = {
-            let later = replay.later.lock().expect("no holder panics");
+            let later = replay.later.lock().unpoisoned();
             later.iter().map(|deferred| deferred.garbage.len()).sum()
         };
         if found < self.sweep_at.load(Ordering::Relaxed) {
             return;
         }
-        let _alone = self.running.write().expect("no holder panics");
-        let mut later = replay.later.lock().expect("no holder panics");
+        let _alone = self.running.write().unpoisoned();
+        let mut later = replay.later.lock().unpoisoned();
         let Some(DeferredGarbage { mut garbage, .. }) = later.pop_front() else { return };
         later.drain(..).for_each(|mut more| garbage.append(&mut more.garbage));
         garbage.sweep_needless::<Replaying, Unstamped<S>>(&replay.engine, &mut ());

@@ -5,7 +5,7 @@ use super::window::{MissingPosition, WINDOW, Window, WindowSlot};
 use crate::logging::admits;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, checker_fence,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, Unpoisoned, checker_fence,
 };
 use hyades_wal::{Lane, Lsn};
 
@@ -305,7 +305,7 @@ impl<T: Default> Watermarks<T> {
             order.len() == self.lanes.len() && validity.len() == self.lanes.len(),
             "a vector has a component for each stream"
         );
-        let mut window = lane.window.lock().expect("no holder panics");
+        let mut window = lane.window.lock().unpoisoned();
         let Some((number, record)) = window.push() else { return false };
         (record.start, record.done) = (start, false);
         record.order.clear();
@@ -336,7 +336,7 @@ impl<T: Default> Watermarks<T> {
     /// Takes the first of a stream's parked records that lacks nothing any more, or is dead. Swaps
     /// what is to be run into `what`, whose previous content is reused.
     pub fn take(&self, at: usize, seen: &mut Seen, what: &mut T) -> Option<TakenRecord> {
-        let mut window = self.lanes[at].window.lock().expect("no holder panics");
+        let mut window = self.lanes[at].window.lock().unpoisoned();
         self.take_from(&mut window, at, seen, what)
     }
 
@@ -376,7 +376,7 @@ impl<T: Default> Watermarks<T> {
 
     /// A taken record has been run, or is dead: raises its stream's watermark.
     pub fn finish(&self, taken: TakenRecord) {
-        let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
+        let mut window = self.lanes[taken.lane].window.lock().unpoisoned();
         let to = self.finish_in(&mut window, taken);
         drop(window);
         self.raise(taken.lane, to);
@@ -389,7 +389,7 @@ impl<T: Default> Watermarks<T> {
         seen: &mut Seen,
         what: &mut T,
     ) -> Option<TakenRecord> {
-        let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
+        let mut window = self.lanes[taken.lane].window.lock().unpoisoned();
         let to = self.finish_in(&mut window, taken);
         // The next record may have waited for just this one.
         self.raise(taken.lane, to);

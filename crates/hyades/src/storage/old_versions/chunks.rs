@@ -4,6 +4,7 @@
 use super::{OldVersionWriter, OldVersions, UNIT_WORDS};
 use crate::storage::tid::Tid;
 use hyades_platform::reclaim::{Guard, retire};
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Bits of a link that state the unit within a chunk.
@@ -74,7 +75,7 @@ impl OldVersions {
     /// while if there are many.
     pub fn count(&self) -> u64 {
         let guard = hyades_platform::reclaim::pin();
-        let next = self.numbers.lock().expect("no holder panics").next;
+        let next = self.numbers.lock().unpoisoned().next;
         let chunks = (1..next).filter_map(|number| self.chunk(number, &guard));
         chunks.map(|chunk| u64::from(chunk.versions.load(Ordering::Relaxed))).sum()
     }
@@ -84,7 +85,7 @@ impl OldVersions {
         let words = (0..words).map(|_| AtomicU64::new(0)).collect();
         let chunk = VersionChunk { words, versions: AtomicU32::new(0) };
         self.bytes.fetch_add(chunk.bytes(), Ordering::Relaxed);
-        let mut numbers = self.numbers.lock().expect("no holder panics");
+        let mut numbers = self.numbers.lock().unpoisoned();
         let number = match numbers.free.pop() {
             Some(number) => number,
             None if numbers.next as usize == MOST_CHUNKS => {
@@ -108,7 +109,7 @@ impl OldVersions {
 
     /// Leaves a chunk to be used again once no reader is below `last_end`.
     pub(super) fn fill(&self, number: u32, last_end: Tid) {
-        self.numbers.lock().expect("no holder panics").full.push(FullChunk { number, last_end });
+        self.numbers.lock().unpoisoned().full.push(FullChunk { number, last_end });
     }
 
     /// Room for a version of this many words: the number of its chunk and its unit there.
@@ -179,7 +180,7 @@ impl OldVersions {
     /// Frees the chunks whose versions all ended at or before `lowest`: the lowest TID that any
     /// reader, now or later, reads as of.
     pub fn free_up_to(&self, lowest: Tid, guard: &Guard) {
-        let mut numbers = self.numbers.lock().expect("no holder panics");
+        let mut numbers = self.numbers.lock().unpoisoned();
         let Numbers { full, free, .. } = &mut *numbers;
         full.retain(|chunk| {
             if chunk.last_end > lowest {

@@ -6,6 +6,7 @@ use crate::base::clock::wall_us;
 use crate::state::Shared;
 use crate::state::saves::{SaveKind, SaveStats};
 use hyades::Progress;
+use hyades_platform::sync::Unpoisoned;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub(super) fn persistence(shared: &Shared, out: &mut String) {
     let is_loading = shared.store.opened.get().is_none();
     line(out, "loading", u8::from(is_loading));
     line(out, "async_loading", 0);
-    let progress = shared.store.progress.lock().expect("no holder panics").clone();
+    let progress = shared.store.progress.lock().unpoisoned().clone();
     if let Some(progress) = progress.filter(|_| is_loading) {
         loading(&progress, out);
     }
@@ -93,8 +94,7 @@ fn log(shared: &Shared, out: &mut String) {
         return line(out, "aof_pending_bio_fsync", 0);
     };
     let checkpoints = opened.database.checkpoints();
-    let found =
-        || shared.store.progress.lock().expect("no holder panics").as_ref().map(image_bytes);
+    let found = || shared.store.progress.lock().unpoisoned().as_ref().map(image_bytes);
     let base = checkpoints.last.map(|report| report.bytes).or_else(found).unwrap_or(0);
     line(out, "aof_current_size", base + checkpoints.replay_bytes);
     line(out, "aof_base_size", base);

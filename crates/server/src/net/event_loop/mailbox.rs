@@ -4,6 +4,7 @@ use crate::commands::JobReply;
 use crate::sockets::client_socket::ClientSocket;
 use crate::sockets::waker::LoopWaker;
 use crate::tls::TlsStream;
+use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;
@@ -41,7 +42,7 @@ impl Mailbox {
     }
 
     pub(super) fn send(&self, message: Message) {
-        self.messages.lock().expect("no holder panics").push(message);
+        self.messages.lock().unpoisoned().push(message);
         self.waker.wake_by_ref();
     }
 
@@ -52,7 +53,7 @@ impl Mailbox {
 
     /// What was sent since the last time.
     pub(super) fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.messages.lock().expect("no holder panics"))
+        std::mem::take(&mut *self.messages.lock().unpoisoned())
     }
 
     /// Gives the loop a connection.

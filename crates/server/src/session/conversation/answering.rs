@@ -12,6 +12,7 @@ use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::state::Shared;
 use crate::state::memory::OUT_OF_MEMORY;
 use hyades::Session;
+use hyades_platform::sync::Unpoisoned;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,7 +69,7 @@ impl Conversation {
         }
         let command = command.expect("it has no error");
         let name = turn.shared.stats.commands.name(&request, &self.input);
-        self.client.entry.names.lock().expect("no holder panics").command = name;
+        self.client.entry.names.lock().unpoisoned().command = name;
         if self.client.multi.is_some() || command.phase == Phase::Multi {
             return self.multi(turn, request, command);
         }

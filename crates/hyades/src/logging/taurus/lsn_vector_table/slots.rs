@@ -2,7 +2,7 @@
 
 use super::reference::{Kind, PackedReference};
 use super::slot::Slot;
-use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Unpoisoned};
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
 
@@ -98,13 +98,13 @@ impl Slots {
     pub fn pass_on(&self, free: &mut Vec<u32>) {
         if free.len() > SURPLUS && self.is_full() {
             let half = free.split_off(free.len() / 2);
-            self.surplus.lock().expect("no holder panics").extend(half);
+            self.surplus.lock().unpoisoned().extend(half);
         }
     }
 
     /// Moves slots that other sessions have shared to `free`.
     pub fn take_surplus(&self, free: &mut Vec<u32>) {
-        let mut surplus = self.surplus.lock().expect("no holder panics");
+        let mut surplus = self.surplus.lock().unpoisoned();
         let rest = surplus.len().saturating_sub(TAKEN);
         free.extend(surplus.drain(rest..));
     }

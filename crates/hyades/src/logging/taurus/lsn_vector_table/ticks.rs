@@ -7,7 +7,7 @@
 
 use super::reference::{self, PackedReference, TICKS};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, checker_fence};
+use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, Unpoisoned, checker_fence};
 use hyades_wal::lsn_vector::covers;
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ impl Ticks {
     /// Ends a tick, after the eviction vector has been raised to `cold`. `reserved` stores the
     /// streams' reserved ends.
     pub fn end(&self, cold: &[u64], reserved: impl FnOnce(&mut [u64])) {
-        let mut ended = self.ended.lock().expect("no holder panics");
+        let mut ended = self.ended.lock().unpoisoned();
         let both = self.both.load(Ordering::Relaxed);
         let early = mutation::is(Mutation::EvictBeforeDurable);
         while ended.front().is_some_and(|reserved| early || covers(cold, reserved)) {
