@@ -191,7 +191,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Reads the columns of a row, as written by this transaction or as committed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         &self,
         state: &mut TxnState<'s, C, P>,
