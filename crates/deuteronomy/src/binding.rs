@@ -12,7 +12,7 @@
 use crate::data_component::{DataComponent, MAX_TS, ResumePoint, holds_a_key};
 use crate::error::Error;
 use crate::inspect::PROTOCOL;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Lane, Manifest, Recovering, Verdict, admits};
 
 /// Whether all of the log was written by a transaction component.
@@ -140,7 +140,7 @@ pub(crate) fn check_is_not_ahead(
 ) -> Result<(), Error> {
     let expected = log_ts.max(point.map_or(0, |point| point.highest_ts));
     let found = data.highest_ts()?;
-    if found <= expected || mutation::is(Mutation::OpenOlderLog) {
+    if found <= expected || broken!(OpenOlderLog) {
         return Ok(());
     }
     Err(Error::Invalid(format!(

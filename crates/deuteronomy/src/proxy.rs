@@ -32,8 +32,8 @@ use crate::key::Key;
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version::Version;
 use applied::AppliedBehind;
+use hyades_platform::broken;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use hyades_wal::{Log, Lsn, Needs};
 use lag::{Lag, LagClock};
@@ -347,7 +347,7 @@ impl Proxy {
             // What redo would apply: what waits, and what is applied behind the resume point.
             let applied = scans.applied.iter().filter_map(AppliedBehind::lowest);
             let lowest = waiting.map(|record| record.ts).chain(applied).min().unwrap_or(u64::MAX);
-            let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
+            let lowest = match broken!(ForgetAboveResumePoint) {
                 true => u64::MAX,
                 false => lowest,
             };

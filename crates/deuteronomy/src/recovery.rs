@@ -19,7 +19,7 @@ use crate::binding::{check, check_is_named, check_is_not_ahead};
 use crate::data_component::{DataComponent, LAST_TS, Limits, Operation, ResumePoint};
 use crate::error::Error;
 use crate::inspect::{LoggedTransaction, PROTOCOL, PartsWithoutRecord, RecordReader};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{
     BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Recovering, VERSIONS,
     Verdict, admits,
@@ -109,7 +109,7 @@ pub(crate) fn restart(
         settings: settings.into(),
         ..IncarnationSettings::default()
     };
-    if mutation::is(Mutation::RedoUnprovenTail) {
+    if broken!(RedoUnprovenTail) {
         redo.apply_all()?;
     }
     let log = recovering.start(settings, &verdict, 0)?;
@@ -120,7 +120,7 @@ pub(crate) fn restart(
         })?;
     }
     redo.apply_all()?;
-    if !mutation::is(Mutation::OpenWithoutPoint) {
+    if !broken!(OpenWithoutPoint) {
         data.checkpoint(&first_point(&log, redo.highest_ts))?;
     }
     Ok((log, redo.highest_ts + 1, redo.counts))
@@ -154,7 +154,7 @@ impl Newest {
         let len = |value: Option<&[u8]>| value.map_or(0, <[u8]>::len);
         let new = || (ts, value.map(<[u8]>::to_vec));
         match self.by_key.get_mut(key) {
-            Some(newest) if newest.0 >= ts && !mutation::is(Mutation::RedoByArrival) => return,
+            Some(newest) if newest.0 >= ts && !broken!(RedoByArrival) => return,
             Some(newest) => {
                 self.bytes -= len(newest.1.as_deref());
                 *newest = new();
@@ -227,7 +227,7 @@ impl Redo<'_> {
     ) -> Result<(), Error> {
         let LoggedTransaction { vector, operations, .. } = transaction;
         let is_within = |ends: &[u64]| admits(|lane| ends[lane.index()], Lane::each(vector));
-        if !is_within(ends) && !mutation::is(Mutation::RedoDeadRecords) {
+        if !is_within(ends) && !broken!(RedoDeadRecords) {
             self.counts.dead += 1;
             return Ok(());
         }

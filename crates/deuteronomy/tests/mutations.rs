@@ -17,6 +17,7 @@ use hyades_deuteronomy::Transaction;
 use hyades_deuteronomy::torture::{
     LifeCounts, MemoryStore, WrongCounts, WrongLife, live, watch_clock,
 };
+use hyades_platform::broken;
 use hyades_platform::mutation::{self, Mutation};
 use late_fetch::{BeforeEnd, reads_around_a_late_fetch};
 use std::ops::Bound;
@@ -43,7 +44,7 @@ fn without_what_it_has_scanned() -> bool {
 /// Whether the clock has missed an active transaction. Where the rule is broken that is a matter of
 /// time.
 fn misses_an_active_one() -> bool {
-    let seconds = if mutation::is(Mutation::DrawFirst) { 60 } else { 1 };
+    let seconds = if broken!(DrawFirst) { 60 } else { 1 };
     watch_clock(Duration::from_secs(seconds)).missed.is_some()
 }
 

@@ -56,8 +56,8 @@ use crate::storage::table::{Lookup, TableData};
 use crate::storage::tid::Tid;
 use held::HeldGarbage;
 use hyades_index::Keyed;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::pin;
 use std::collections::VecDeque;
 use sweeping::{Swept, horizon, oldest, sweep_entry, sweep_row};
@@ -114,7 +114,7 @@ const EARLY: u32 = 16;
 /// Number of entries, and of rows, to check after an attempt that left `noted` items, with a
 /// backlog of `waiting` items.
 fn looks(noted: usize, waiting: usize) -> usize {
-    if mutation::is(Mutation::SweepHeldUp) {
+    if broken!(SweepHeldUp) {
         return 8;
     }
     8 + 2 * noted + (waiting / 32).min(256)
@@ -302,7 +302,7 @@ impl Garbage {
         stamp: &mut P::TxnStamp,
     ) {
         let (waiting, held) = (self.backlog(), self.held.items.len());
-        if self.pause > 0 && (waiting <= FEW || mutation::is(Mutation::SweepHeldUp)) {
+        if self.pause > 0 && (waiting <= FEW || broken!(SweepHeldUp)) {
             self.pause -= 1;
             return;
         }
@@ -320,7 +320,7 @@ impl Garbage {
         }
         self.before = self.backlog();
         if self.before == waiting && self.held.items.len() == held {
-            self.pause = if mutation::is(Mutation::SweepHeldUp) { 32 * PAUSE } else { PAUSE };
+            self.pause = if broken!(SweepHeldUp) { 32 * PAUSE } else { PAUSE };
         }
     }
 
@@ -355,7 +355,7 @@ impl Garbage {
                 Swept::NotYet => {
                     entry.since = engine.snapshots.latest(&engine.epoch);
                     self.entries.push_back(entry);
-                    if mutation::is(Mutation::SweepHeldUp) {
+                    if broken!(SweepHeldUp) {
                         break;
                     }
                 }

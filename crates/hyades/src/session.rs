@@ -35,8 +35,8 @@ use crate::transaction::access::{Table, Transaction};
 use crate::transaction::running::Running;
 use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Writer};
@@ -282,7 +282,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         });
         self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
         poison_on_panic.disarm();
-        if result.is_err() && !mutation::is(Mutation::RethrowUnvalidated) {
+        if result.is_err() && !broken!(RethrowUnvalidated) {
             return result;
         }
         panic.map_or(result, |panic| pass_on(panic, answer, &self.tally, self.garbage.len()))

@@ -5,7 +5,7 @@
 //! what the other wrote; if both pairs are sequentially consistent, at least one sees the other's
 //! write, so a sleeper never misses its event.
 
-use crate::mutation::{self, Mutation};
+use crate::broken;
 use crate::sync::{AtomicU32, Ordering, checker_fence, fence};
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Event {
         let seen = self.sequence.load(Ordering::SeqCst);
         self.sleepers.store(1, Ordering::SeqCst);
         checker_fence();
-        let seen = if mutation::is(Mutation::LateSequence) {
+        let seen = if broken!(LateSequence) {
             std::thread::yield_now();
             self.sequence.load(Ordering::SeqCst)
         } else {

@@ -3,6 +3,14 @@
 //! Only with the feature `mutations`, and only in builds with debug assertions: tests have both.
 //! Otherwise [`is`] is a constant and compiles to nothing.
 
+/// Whether a rule is broken: `broken!(SkipValidation)`. False in builds that cannot break rules.
+#[macro_export]
+macro_rules! broken {
+    ($rule:ident) => {
+        $crate::mutation::is($crate::mutation::Mutation::$rule)
+    };
+}
+
 /// Declares the rules: for each, what is broken, and its name on a command line.
 macro_rules! mutations {
     ($($(#[$doc:meta])+ $rule:ident $name:literal,)+) => {

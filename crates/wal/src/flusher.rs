@@ -8,9 +8,9 @@ use crate::log::Shared;
 use crate::segment::Prepared;
 use crate::stream::{FLUSHER_SLOT, Stream};
 use crate::supply::Supply;
+use hyades_platform::broken;
 use hyades_platform::callback::OnDatabaseThread;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{self, locked};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -249,7 +249,7 @@ impl Flusher {
             "heartbeats leave the queue in another order than they become durable"
         );
         self.heartbeats.push_back((end, mark));
-        if mutation::is(Mutation::MarkInMemory) {
+        if broken!(MarkInMemory) {
             self.shared.frontier.raise(self.lane, durable, Some(mark));
         }
         true
@@ -342,14 +342,14 @@ impl Flusher {
             "a batch up to {to}, but {durable} is durable and {cut} filled"
         );
         let started = clock::monotonic_ns();
-        if mutation::is(Mutation::AckBeforeSync) {
+        if broken!(AckBeforeSync) {
             self.shared.frontier.raise(self.lane, to, None);
         }
         let written = self.write(durable, to)?;
         let written_ns = clock::monotonic_ns();
         let path = &self.current.segment.path;
         let mut synced = self.current.segment.file.sync_data();
-        if mutation::is(Mutation::RetryFailedSync) {
+        if broken!(RetryFailedSync) {
             synced = synced.or_else(|_| self.current.segment.file.sync_data());
         }
         synced.map_err(Error::io(path, "sync"))?;

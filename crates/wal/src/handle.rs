@@ -12,9 +12,9 @@ use crate::preparer::{Preparer, Request};
 use crate::segment::{Prepared, segment_path, stream_dir};
 use crate::start::LaneStart;
 use crate::supply::Supply;
+use hyades_platform::broken;
 use hyades_platform::device::DirectoryLock;
 use hyades_platform::event;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
@@ -175,7 +175,7 @@ impl Handle {
                 dim.mark = self.shared.frontier.mark(lane);
             }
         }
-        if mutation::is(Mutation::TruncateBeforeManifest) {
+        if broken!(TruncateBeforeManifest) {
             self.release(&before, &next, &gone);
             next.write(device, &self.manifest_dir)?;
         } else {

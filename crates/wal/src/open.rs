@@ -13,8 +13,8 @@ use crate::segment::{Chain, stream_dir};
 use crate::spare;
 use crate::stream_id::StreamId;
 use crate::unfinished;
+use hyades_platform::broken;
 use hyades_platform::device::{Device, DirectoryLock};
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -399,7 +399,7 @@ impl Recovering {
             chain,
         );
         if let Some(from) = self.manifest.covered(incarnation.number, id)
-            && !mutation::is(Mutation::ReplayBelowCut)
+            && !broken!(ReplayBelowCut)
         {
             reader.skip_to(from);
         }

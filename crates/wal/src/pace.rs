@@ -6,8 +6,8 @@
 //! latency, not correctness, so all loads and stores are Relaxed.
 
 use crate::log::Shared;
+use hyades_platform::broken;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -172,7 +172,7 @@ impl Shared {
         if backlog >= self.room() {
             return None;
         }
-        if mutation::is(Mutation::BacklogInBytes) {
+        if broken!(BacklogInBytes) {
             return Some(backlog + 1);
         }
         let pace = &self.streams[stream].pace;

@@ -16,8 +16,8 @@ use crate::probe::PROBE_PREFIX;
 use crate::segment::{Chain, Prepared, prepare, segment_path, stream_dir};
 use crate::stream_id::StreamId;
 use crate::verdict::Verdict;
+use hyades_platform::broken;
 use hyades_platform::device::Device;
-use hyades_platform::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ impl Recovering {
     /// Makes every file and directory name durable that the log relies on. Visible names may be in
     /// the page cache only, if a process was killed after a rename or mkdir and before the sync.
     fn sync_names(&self) -> Result<(), Error> {
-        if mutation::is(Mutation::TrustDirectoryEntries) {
+        if broken!(TrustDirectoryEntries) {
             return Ok(());
         }
         let device = &*self.options.device;
@@ -187,7 +187,7 @@ impl Recovering {
             if dim.end.is_some() {
                 continue;
             }
-            if valid_to > proven.max(dim.start) && !mutation::is(Mutation::TrustTail) {
+            if valid_to > proven.max(dim.start) && !broken!(TrustTail) {
                 copied.push((dimension, dim.stream, proven, valid_to));
             }
             dim.end = Some(valid_to);

@@ -14,8 +14,8 @@
 use crate::error::Poisoned;
 use crate::frontier::Frontier;
 use crate::lane::Lane;
+use hyades_platform::broken;
 use hyades_platform::event::Event;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, Ordering, spin_hint};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Frontier {
                 return if is_reached() { Ok(()) } else { Err(poisoned) };
             }
             let alarm = Arc::new(Alarm { event: Event::new(), rung: AtomicBool::new(false) });
-            let last = if mutation::is(Mutation::WaitForOneLane) { 1 } else { wanted.len() };
+            let last = if broken!(WaitForOneLane) { 1 } else { wanted.len() };
             let park = |&(lane, number)| self.park(lane, number, Waker::from(Arc::clone(&alarm)));
             let keys: SmallVec<[u64; 16]> = wanted[..last].iter().map(park).collect();
             alarm.wait();

@@ -6,8 +6,8 @@ use crate::lane::Lane;
 use crate::log::Shared;
 use crate::pace::Choice;
 use crate::stream::{FLUSHER_SLOT, Stream};
+use hyades_platform::broken;
 use hyades_platform::event;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
@@ -91,7 +91,7 @@ impl Writer {
         let streams = self.shared.streams.len();
         debug_assert!(current < streams, "stream {current} of {streams}");
         let next = self.slot - (FLUSHER_SLOT + 1) + current + 1;
-        let tries = !mutation::is(Mutation::BacklogInBytes);
+        let tries = !broken!(BacklogInBytes);
         loop {
             let outlook = self.shared.find_fastest(next, stays.then_some(current), false);
             for stream in outlook.unmeasured.into_iter().filter(|_| tries) {

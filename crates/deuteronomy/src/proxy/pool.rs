@@ -18,8 +18,8 @@ use crate::data_component::{DataComponent, Operation};
 use crate::error::Error;
 use crate::held_bytes::HeldBytes;
 use crate::threads::ends_until;
+use hyades_platform::broken;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::locked;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex};
@@ -139,7 +139,7 @@ fn apply_piece(
     }
     let set_applied =
         || held.subtract(operations.iter().map(|(_, (_, version))| version.set_applied()).sum());
-    if mutation::is(Mutation::CountBeforeApplied) {
+    if broken!(CountBeforeApplied) {
         set_applied();
     }
     data.apply(&batch)?;
@@ -233,7 +233,7 @@ impl ProxyPool {
     ) -> Result<(), Error> {
         let batch = Arc::new(batch);
         self.start_helpers(data);
-        let counts_first = mutation::is(Mutation::CountFirstPiece);
+        let counts_first = broken!(CountFirstPiece);
         if counts_first {
             // What is left of the batch before.
             self.apply_pieces(&**data, usize::MAX);

@@ -3,7 +3,7 @@
 use super::Handed;
 use super::applied::AppliedBehind;
 use super::waiting::Waiting;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Log, Lsn, admits};
 
 /// The most bytes that are applied at once, and one record: a batch is a step of the data component
@@ -56,15 +56,15 @@ impl Scans {
     /// of those that are.
     pub fn resume_at(&self) -> Vec<Lsn> {
         let first = |waiting: &Waiting| {
-            let begin = |record: &Handed| match mutation::is(Mutation::ResumeBetweenParts) {
+            let begin = |record: &Handed| match broken!(ResumeBetweenParts) {
                 true => record.place.0,
                 false => record.first,
             };
             let first = waiting.iter().map(begin).min();
-            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
+            first.filter(|_| !broken!(ResumeBehindWaiting))
         };
         // `held` is at or below `handed_over`.
-        let ends = match mutation::is(Mutation::ResumeBetweenParts) {
+        let ends = match broken!(ResumeBetweenParts) {
             true => self.handed_over.iter(),
             false => self.held.iter(),
         };
@@ -84,7 +84,7 @@ impl Scans {
             {
                 let is_durable = record.place.1 <= *complete
                     && admits(|lane| frontier.at(lane), record.needs.iter());
-                let is_durable = is_durable || mutation::is(Mutation::ApplyUndurable);
+                let is_durable = is_durable || broken!(ApplyUndurable);
                 let may_pass = is_durable && record.ts < horizon;
                 if !may_pass {
                     break;

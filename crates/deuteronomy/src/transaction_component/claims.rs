@@ -15,7 +15,7 @@ use super::version::Version;
 use super::work::Work;
 use crate::error::Error;
 use crate::key::Key;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 
 /// The most keys that a transaction claims.
 const MOST_CLAIMS: usize = 8;
@@ -81,7 +81,7 @@ impl TransactionComponent {
     /// Takes out the claims without a write.
     pub(super) fn release_claims(&self, work: &mut Work) {
         for (key, hash) in work.claims.held.drain(..) {
-            if !mutation::is(Mutation::KeepClaims) {
+            if !broken!(KeepClaims) {
                 self.versions.remove(&key, hash, work.ts);
             }
         }

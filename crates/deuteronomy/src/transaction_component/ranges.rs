@@ -26,7 +26,7 @@
 
 use crate::data_component::{KeyRange, ScanOrder};
 use crate::key::Key;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{
     AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, checker_fence,
 };
@@ -75,7 +75,7 @@ impl Notes {
     /// Drops the notes below this timestamp, if no writer is older.
     fn forget_below(&mut self, oldest_active: u64) {
         self.notes.retain(|note| {
-            note.ts >= oldest_active && !mutation::is(Mutation::ForgetScans) || {
+            note.ts >= oldest_active && !broken!(ForgetScans) || {
                 self.bytes -= note.bytes();
                 false
             }
@@ -107,7 +107,7 @@ impl Notes {
             return;
         }
         let Some(note) = self.notes.iter_mut().rfind(|note| note.number == number) else { return };
-        let end = match mutation::is(Mutation::NoteBelowLast) {
+        let end = match broken!(NoteBelowLast) {
             true => Bound::Excluded(Box::from(key)),
             false => Bound::Included(Box::from(key)),
         };
@@ -204,7 +204,7 @@ impl Ranges {
     /// M2: whether a transaction younger than this has scanned over the key.
     pub fn is_scanned_by_younger(&self, key: &[u8], ts: u64) -> bool {
         checker_fence();
-        if self.last_scan.load(Ordering::SeqCst) <= ts || mutation::is(Mutation::WriteBelowScan) {
+        if self.last_scan.load(Ordering::SeqCst) <= ts || broken!(WriteBelowScan) {
             return false;
         }
         let notes = self.notes();

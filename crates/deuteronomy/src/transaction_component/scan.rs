@@ -11,7 +11,7 @@ use super::version::{Value, Version};
 use super::work::Work;
 use crate::data_component::{KeyRange, ScanOrder, cut_bounds, is_empty};
 use crate::error::{Abort, Error};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl TransactionComponent {
         let oldest_active = if is_noted { self.timestamps.oldest_active() } else { 0 };
         // The own announcement keeps the note: its timestamp is not below the oldest active one.
         let note = || ranges.note(range, work.ts(), oldest_active);
-        let mut noted = (is_noted && !mutation::is(Mutation::NoteAfterScan)).then(note);
+        let mut noted = (is_noted && !broken!(NoteAfterScan)).then(note);
         let (mut most, mut last) = (expected.clamp(PIECE.0, PIECE.1), None::<Arc<[u8]>>);
         loop {
             let rest = last.as_deref().map_or(range, |last| behind(range, last, order));
@@ -102,7 +102,7 @@ impl TransactionComponent {
                     (self.read_piece(work, read, order, each)?, piece.rest_behind)
                 }
             };
-            if is_noted && mutation::is(Mutation::NoteAfterScan) {
+            if is_noted && broken!(NoteAfterScan) {
                 noted = Some(ranges.note(range, work.ts(), oldest_active));
             }
             if let (Some(end), Some(number)) = (&ended, noted) {
@@ -154,7 +154,7 @@ impl TransactionComponent {
         let mut end = keys.last().filter(|_| keys.len() == most).cloned().map(Arc::<[u8]>::from);
         let within = end.as_deref().map_or(rest, |end| up_to(rest, end, order));
         let mut candidates: BTreeMap<Arc<[u8]>, Candidate> = BTreeMap::new();
-        if mutation::is(Mutation::ScanDataFirst) {
+        if broken!(ScanDataFirst) {
             keys.clear();
         }
         candidates.extend(keys.into_iter().map(|key| (key.into(), Candidate::InTable)));
@@ -163,7 +163,7 @@ impl TransactionComponent {
             if candidates.contains_key(item.key) {
                 return ControlFlow::Continue(());
             }
-            let is_too_new = item.ts > work.ts() && !mutation::is(Mutation::FetchAnyVersion);
+            let is_too_new = item.ts > work.ts() && !broken!(FetchAnyVersion);
             let candidate = match item.value {
                 _ if is_too_new => Some(Candidate::TooNew),
                 value => Version::fetched(item.ts, value).value().map(Candidate::InData),
@@ -185,10 +185,10 @@ impl TransactionComponent {
             self.passed.fetch_add(passed, Ordering::Relaxed);
         }
         // Of a key that is absent as well: what has deleted it may be forgotten.
-        if !mutation::is(Mutation::ForgetScanned) {
+        if !broken!(ForgetScanned) {
             work.depends_on_durable = true;
         }
-        if mutation::is(Mutation::ScanDataFirst) {
+        if broken!(ScanDataFirst) {
             let late = ranges.keys(within, order, usize::MAX).into_iter();
             candidates.extend(late.map(|key| (key.into(), Candidate::InTable)));
         }
@@ -243,6 +243,6 @@ impl TransactionComponent {
 
     /// Of the mutation that takes a key for absent whose versions have left the table.
     fn is_skipped(&self, key: &[u8]) -> bool {
-        mutation::is(Mutation::SkipEvictedInScan) && !self.versions.has_versions(key)
+        broken!(SkipEvictedInScan) && !self.versions.has_versions(key)
     }
 }

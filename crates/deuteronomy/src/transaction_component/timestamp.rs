@@ -17,7 +17,7 @@
 
 use super::place::Place;
 use crate::data_component::{LAST_TS, MAX_TS};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded, checker_fence};
 use hyades_wal::Lsn;
 use std::sync::{Mutex, MutexGuard};
@@ -113,7 +113,7 @@ impl Timestamps {
     /// B1: announces a bound below the timestamp to be drawn.
     #[inline]
     pub fn announce(&self, at: usize) {
-        if mutation::is(Mutation::DrawFirst) {
+        if broken!(DrawFirst) {
             return;
         }
         let own = &self.announced[at];
@@ -130,7 +130,7 @@ impl Timestamps {
         let ts = self.clock.fetch_add(1, Ordering::SeqCst);
         debug_assert!(ts <= MAX_TS, "{ts} could not be read again");
         debug_assert!(
-            own.ts.load(Ordering::Relaxed) <= ts || mutation::is(Mutation::DrawFirst),
+            own.ts.load(Ordering::Relaxed) <= ts || broken!(DrawFirst),
             "{ts} is below its announcement"
         );
         own.ts.store(ts, Ordering::Release);

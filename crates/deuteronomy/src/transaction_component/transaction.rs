@@ -8,8 +8,8 @@ use super::version_table::Seen;
 use super::work::Work;
 use super::writes::PendingWrite;
 use crate::error::{Abort, Error};
+use hyades_platform::broken;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 
 /// What a look at the version table finds for a read.
 #[derive(Debug)]
@@ -206,7 +206,7 @@ impl TransactionComponent {
         found: Version,
     ) -> Result<Option<Value>, Error> {
         work.check()?;
-        if found.ts() > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
+        if found.ts() > work.ts && !broken!(FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
         work.depends_on_durable = true;

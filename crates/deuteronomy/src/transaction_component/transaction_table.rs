@@ -6,7 +6,7 @@
 //! version whose timestamp has lost its entry is committed and durable (`docs/protocols.md`, D12).
 
 use super::place::Place;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{AtomicU64, Ordering};
 use hyades_wal::lsn_vector::{self, INLINE_LANES};
@@ -95,7 +95,7 @@ impl TransactionTable {
         let word = entry.word.load(Ordering::Acquire);
         let is_over = match word & STATE {
             FREE => true,
-            COMMITTED if mutation::is(Mutation::ReuseUndurable) => true,
+            COMMITTED if broken!(ReuseUndurable) => true,
             COMMITTED => {
                 let own = Place::from_word(entry.own.load(Ordering::Acquire)).get();
                 let own = own.map(|(stream, end)| (Lane::position(stream), end));
@@ -186,10 +186,10 @@ impl TransactionTable {
         if entry.word.load(Ordering::Acquire) != committed {
             return false;
         }
-        if mutation::is(Mutation::NoDependencies) {
+        if broken!(NoDependencies) {
             return true;
         }
-        if !mutation::is(Mutation::DirectDependenciesOnly) {
+        if !broken!(DirectDependenciesOnly) {
             lsn_vector::join(vector, found);
         }
         if let Some((stream, end)) = own.get() {

@@ -28,7 +28,7 @@ use crate::error::Abort;
 use crate::held_bytes::HeldBytes;
 use crate::key::{Key, KeyHasher};
 use evicting::trim_record;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{AtomicUsize, MutexGuard, Ordering, Padded};
 use smallvec::SmallVec;
 
@@ -250,7 +250,7 @@ impl VersionTable {
         // R3: every read counts, whichever version it reads (D2).
         let is_newest = record.versions.last().is_none_or(|newest| newest.ts() <= ts);
         if let Some(reader) = reader
-            && (is_newest || !mutation::is(Mutation::NoteNewestReadsOnly))
+            && (is_newest || !broken!(NoteNewestReadsOnly))
         {
             record.last_read = record.last_read.max(reader);
         }
@@ -264,7 +264,7 @@ impl VersionTable {
             }
             // To read past an active one would be wrong: it may commit below this read (D0).
             return match version.standing(transactions) {
-                Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
+                Standing::Active if broken!(ReadPastUnfinished) => continue,
                 Standing::Active => Seen::Active(version.ts()),
                 Standing::Committed => {
                     hints.note(record, version);
@@ -292,7 +292,7 @@ impl VersionTable {
     ) -> Result<(), Abort> {
         let (mut bucket, hints) = self.bucket(hash);
         let record = self.find_or_make(&mut bucket, key);
-        if record.last_read > version.ts() && !mutation::is(Mutation::WriteBelowRead) {
+        if record.last_read > version.ts() && !broken!(WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
         // An older one that is active may be overtaken: the write does not depend on it.
@@ -356,7 +356,7 @@ impl VersionTable {
         debug_assert!(version.is_fetched(), "a version of a writer comes with its transaction");
         self.grow();
         let bucket = &mut *self.bucket(hash).0;
-        if bucket.drops != number && !mutation::is(Mutation::EnterLateFetch) {
+        if bucket.drops != number && !broken!(EnterLateFetch) {
             return;
         }
         let Some(at) = bucket.position(key) else { return };

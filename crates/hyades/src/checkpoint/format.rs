@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::storage::row::take;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"HYADCKPT";
@@ -99,7 +99,7 @@ impl PartId {
         compress: bool,
         out: &mut Vec<u8>,
     ) -> Result<bool, String> {
-        if content.len() > MAX_CONTENT && !mutation::is(Mutation::LongBlocks) {
+        if content.len() > MAX_CONTENT && !broken!(LongBlocks) {
             return Err(format!(
                 "a block of {} bytes is longer than the {MAX_CONTENT} that it may have",
                 content.len()
@@ -165,7 +165,7 @@ impl PartId {
         };
         let (stored, content) = (stored as usize, content as usize);
         let fits = stored as u64 + BLOCK_HEAD as u64 <= end.saturating_sub(offset);
-        let too_long = mutation::is(Mutation::LongBlocks) && content > MAX_CONTENT;
+        let too_long = broken!(LongBlocks) && content > MAX_CONTENT;
         let expands = content as u64 <= stored as u64 * MAX_EXPANSION;
         if !fits || stored > content || !expands || too_long {
             return Err(damaged(path, offset, "the lengths of a block cannot be right"));

@@ -19,8 +19,8 @@ use crate::engine::Engine;
 use crate::engine::cut;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::{clock, event};
 use hyades_wal::{Checkpoint, CheckpointPart, Covered, Lane, Log};
 use pace::Pace;
@@ -241,10 +241,10 @@ fn write_and_wait<P: LoggingProtocol>(
         let scan_end = Some(engine.epoch.current());
         shown = ImageBounds { scan_end, ..ImageBounds::now(engine, log) };
     }
-    if !mutation::is(Mutation::AdoptedUnread) && !mutation::is(Mutation::LongBlocks) {
+    if !broken!(AdoptedUnread) && !broken!(LongBlocks) {
         writing.read_back(&written)?;
     }
-    if !mutation::is(Mutation::ValidBeforeFrontier) {
+    if !broken!(ValidBeforeFrontier) {
         wait_for_frontier(log, &shown.up_to, shown.highest, stop)?;
     }
     writing.pace.begin()?;

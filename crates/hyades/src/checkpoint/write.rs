@@ -11,9 +11,9 @@ use crate::storage::Stamp;
 use crate::storage::record::{Record, word};
 use crate::storage::table::{TableData, WalkPosition};
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Unpoisoned;
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
@@ -100,12 +100,12 @@ impl<S: Stamp> RowSource<'_, S> {
         let (before, changed) = (self.before, &mut self.changed);
         table.walk(&mut self.at, &guard, |record| {
             // The walk continues to the end of a bucket, and rows may be of any length.
-            if out.bytes.len() >= block_bytes && !mutation::is(Mutation::LongBlocks) {
+            if out.bytes.len() >= block_bytes && !broken!(LongBlocks) {
                 ready.push_back(std::mem::take(out));
             }
             let taken = take_row(table, record, last, pace, row, out);
             *changed += u64::from(taken.is_some_and(|tid| tid.epoch() > before));
-            if out.bytes.len() >= block_bytes && !mutation::is(Mutation::LongBlocks) {
+            if out.bytes.len() >= block_bytes && !broken!(LongBlocks) {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())

@@ -38,6 +38,7 @@ use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
@@ -86,7 +87,7 @@ impl Hekaton {
         };
         let mut valid = Valid::Now;
         match writer {
-            Preparing::At(at) if !mutation::is(Mutation::ValidateInPlaceOnly) => {
+            Preparing::At(at) if !broken!(ValidateInPlaceOnly) => {
                 if at < tid {
                     return None;
                 }
@@ -115,7 +116,7 @@ impl Hekaton {
         tid: Tid,
     ) -> Option<Valid> {
         let may_be_late = engine.snapshot_isolation
-            && (!state.control.checks_uniqueness || mutation::is(Mutation::UniqueAsOfSnapshot));
+            && (!state.control.checks_uniqueness || broken!(UniqueAsOfSnapshot));
         let otherwise = may_be_late.then_some(Valid::Late);
         let mut valid = Valid::Now;
         // What it overwrites no other transaction can have changed.
@@ -140,11 +141,9 @@ impl Hekaton {
         if engine.replays_versions {
             // An image of an epoch in between would not have the versions that it has read (C4).
             let is_of_one_epoch = state.control.as_of.epoch() == tid.epoch();
-            return !engine.snapshot_isolation
-                || is_of_one_epoch
-                || mutation::is(Mutation::StraddlingCommands);
+            return !engine.snapshot_isolation || is_of_one_epoch || broken!(StraddlingCommands);
         }
-        !Self::is_late(state) || mutation::is(Mutation::LateCommands)
+        !Self::is_late(state) || broken!(LateCommands)
     }
 
     /// Whether it is late by now, or will fail.
@@ -192,7 +191,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                 Preparing::At(at) if at > state.control.as_of => {}
                 // It has written this row already.
                 Preparing::At(at) if word::tid(record.word.load(Ordering::Acquire)) >= at => {}
-                _ if mutation::is(Mutation::OverlookPreparing) => {}
+                _ if broken!(OverlookPreparing) => {}
                 _ => {
                     std::hint::spin_loop();
                     continue;
@@ -254,8 +253,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         }
         // Only the transaction that has it marked changes it.
         let seen = record.word.load(Ordering::Acquire);
-        let is_newer =
-            word::tid(seen) > state.control.as_of && !mutation::is(Mutation::OverwriteNewer);
+        let is_newer = word::tid(seen) > state.control.as_of && !broken!(OverwriteNewer);
         if is_newer || seen & word::DEAD != 0 {
             return Err(Abort::Conflict);
         }

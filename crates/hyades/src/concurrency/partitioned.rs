@@ -40,7 +40,7 @@ use crate::storage::gap::Gap;
 use crate::storage::partition::{Partitions, TouchedPartitions};
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use std::sync::atomic::Ordering;
 
 pub(crate) struct Partitioned;
@@ -73,7 +73,7 @@ impl Partitioned {
         let partitions = &engine.partitions;
         let (turns, number) = (&partitions.turns, state.control.session);
         let held = turns.held(number);
-        if held != 0 && mutation::is(Mutation::UncheckedPartitions) {
+        if held != 0 && broken!(UncheckedPartitions) {
             return Ok(());
         }
         let set = if state.control.states_all && state.is_writer { partitions.all() } else { set };
@@ -181,10 +181,10 @@ fn stamped<P: LoggingProtocol>(
     state: &TxnState<'_, Partitioned, P>,
     held: u64,
 ) -> u64 {
-    if mutation::is(Mutation::StampHomeOnly) {
+    if broken!(StampHomeOnly) {
         return held & held.wrapping_neg();
     }
-    if mutation::is(Mutation::StampWrittenOnly) {
+    if broken!(StampWrittenOnly) {
         return engine.partitions.turns.written(state.control.session) & held;
     }
     held
@@ -218,7 +218,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
         }
         let set = engine.partitions.touched(touched);
         state.control.any_partition &= !set;
-        if state.is_writer && mutation::is(Mutation::StampWrittenOnly) {
+        if state.is_writer && broken!(StampWrittenOnly) {
             engine.partitions.turns.note_written(state.control.session, set);
         }
         if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, false) }
@@ -381,7 +381,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, &commit);
 
-        if mutation::is(Mutation::HandOnBeforeFrames) {
+        if broken!(HandOnBeforeFrames) {
             Self::install(engine, state, tid, held);
             Self::release_rows(state);
             partitions.turns.leave(state.control.session);
@@ -397,7 +397,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         // 2. Reserve and fill.
         let reserved = steps::append(engine, state, &mut commit, tid, command);
         let placed = reserved.fill(tid);
-        if mutation::is(Mutation::HandOnBeforeInstall) {
+        if broken!(HandOnBeforeInstall) {
             partitions.turns.leave(state.control.session);
             std::thread::yield_now();
         }

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Silo;
@@ -23,8 +23,7 @@ impl Silo {
             let now = read.record.word.load(Ordering::SeqCst);
             now == read.seen || (read.overwritten && now == read.seen | word::LOCKED)
         });
-        (unchanged || mutation::is(Mutation::SkipValidation))
-            && (state.gaps_are_current() || mutation::is(Mutation::SkipGaps))
+        (unchanged || broken!(SkipValidation)) && (state.gaps_are_current() || broken!(SkipGaps))
     }
 
     fn end_read_only<P: LoggingProtocol>(

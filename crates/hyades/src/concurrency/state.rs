@@ -20,7 +20,7 @@ use crate::storage::usage::UsageCells;
 use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::random::Random;
 use hyades_platform::reclaim::Guard;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ pub(crate) struct HeldLock<'s, S> {
 /// Whether a row that a transaction has read and overwrites is observed as both.
 #[inline(always)]
 fn tells_blind_writes<P: LoggingProtocol>() -> bool {
-    P::TELLS_BLIND_WRITES && !mutation::is(Mutation::OverwrittenAsUnread)
+    P::TELLS_BLIND_WRITES && !broken!(OverwrittenAsUnread)
 }
 
 /// What a transaction has drawn that its replay as a command has to draw again.

@@ -13,8 +13,8 @@ use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::checker_fence;
 use hyades_wal::Writer;
@@ -216,7 +216,7 @@ pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingPr
     publish_reads(engine, state);
     match validate(state) {
         Some(Valid::Now) => Ok(reserved),
-        Some(Valid::Late) if mutation::is(Mutation::LateCommands) => Ok(reserved),
+        Some(Valid::Late) if broken!(LateCommands) => Ok(reserved),
         _ => {
             reserved.void();
             Err(Abort::Conflict)
@@ -280,7 +280,7 @@ fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: 
             &mut state.workspace.scratch,
         );
         let row = RowRef::row(write.table, write.record);
-        let late = mutation::is(Mutation::StampAfterRelease);
+        let late = broken!(StampAfterRelease);
         if STAMPS && !late {
             engine.protocol.publish_write(row, state.stamp);
         }
@@ -332,7 +332,7 @@ pub(crate) fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         return Err(Abort::Conflict);
     }
     let mut needs = Needs::default();
-    if !mutation::is(Mutation::AckReadersAtOnce) {
+    if !broken!(AckReadersAtOnce) {
         engine.protocol.observe_versions(state.max_tid, state.stamp);
         engine.protocol.needs(state.stamp, None, &mut needs);
     }

@@ -31,8 +31,8 @@ use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct TicToc;
@@ -80,14 +80,12 @@ impl TicToc {
             }
         }
         for gap in &state.gaps {
-            if !mutation::is(Mutation::GapsWithoutTimestamps) {
+            if !broken!(GapsWithoutTimestamps) {
                 gap.stamp().valid.raise(ts);
             }
         }
         let is_sound = state.gaps_are_current()
-            && (valid == Valid::Now
-                || epoch() <= state.stamp.began
-                || mutation::is(Mutation::LateAcrossEpochs));
+            && (valid == Valid::Now || epoch() <= state.stamp.began || broken!(LateAcrossEpochs));
         is_sound.then_some(valid)
     }
 
@@ -222,7 +220,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
         state.mark_overwritten();
         let ts = Self::timestamp(state);
         let tid = steps::next_tid(engine, state);
-        let may_be_command = !Self::is_late(state) || mutation::is(Mutation::LateCommands);
+        let may_be_command = !Self::is_late(state) || broken!(LateCommands);
         let command = may_be_command && steps::as_command(engine, state, &commit);
 
         // Step 3.

@@ -44,7 +44,7 @@ use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
 use crate::storage::record::{Record, word};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use std::sync::atomic::Ordering;
 
 pub(crate) struct TimestampOrder;
@@ -81,7 +81,7 @@ impl TimestampOrder {
         if Self::is_before(engine, state, record) {
             return false;
         }
-        let looks_first = mutation::is(Mutation::LookBeforeReadMark);
+        let looks_first = broken!(LookBeforeReadMark);
         if looks_first {
             std::thread::yield_now();
         }
@@ -133,7 +133,7 @@ impl TimestampOrder {
 
     /// Protects what it has seen of the rows that it has marked and does not write.
     fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, Timestamped<P>>) {
-        if mutation::is(Mutation::MarkedWithoutReader) {
+        if broken!(MarkedWithoutReader) {
             return;
         }
         for held in state.held.iter().filter(|held| !held.overwritten) {
@@ -245,7 +245,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
         let seen = record.word.load(Ordering::Acquire);
         let is_newer = word::tid(seen) > state.control.as_of;
         let is_read_later = record.stamp.valid.last_read() > state.control.as_of.bits()
-            && !mutation::is(Mutation::OverwriteReadLater);
+            && !broken!(OverwriteReadLater);
         if is_newer || is_read_later || seen & word::DEAD != 0 {
             return Err(Abort::Conflict);
         }
@@ -258,7 +258,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
         state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
         gap: Gap<'s, RowStamp<P>>,
     ) -> Result<(), Abort> {
-        if !mutation::is(Mutation::GapsWithoutTimestamps) {
+        if !broken!(GapsWithoutTimestamps) {
             gap.stamp().valid.raise_last_read(state.control.as_of);
         }
         let is_current = gap.is_current();
@@ -306,12 +306,12 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         let tid = state.control.as_of;
         // The session has entered the current epoch: what closes this one later waits for it.
         let is_closed = tid.epoch() <= engine.snapshots.closed();
-        if is_closed && !mutation::is(Mutation::CommitInClosedEpoch) {
+        if is_closed && !broken!(CommitInClosedEpoch) {
             return Err(Abort::Conflict);
         }
         // What it has missed in an index may be a row that is gone since, and was not kept for it.
         let is_ended = engine.snapshots.active.has_ended(state.control.slot, tid);
-        if is_ended && !mutation::is(Mutation::CommitAfterEnded) {
+        if is_ended && !broken!(CommitAfterEnded) {
             return Err(Abort::Conflict);
         }
         for write in state.writes.iter_mut() {
@@ -323,12 +323,11 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         Self::protect_unwritten(state);
         // The last readers of the rows that it overwrites, and of the gaps that it enters.
         let is_read_later = state.stamp.at_least > tid.bits();
-        if is_read_later && !mutation::is(Mutation::OverwriteReadLater) {
+        if is_read_later && !broken!(OverwriteReadLater) {
             return Err(Abort::Conflict);
         }
-        let may_be_command = !engine.orders_commands
-            || !Self::is_late(state)
-            || mutation::is(Mutation::LateCommands);
+        let may_be_command =
+            !engine.orders_commands || !Self::is_late(state) || broken!(LateCommands);
         let command = may_be_command && steps::as_command(engine, state, &commit);
         let valid = |state: &TxnState<'_, TimestampOrder, _>| {
             let is_late = command && engine.orders_commands && Self::is_late(state);

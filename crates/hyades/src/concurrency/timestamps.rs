@@ -19,8 +19,8 @@ use crate::logging::{
 };
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering};
 use hyades_wal::{Lsn, Writer};
 use std::time::Duration;
@@ -264,7 +264,7 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
     }
 
     fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp) {
-        if !mutation::is(Mutation::GapsWithoutTimestamps) {
+        if !broken!(GapsWithoutTimestamps) {
             match self.times {
                 RowTimes::Intervals => to.valid.inherit(&from.valid),
                 RowTimes::LastReads => {

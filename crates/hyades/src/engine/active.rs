@@ -21,6 +21,7 @@ mod loom_tests;
 
 use crate::error::Error;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
@@ -84,7 +85,7 @@ impl ReaderTimes {
     /// Whether one of them may read the version that begins at `base`, and ends now.
     pub fn want(&self, base: Tid) -> bool {
         self.reads.iter().any(|&reads| {
-            let is_bound = reads & BOUND != 0 && !mutation::is(Mutation::BoundAsTimestamp);
+            let is_bound = reads & BOUND != 0 && !broken!(BoundAsTimestamp);
             is_bound || base.bits() <= reads >> 1
         })
     }
@@ -186,10 +187,10 @@ impl ActiveTransactions {
         slot.bound.store(bound << 1 | BOUND, Ordering::Relaxed);
         // Relaxed: seen by all that see the bound.
         slot.ended.store(IDLE, Ordering::Relaxed);
-        if !mutation::is(Mutation::ReadBeforeAnnouncing) {
+        if !broken!(ReadBeforeAnnouncing) {
             slot.reads.store(bound << 1 | BOUND, Ordering::SeqCst);
         }
-        if mutation::is(Mutation::BoundAsTimestamp) {
+        if broken!(BoundAsTimestamp) {
             std::thread::yield_now();
         }
         checker_fence();
@@ -208,12 +209,12 @@ impl ActiveTransactions {
     #[inline]
     pub fn prepare(&self, number: u32, epoch: &Epoch) -> Tid {
         let slot = self.slot(number);
-        if !mutation::is(Mutation::DrawBeforeSaying) {
+        if !broken!(DrawBeforeSaying) {
             slot.commits.store(DRAWING, Ordering::SeqCst);
         }
         checker_fence();
         let tid = self.draw(epoch);
-        if mutation::is(Mutation::DrawBeforeSaying) {
+        if broken!(DrawBeforeSaying) {
             std::thread::yield_now();
         }
         // Release: until it is seen, the transaction draws.
@@ -253,12 +254,12 @@ impl ActiveTransactions {
         let bound = self.clock.load(Ordering::SeqCst);
         slot.bound.store(bound << 1 | BOUND, Ordering::Relaxed);
         slot.ended.store(IDLE, Ordering::Relaxed);
-        if !mutation::is(Mutation::ReadBeforeAnnouncing) {
+        if !broken!(ReadBeforeAnnouncing) {
             slot.reads.store(bound << 1 | BOUND, Ordering::Release);
             slot.commits.store(DRAWING, Ordering::Release);
         }
         let tid = self.draw(epoch);
-        if mutation::is(Mutation::ReadBeforeAnnouncing) {
+        if broken!(ReadBeforeAnnouncing) {
             std::thread::yield_now();
         }
         slot.commits.store(tid.bits(), Ordering::Release);
@@ -299,7 +300,7 @@ impl ActiveTransactions {
             lowest = lowest.min(reads >> 1);
         }
         found.lowest = Some(Tid::from_bits(lowest));
-        if mutation::is(Mutation::OverlookReaders) {
+        if broken!(OverlookReaders) {
             found.reads.clear();
         }
     }

@@ -39,9 +39,9 @@ use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
+use hyades_platform::broken;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::event;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, Unpoisoned};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -209,7 +209,7 @@ impl Cut {
         if seen & word::ABSENT != 0
             || tid.epoch() > cut
             || self.fuzzy.load(Ordering::SeqCst)
-            || mutation::is(Mutation::NoCopyOnWrite)
+            || broken!(NoCopyOnWrite)
         {
             return;
         }
@@ -288,7 +288,7 @@ impl Cut {
         while epoch.current() <= cut {
             epoch.advance();
         }
-        if !mutation::is(Mutation::NoWaitForCommits) {
+        if !broken!(NoWaitForCommits) {
             self.active.wait_for_all_of(cut);
             snapshots.settle(cut);
         }

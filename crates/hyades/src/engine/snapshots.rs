@@ -33,6 +33,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
 use held::{ChargedBytes, KeptBytes};
 use hyades_platform::active_epochs::ActiveEpochs;
+use hyades_platform::broken;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
@@ -277,7 +278,7 @@ impl Snapshots {
         while epoch.current() <= state.epoch {
             epoch.advance();
         }
-        if !mutation::is(Mutation::SnapshotWithoutWait) {
+        if !broken!(SnapshotWithoutWait) {
             active.wait_for_all_of(state.epoch);
             self.settle(state.epoch);
         }
@@ -419,7 +420,7 @@ impl Snapshots {
         let base = word::tid(seen);
         // A row that never existed has no version to keep.
         let in_snapshot = base.epoch() <= newest && tid.epoch() > oldest;
-        if base == Tid::NONE || mutation::is(Mutation::ForgetOverwritten) {
+        if base == Tid::NONE || broken!(ForgetOverwritten) {
             return;
         }
         let lowest = Tid::last_of(oldest).min(readers.lowest());
@@ -427,7 +428,7 @@ impl Snapshots {
         let kept = if in_snapshot || readers.want(base) {
             let changed = if in_snapshot { None } else { changed() };
             self.versions.keep(writer, &overwritten, changed.as_deref(), guard)
-        } else if mutation::is(Mutation::LeavePartsBehind) {
+        } else if broken!(LeavePartsBehind) {
             true
         } else {
             self.versions.detach(writer, &overwritten, guard)

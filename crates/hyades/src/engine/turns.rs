@@ -29,8 +29,8 @@ mod tests;
 use crate::error::Error;
 use crate::storage::partition::members;
 use admission::{OutsidePlace, TurnAdmission};
+use hyades_platform::broken;
 use hyades_platform::event::Event;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
     AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, Unpoisoned, yield_now,
 };
@@ -322,7 +322,7 @@ impl<L> TurnQueues<L> {
             } else {
                 self.follow(place, (at, number), before);
             }
-            if mutation::is(Mutation::OvertakeInQueues) {
+            if broken!(OvertakeInQueues) {
                 // Makes it likely that another one enters in between.
                 yield_now();
             }
@@ -382,7 +382,7 @@ impl<L> TurnQueues<L> {
     fn follow(&self, place: &QueuePlace, (at, number): (usize, u32), before: u32) {
         let ahead = self.seat(before);
         ahead.places[at].next.store(number, Ordering::Release);
-        if mutation::is(Mutation::OvertakeInQueues) {
+        if broken!(OvertakeInQueues) {
             return;
         }
         // If it has left, it may stand in queues again, for its next transaction.
@@ -465,7 +465,7 @@ impl<L> TurnQueues<L> {
     #[inline]
     pub fn leave(&self, number: u32) -> bool {
         let seat = self.seat(number);
-        if mutation::is(Mutation::StampWrittenOnly) {
+        if broken!(StampWrittenOnly) {
             seat.written.store(0, Ordering::Relaxed);
         }
         let mut rest = seat.held.load(Ordering::Relaxed);

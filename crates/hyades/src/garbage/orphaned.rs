@@ -4,7 +4,7 @@ use super::{Garbage, looks};
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{Padded, Unpoisoned};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -31,7 +31,7 @@ impl OrphanedGarbage {
 
     /// Takes over a session's garbage.
     pub fn adopt(&self, garbage: &mut Garbage) {
-        if mutation::is(Mutation::ForgetLeftBehind) {
+        if broken!(ForgetLeftBehind) {
             *garbage = Garbage::default();
         }
         if !garbage.is_empty() {

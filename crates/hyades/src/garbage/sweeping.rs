@@ -9,8 +9,8 @@ use crate::storage::record::word;
 use crate::storage::secondary::{EntryUnlinked, IndexEntry};
 use crate::storage::table::{Lookup, TableData};
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
 use std::cell::RefCell;
 use std::sync::atomic::{Ordering, fence};
@@ -167,7 +167,7 @@ fn is_needed<P: LoggingProtocol>(
     guard: &Guard,
 ) -> bool {
     let open = engine.snapshots.span();
-    if end <= open.0 || mutation::is(Mutation::UnlinkNeededEntries) {
+    if end <= open.0 || broken!(UnlinkNeededEntries) {
         return false;
     }
     let versions = engine.snapshots.versions();

@@ -27,8 +27,8 @@ use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, Vector
 use crate::storage::Stamp;
 use crate::storage::partition::members;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::Epoch;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Lane, Log, Lsn, compress, lsn_vector::join};
 use smallvec::{SmallVec, smallvec};
@@ -102,7 +102,7 @@ impl LoggingProtocol for Arrival {
         enter: impl FnOnce() -> bool,
         draft: impl FnOnce(Tid) -> Draft<'d, 'w, M>,
     ) -> Option<ArrivedPlace> {
-        let (mut enter, late) = (Some(enter), mutation::is(Mutation::EnterAfterLogging));
+        let (mut enter, late) = (Some(enter), broken!(EnterAfterLogging));
         // 1. Latch the partitions, ascending; enter their queues.
         let mut latched: SmallVec<[MutexGuard<'_, LastArrived>; 4]> =
             members(set).map(|partition| self.latch(partition)).collect();
@@ -126,7 +126,7 @@ impl LoggingProtocol for Arrival {
         let (start, end, bytes) = (reserved.start(), reserved.end(), reserved.bytes);
         debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
         txn.vector[stream] = end;
-        let home_only = mutation::is(Mutation::StampHomeOnly);
+        let home_only = broken!(StampHomeOnly);
         for left in latched.iter_mut().take(if home_only { 1 } else { usize::MAX }) {
             left.vector.copy_from_slice(&txn.vector);
             left.tid = tid;
@@ -144,7 +144,7 @@ impl LoggingProtocol for Arrival {
 
     fn needs(&self, txn: &mut ArrivedVector, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let frontier = self.log.frontier();
-        let alone = own.is_some() && mutation::is(Mutation::AckByOwnFrameAlone);
+        let alone = own.is_some() && broken!(AckByOwnFrameAlone);
         for (lane, &lsn) in txn.vector.iter().enumerate().filter(|_| !alone) {
             // Zero is durable, and not looked up.
             if lsn != 0 && own != Some((lane, lsn)) && !is_met(frontier.durable(lane), lsn) {
@@ -153,7 +153,7 @@ impl LoggingProtocol for Arrival {
         }
         // Last, and so checked first: a session's records become durable in order.
         if let Some((stream, end)) = own
-            && !mutation::is(Mutation::AckBeforeOwnFrame)
+            && !broken!(AckBeforeOwnFrame)
         {
             needs.push((Lane::position(stream), end));
         }

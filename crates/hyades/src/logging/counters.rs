@@ -6,7 +6,7 @@
 //! the counter is m no later frame has a number up to m: m is the stream's watermark (`mark` in the
 //! code).
 
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
 use hyades_wal::Marks;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Marks for Counters {
     /// now: one statement then serves all waiters. That takes an unlocked counter; if it stays
     /// locked the flusher asks again soon.
     fn mark(&self, stream: usize, wanted: u64, _: bool) -> u64 {
-        if mutation::is(Mutation::FlusherWaitsForNumber) {
+        if broken!(FlusherWaitsForNumber) {
             let last = self.lock(stream);
             self.unlock(stream, last);
         }

@@ -17,8 +17,8 @@ use crate::storage::record::{Record, word};
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::{Epoch, EpochNumber};
-use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -379,7 +379,7 @@ impl<'w> Reserved<'w> {
     #[inline(always)]
     pub fn is_in_later_epoch(&self, drafted: Tid) -> bool {
         self.version.is_some_and(|version| version.epoch() != drafted.epoch())
-            && !mutation::is(Mutation::LateVersions)
+            && !broken!(LateVersions)
     }
 
     /// Whether a checkpoint whose cut is `closed`, or an earlier one, may count frames that were

@@ -26,7 +26,7 @@ use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnL
 use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ impl LoggingProtocol for Gsn {
 
     #[inline]
     fn observe_read(&self, row: &AtomicU64, txn: &mut GsnTxn) {
-        if mutation::is(Mutation::ForgetReadNumbers) {
+        if broken!(ForgetReadNumbers) {
             return;
         }
         txn.seen = txn.seen.max(row.load(Ordering::Acquire));
@@ -116,12 +116,12 @@ impl LoggingProtocol for Gsn {
 
     fn needs(&self, txn: &mut GsnTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let number = if own.is_some() { txn.own } else { txn.seen };
-        if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
+        if broken!(AckBeforeOwnFrame) || number == 0 {
             return;
         }
         let frontier = self.log.frontier();
         let lane = match own {
-            Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
+            Some((stream, _)) if broken!(OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
         needs.push((lane, number));

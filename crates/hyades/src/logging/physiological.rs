@@ -27,7 +27,7 @@ use super::row_frame::RowFrames;
 use super::settings::LogSettings;
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use crate::storage::Stamp;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Lane, Log, Lsn};
 
 pub(crate) struct Physiological {
@@ -53,7 +53,7 @@ impl LoggingProtocol for Physiological {
     }
 
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        if mutation::is(Mutation::AckBeforeOwnFrame) {
+        if broken!(AckBeforeOwnFrame) {
             return;
         }
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);

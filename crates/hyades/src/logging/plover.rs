@@ -32,7 +32,7 @@ use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnL
 use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,11 +156,11 @@ impl LoggingProtocol for Plover {
             Some(_) => txn.number,
             None => members(txn.touched).map(|p| self.counters.last(p)).max().unwrap_or(0),
         };
-        if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
+        if broken!(AckBeforeOwnFrame) || number == 0 {
             return;
         }
         let frontier = self.log.frontier();
-        if mutation::is(Mutation::TouchedMarksOnly) {
+        if broken!(TouchedMarksOnly) {
             let marks = members(txn.touched).map(|p| frontier.mark_lane(p));
             return marks.for_each(|mark| needs.push((mark, number)));
         }

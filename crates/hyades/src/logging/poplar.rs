@@ -51,7 +51,7 @@ use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Lane, LaneKind, Log, Lsn, NUMBERS_ARE_VERSIONS};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,7 +135,7 @@ impl LoggingProtocol for Poplar {
         }
         // Room for the number, which is not known yet.
         let record = draft.compose(|out| out.extend_from_slice(&[0; 8]));
-        if txn.has_read && mutation::is(Mutation::LateVersions) {
+        if txn.has_read && broken!(LateVersions) {
             std::thread::sleep(std::time::Duration::from_millis(4));
         }
         let lowest = lowest.bits().max(follows.unwrap_or(0) + 1);
@@ -160,14 +160,14 @@ impl LoggingProtocol for Poplar {
     /// Release, before what is removed is unlinked; a transaction that does not find it loads this
     /// afterwards, Acquire.
     fn removes(&self, version: Tid) {
-        if !mutation::is(Mutation::ForgetRemoved) {
+        if !broken!(ForgetRemoved) {
             self.removed.fetch_max(version.bits(), Ordering::AcqRel);
         }
     }
 
     /// The commit queues of section 4.3: Qww waits for its own stream, Qwr for all.
     fn needs(&self, txn: &mut PoplarTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        if mutation::is(Mutation::AckBeforeOwnFrame) {
+        if broken!(AckBeforeOwnFrame) {
             return;
         }
         let number = match own {

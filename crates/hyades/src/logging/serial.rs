@@ -8,7 +8,7 @@
 //! it needs the stream up to its reserved end at that time.
 
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Lane, Log, Lsn};
 
 pub(crate) struct Serial {
@@ -23,7 +23,7 @@ impl LoggingProtocol for Serial {
     /// What is later in the stream is lost with what is earlier.
     fn follow(&self, _: &mut (), _: &Needs) {}
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        if mutation::is(Mutation::AckBeforeOwnFrame) {
+        if broken!(AckBeforeOwnFrame) {
             return;
         }
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);

@@ -26,8 +26,8 @@ use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
+use hyades_platform::broken;
 use hyades_platform::epoch::{Epoch, EpochNumber};
-use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Marks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ impl LoggingProtocol for SiloR {
 
     /// A reader waits for the last epoch in which anything was written: it may have read from it.
     fn needs(&self, txn: &mut EpochNumber, own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        if mutation::is(Mutation::AckBeforeOwnFrame) {
+        if broken!(AckBeforeOwnFrame) {
             return;
         }
         let epoch = match own {
@@ -84,7 +84,7 @@ impl LoggingProtocol for SiloR {
         };
         let frontier = self.log.frontier();
         let lane = match own {
-            Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
+            Some((stream, _)) if broken!(OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
         needs.push((lane, epoch));
@@ -98,7 +98,7 @@ impl Marks for Epochs {
         if self.epoch.current().0 <= wanted {
             self.epoch.advance_if_older_than(if now { Duration::ZERO } else { self.interval });
         }
-        if mutation::is(Mutation::CloseOpenEpochs) {
+        if broken!(CloseOpenEpochs) {
             return self.epoch.current().0;
         }
         self.active.lowest(&self.epoch).previous().0

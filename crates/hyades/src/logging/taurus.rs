@@ -24,7 +24,7 @@ use super::{
 };
 use crate::storage::Stamp;
 use anchoring::Anchoring;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::Padded;
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
 use lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
@@ -327,7 +327,7 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, lines 3 to 5.
     #[inline(always)]
     fn observe_write(&self, row: &Reference, txn: &mut TaurusTxn) {
-        let into = if !self.orders_readers || mutation::is(Mutation::SkipReadFold) {
+        let into = if !self.orders_readers || broken!(SkipReadFold) {
             FoldTarget::Write(&mut txn.validity)
         } else if txn.joined {
             FoldTarget::Both(&mut txn.validity)
@@ -396,7 +396,7 @@ impl LoggingProtocol for Taurus {
     fn needs(&self, txn: &mut TaurusTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if let (Some((stream, end)), true) = (own, txn.single) {
             // What is evicted is durable.
-            if !mutation::is(Mutation::AckBeforeOwnFrame) {
+            if !broken!(AckBeforeOwnFrame) {
                 needs.push((Lane::position(stream), end));
             }
         } else if !txn.is_zero {
@@ -409,7 +409,7 @@ impl LoggingProtocol for Taurus {
             }
             // Last, and so checked first: a session's records become durable in order.
             if let Some((stream, end)) = own
-                && !mutation::is(Mutation::AckBeforeOwnFrame)
+                && !broken!(AckBeforeOwnFrame)
             {
                 needs.push((Lane::position(stream), end));
             }

@@ -53,7 +53,7 @@ use super::{
     is_met,
 };
 use crate::storage::Stamp;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::Ordering;
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
 use last_writer::{BUSY, LastWriter};
@@ -199,8 +199,7 @@ impl Taurus2016 {
         let own_stream = if self.commands { usize::MAX } else { stream };
         let covers = |lane: usize, lsn: Lsn| {
             lsn <= anchor(lane)
-                || (mutation::is(Mutation::LeaveOutUnanchored)
-                    && is_met(self.log.frontier().durable(lane), lsn))
+                || (broken!(LeaveOutUnanchored) && is_met(self.log.frontier().durable(lane), lsn))
         };
         txn.found.sort_unstable_by_key(|found| found.predecessor);
         txn.list.clear();
@@ -381,7 +380,7 @@ impl LoggingProtocol for Taurus2016 {
         if !txn.is_zero {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.vector.iter().enumerate() {
-                if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
+                if broken!(AckBeforeOwnFrame) && own == Some((lane, lsn)) {
                     continue;
                 }
                 if lsn > 0 && !is_met(frontier.durable(lane), lsn) {

@@ -31,8 +31,8 @@ use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
@@ -68,7 +68,7 @@ impl View {
         writer == 0
             || predecessors::end(writer) <= self.positions[predecessors::lane(writer)]
             || self.named.binary_search(&writer).is_ok()
-            || mutation::is(Mutation::SeeUnlistedVersions)
+            || broken!(SeeUnlistedVersions)
     }
 }
 
@@ -102,7 +102,7 @@ impl CommonView {
     /// Whether what this writer wrote is seen. 0 stands for all that was there before.
     pub fn covers(&self, writer: Id, epoch: EpochNumber) -> bool {
         // Broken by several epochs, which histories notice soon.
-        let too_many = if mutation::is(Mutation::DropVersionsOfOpenEpochs) { 3 } else { 0 };
+        let too_many = if broken!(DropVersionsOfOpenEpochs) { 3 } else { 0 };
         writer == 0
             || epoch.0 < self.epoch.0.saturating_add(too_many)
             || predecessors::end(writer) <= self.positions[predecessors::lane(writer)]

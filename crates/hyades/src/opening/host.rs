@@ -18,7 +18,7 @@ use crate::storage::table::TableData;
 use crate::storage::usage::{TableStats, Usage};
 use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Checkpoint, Log};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
     /// few attempts first. Inside a transaction nothing is waited for: it may be that one.
     fn let_one_that_starves_end(&self) {
         let waits = C::DRAWS_AT_BEGIN && !self.is_inside();
-        if waits && !mutation::is(Mutation::CloseEpochsOfStarving) {
+        if waits && !broken!(CloseEpochsOfStarving) {
             self.shared.gate.pass();
         }
     }

@@ -35,10 +35,10 @@ use crate::ticket::LogHandles;
 use crate::transaction::procedure::Procedures;
 use host::Host;
 use hyades_platform::active_epochs::ActiveEpochs;
+use hyades_platform::broken;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::SettleOnDrop;
 use hyades_platform::{clock, event, span};
 use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
@@ -127,7 +127,7 @@ const FIRST_EPOCH: EpochNumber = EpochNumber(1);
 
 /// The first epoch of a run, if the log has reached this one.
 fn epoch_above(reached: EpochNumber) -> Result<EpochNumber, Error> {
-    if mutation::is(Mutation::RestartEpochs) {
+    if broken!(RestartEpochs) {
         return Ok(FIRST_EPOCH);
     }
     if reached >= MAX_EPOCH {
@@ -284,7 +284,7 @@ impl Opening<'_> {
         let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
         debug_assert!(
             (FIRST_EPOCH..=MAX_EPOCH).contains(&first_epoch)
-                && (first_epoch > floor || mutation::is(Mutation::RestartEpochs)),
+                && (first_epoch > floor || broken!(RestartEpochs)),
             "the versions of a run are above all earlier ones"
         );
         let data_only = self.is_data_only();

@@ -25,8 +25,8 @@ use crate::storage::table::{Lookup, Placed, TableData};
 use crate::storage::tid::Tid;
 use crate::storage::usage::{LocalUsage, change_of};
 use hyades_index::{Finger, Keyed, NoHooks};
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering;
@@ -203,12 +203,12 @@ impl Applier {
         let version = lock.version;
         let current = word::tid(version);
         let now = match change {
-            change if tid <= current && !mutation::is(Mutation::ApplyOlder) => {
+            change if tid <= current && !broken!(ApplyOlder) => {
                 self.insert_older_version(replay, table, record, tid, change);
                 version
             }
             Change::Delta { base, .. } | Change::Edits { base, .. }
-                if base != current && !mutation::is(Mutation::ApplyToAnyVersion) =>
+                if base != current && !broken!(ApplyToAnyVersion) =>
             {
                 let row = (at, KeyBytes::from_slice(key));
                 replay.held.hold(record, row, base, tid, change);
@@ -216,7 +216,7 @@ impl Applier {
             }
             change => {
                 debug_assert!(
-                    tid > current || mutation::is(Mutation::ApplyOlder),
+                    tid > current || broken!(ApplyOlder),
                     "a version is replaced by a later one"
                 );
                 if self.by_timestamp {

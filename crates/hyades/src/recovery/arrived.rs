@@ -14,7 +14,7 @@ use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -71,7 +71,7 @@ impl CommandRunner {
         self.outcomes.found(StatedSum { epoch, procedure, sum });
         if commits {
             replaying::install_in_place(&replay.engine, state, head.tid);
-        } else if mutation::is(Mutation::RefuseAborts) {
+        } else if broken!(RefuseAborts) {
             return Err(named("committed when it ran, but now aborts"));
         } else {
             state.truncate_writes(0);

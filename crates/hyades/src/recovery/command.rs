@@ -26,7 +26,7 @@ use crate::transaction::procedure::Procedure;
 use crate::transaction::running::Running;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Lsn, StreamId};
@@ -225,7 +225,7 @@ fn check_outcome<S: Stamp>(
         return Err("inserted another number of rows than when it ran".into());
     }
     let differs = head.outcome.is_some_and(|then| then != written(replay, state));
-    if differs && !mutation::is(Mutation::ForgetOutcomes) {
+    if differs && !broken!(ForgetOutcomes) {
         return Err("wrote something else than when it ran: it is not deterministic, or it was \
                     changed and kept its version"
             .into());

@@ -9,8 +9,8 @@ use crate::logging::record::RecordHead;
 use crate::logging::row_frame::{RowFrames, RowHeads};
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{
     Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, StreamId, read_anchor,
 };
@@ -115,7 +115,7 @@ impl RecordShape {
         if tid.epoch() > self.until {
             return true;
         }
-        self.cut.is_some_and(|cut| tid.epoch() <= cut) && !mutation::is(Mutation::ReplayBelowCut)
+        self.cut.is_some_and(|cut| tid.epoch() <= cut) && !broken!(ReplayBelowCut)
     }
 
     /// What tells that no earlier version of a row is to come, where data records are replayed in

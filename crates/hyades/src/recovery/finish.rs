@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::Unpoisoned;
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,7 @@ pub(crate) fn compare_outcomes<S: Stamp>(
 ) -> Result<(), Error> {
     let outcomes = std::mem::take(&mut *replay.outcomes.lock().unpoisoned());
     let Some((epoch, procedures)) = outcomes.differing() else { return Ok(()) };
-    if salvage || mutation::is(Mutation::ForgetOutcomes) {
+    if salvage || broken!(ForgetOutcomes) {
         return Ok(());
     }
     let names: Vec<String> = procedures

@@ -22,7 +22,7 @@
 mod ready;
 
 use crate::logging::predecessors::{self, Id, Predecessor};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Unpoisoned,
 };
@@ -119,7 +119,7 @@ struct Inside<T> {
 impl<T> Inside<T> {
     /// Whether the record that ends here, which is collected, settled as dead.
     fn died(&self, end: Lsn) -> bool {
-        self.dead.contains(&end) && !mutation::is(Mutation::ForgetDeadPredecessors)
+        self.dead.contains(&end) && !broken!(ForgetDeadPredecessors)
     }
 }
 
@@ -149,7 +149,7 @@ impl<T> Notifications<T> {
 
 /// Whether a successor is live only if this predecessor is.
 fn is_needed(overwritten: bool) -> bool {
-    !overwritten || mutation::is(Mutation::NeedOverwritten)
+    !overwritten || broken!(NeedOverwritten)
 }
 
 /// The recovery dependency graph; see the module.

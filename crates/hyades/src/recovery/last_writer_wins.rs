@@ -21,8 +21,8 @@ use crate::logging::row_frame::{RowFrames, RowHeads};
 use crate::logging::{StampFormat, admits};
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::event::{Event, Listener};
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
@@ -137,7 +137,7 @@ pub(crate) fn replay<S: Stamp>(
     let mut applier = Applier::default();
     let guard = hyades_platform::reclaim::pin();
     for record in undecided.into_inner().unpoisoned() {
-        let as_newest = mutation::is(Mutation::DeadByNewestEnd) && shape.ended;
+        let as_newest = broken!(DeadByNewestEnd) && shape.ended;
         if is_live(&lanes, &record.validity) || as_newest {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;

@@ -11,7 +11,7 @@ use crate::logging::row_frame::{FramedChange, RowFrame, RowFrames, RowHeads, rea
 use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use hyades_wal::{Frame, Lsn};
 use std::collections::HashMap;
@@ -133,7 +133,7 @@ pub(crate) fn undo<S: Stamp>(
         // It has used its epoch nevertheless.
         count(replay, &RecordHead { tid: group.tid, ..RecordHead::default() });
         replay.counts.dead.fetch_add(1, Ordering::Relaxed);
-        if shape.rows != RowFrames::Both || mutation::is(Mutation::SkipUndo) {
+        if shape.rows != RowFrames::Both || broken!(SkipUndo) {
             continue;
         }
         undo_group(replay, &group, applier, guard).ok_or_else(|| {

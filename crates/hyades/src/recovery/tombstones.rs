@@ -22,7 +22,7 @@ use crate::storage::record::word;
 use crate::storage::table::Lookup;
 use crate::storage::tid::Tid;
 use hyades_index::NoHooks;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
@@ -180,7 +180,7 @@ impl Tombstones {
         }
         self.waiting.retain(|tombstone| {
             guard.refresh();
-            let is_early = mutation::is(Mutation::ForgetUnsettledTombstones);
+            let is_early = broken!(ForgetUnsettledTombstones);
             !(is_early || order.is_behind(tombstone.tid, settled_to))
                 || !remove(replay, tombstone, guard)
         });

@@ -41,7 +41,7 @@ use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
 use floors::Floors;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use hyades_platform::sync::{Padded, Unpoisoned};
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId};
@@ -372,8 +372,7 @@ impl<S: Stamp> Wavefront<'_, S> {
         let lane = &self.lanes[at];
         let (order, validity) = (&decoder.order, &decoder.validity);
         let Decoded { head, body, .. } = decoded;
-        let stopped =
-            mutation::is(Mutation::StopAtFirstDead) && lane.stopped.load(Ordering::Relaxed);
+        let stopped = broken!(StopAtFirstDead) && lane.stopped.load(Ordering::Relaxed);
         let waiting = self.watermarks.waiting(at);
         let offers = self.lookahead > 0 && self.idle_threads.load(Ordering::Relaxed) > 0;
         let is_offered = offers && waiting < OFFERED && self.watermarks.has_room(at);
@@ -385,7 +384,7 @@ impl<S: Stamp> Wavefront<'_, S> {
         }
         if stopped || self.watermarks.is_dead(validity) {
             thread.runner.skip_dead(self.replay, &head);
-            lane.stopped.store(mutation::is(Mutation::StopAtFirstDead), Ordering::Relaxed);
+            lane.stopped.store(broken!(StopAtFirstDead), Ordering::Relaxed);
             return Ok(true);
         }
         self.watermarks.advance_to(at, start);

@@ -22,8 +22,8 @@ use crate::storage::tid::Tid;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
 use hyades_platform::active_epochs::EpochSlot;
+use hyades_platform::broken;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let call = Call { outcomes: &self.stated_outcomes, ..call };
         let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
         end_old_epoch(engine, self.stream_was_idle);
-        if !mutation::is(Mutation::CutWithoutQueued) {
+        if !broken!(CutWithoutQueued) {
             slot.enter(&engine.epoch);
         }
         let enter = || entering.enter(turns, seat, set);

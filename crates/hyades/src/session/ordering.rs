@@ -2,7 +2,7 @@
 
 use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::Log;
 
 /// What a transaction that is about to be logged follows in its session's order, if there is
@@ -14,7 +14,7 @@ pub(super) fn unmet<'o>(log: Option<&Log>, order: &'o mut Option<Needs>) -> Opti
         // What is durable is there after every crash.
         order.forget_met(|lane| log.frontier().at(lane));
     }
-    let is_followed = !order.is_empty() && !mutation::is(Mutation::ForgetSessionOrder);
+    let is_followed = !order.is_empty() && !broken!(ForgetSessionOrder);
     is_followed.then_some(order)
 }
 

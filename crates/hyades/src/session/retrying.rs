@@ -9,8 +9,8 @@ use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::retry::back_off;
 use crate::transaction::access::Transaction;
+use hyades_platform::broken;
 use hyades_platform::clock;
-use hyades_platform::mutation::{self, Mutation};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 shared.removed.wait()?;
             }
             let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
-            if is_starving && !shared.nests && !mutation::is(Mutation::NoExclusiveRetry) {
+            if is_starving && !shared.nests && !broken!(NoExclusiveRetry) {
                 if alone.is_none() {
                     alone = shared.gate.close(PATIENCE_WITH_OTHERS);
                 }

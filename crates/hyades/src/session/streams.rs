@@ -3,7 +3,7 @@
 use super::EngineSession;
 use crate::concurrency::Commits;
 use crate::logging::LoggingProtocol;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_wal::{Choice, Writer};
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
@@ -17,7 +17,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             return;
         }
         let is_full = backlog >= writer.room();
-        if is_full && mutation::is(Mutation::WaitInFullStream) {
+        if is_full && broken!(WaitInFullStream) {
             writer.wait_for_room(self.stream);
         }
         let leaves = is_full || self.streak_bytes >= self.longest_streak;

@@ -22,7 +22,7 @@ use super::table::Retired;
 use super::tid::Tid;
 use crate::storage::Stamp;
 use hyades_index::{Inserted, KeyShape, Keyed, NoHooks, OrderedIndex};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::{Guard, retire};
 use smallvec::SmallVec;
 use std::cmp::Ordering as Order;
@@ -128,7 +128,7 @@ impl<T: Send + Sync + 'static> KeptTree<T> {
     /// The tree, unless it is empty. Asked by readers after they have looked into the index.
     #[inline]
     fn there(&self) -> Option<&OrderedIndex<KeptItem<T>, ()>> {
-        if self.count.load(Ordering::Relaxed) == 0 || mutation::is(Mutation::OverlookKept) {
+        if self.count.load(Ordering::Relaxed) == 0 || broken!(OverlookKept) {
             return None;
         }
         self.tree.get()

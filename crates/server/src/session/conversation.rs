@@ -29,7 +29,7 @@ use crate::state::pause::PausedClient;
 use crate::transact::OUTCOME_UNKNOWN;
 use blocking::Blocked;
 use hyades::{Session, SessionOrder, Ticket};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use observing::Unfinished;
 use publishing::Outbox;
 use std::sync::Arc;
@@ -387,7 +387,7 @@ impl Conversation {
         (ticket, replies): (Ticket, usize),
         (wrote, is_exec): (bool, bool),
     ) {
-        let is_told_at_once = mutation::is(Mutation::ReadWithoutNeeds) && !wrote;
+        let is_told_at_once = broken!(ReadWithoutNeeds) && !wrote;
         // What it depends on may be on disk already.
         if is_told_at_once || ticket.is_acknowledged().unwrap_or(false) {
             return self.replies.seal_free();

@@ -3,7 +3,7 @@
 use super::{Bucket, KeyRecord, RECORD_BYTES, SWEPT_AHEAD, Sweep, VersionTable};
 use crate::held_bytes::HeldBytes;
 use crate::transaction_component::version::Version;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::Ordering;
 
 /// What was taken out of a record.
@@ -109,7 +109,7 @@ impl VersionTable {
                 let is_old = v.ts() < oldest_active;
                 // The rule is on those that have ended: the version of an active transaction is its
                 // own.
-                let is_applied = v.is_applied() || is_old && mutation::is(Mutation::EvictUnapplied);
+                let is_applied = v.is_applied() || is_old && broken!(EvictUnapplied);
                 is_applied && (is_old || what == Sweep::PastActive)
             };
             let is_spared = std::mem::take(&mut record.hit) && what == Sweep::Unread;
@@ -134,10 +134,10 @@ impl VersionTable {
     fn leave(&self, record: &KeyRecord, floor: &mut u64, oldest_active: u64) -> usize {
         // E3. An older transaction that is active may neither write below what is evicted.
         let newest = record.versions.last().map_or(0, |newest| newest.ts());
-        let newest = if mutation::is(Mutation::FloorOfReadsOnly) { 0 } else { newest };
+        let newest = if broken!(FloorOfReadsOnly) { 0 } else { newest };
         let needed = record.last_read.max(newest);
         // No transaction to come is below `oldest_active`: such a floor says nothing.
-        if needed >= oldest_active && !mutation::is(Mutation::EvictWithoutFloor) {
+        if needed >= oldest_active && !broken!(EvictWithoutFloor) {
             *floor = (*floor).max(needed);
         }
         if record.entered

@@ -8,8 +8,8 @@
 
 use super::{NONE, Registry, Snapshots};
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::{Epoch, EpochNumber};
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Snapshots {
     /// The lowest TID that any transaction reads as of, or any record to come at replay, which read
     /// nothing but what is in the indexes.
     pub fn oldest_transaction(&self, epoch: &Epoch) -> Tid {
-        if mutation::is(Mutation::UnlinkForReaders) {
+        if broken!(UnlinkForReaders) {
             return Tid::ABOVE_ALL;
         }
         self.active.lowest(epoch).min(self.versions.floor())

@@ -26,7 +26,7 @@
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, checker_fence, yield_now};
 use hyades_wal::{Lsn, lsn_vector::covers};
 
@@ -162,7 +162,7 @@ impl TableMark {
         checker_fence();
         let lanes = self.lanes.load(Ordering::SeqCst);
         for (lane, floor) in self.floor.iter().enumerate() {
-            if lanes >> lane & 1 == 1 && !mutation::is(Mutation::ForgetUnmarkedReaders) {
+            if lanes >> lane & 1 == 1 && !broken!(ForgetUnmarkedReaders) {
                 floor.store(reserved(lane), Ordering::Relaxed);
             }
         }

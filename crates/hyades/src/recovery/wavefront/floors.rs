@@ -15,8 +15,8 @@ use crate::concurrency::replaying::Replaying;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
+use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
-use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Unpoisoned;
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ impl Floors {
     /// Raises the common floor, and forgets what no record to come reads. The caller replays none.
     pub fn raise<S: Stamp, T>(&self, replay: &ReplayContext<S>, watermarks: &Watermarks<T>) {
         let Some(mut floor) = self.common(watermarks) else { return };
-        if mutation::is(Mutation::ForgetAboveFloor) {
+        if broken!(ForgetAboveFloor) {
             floor = Tid::ABOVE_ALL;
         }
         let versions = replay.engine.snapshots.versions();

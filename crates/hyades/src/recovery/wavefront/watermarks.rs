@@ -3,7 +3,7 @@
 
 use super::window::{MissingPosition, WINDOW, Window, WindowSlot};
 use crate::logging::admits;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, Unpoisoned, checker_fence,
 };
@@ -227,7 +227,7 @@ impl<T> Watermarks<T> {
         // removes the last record sees how far the runner is.
         lane.scanned.store(to, Ordering::SeqCst);
         checker_fence();
-        let passes = mutation::is(Mutation::SkipParkedRecord);
+        let passes = broken!(SkipParkedRecord);
         if lane.parked.load(Ordering::SeqCst) == 0 || passes {
             self.raise(at, to);
         }

@@ -12,7 +12,7 @@ use crate::storage::secondary::IndexEntry;
 use crate::storage::tid::Tid;
 use bumpalo::Bump;
 use hyades_index::{GapHooks, Keyed};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::reclaim::Guard;
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
@@ -45,7 +45,7 @@ impl<S: Stamp> TableData<S> {
     ) -> u64 {
         debug_assert!(self.is_ordered(), "rows of hash tables stay in their index");
         let end = word::tid(record.word.load(Ordering::Acquire));
-        let is_late = mutation::is(Mutation::LeaveBeforeKept);
+        let is_late = broken!(LeaveBeforeKept);
         if is_late {
             self.take_out(record, hooks, leave, guard);
             std::thread::sleep(std::time::Duration::from_micros(200));

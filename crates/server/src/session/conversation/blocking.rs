@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::resp::reply::Reply;
 use crate::state::Shared;
 use crate::state::memory::OUT_OF_MEMORY;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -137,7 +137,7 @@ impl Conversation {
         if is_called && !is_refused {
             self.run.is_silent = blocked.is_silent;
             self.run.push(blocked.request.clone());
-            if mutation::is(Mutation::PopTwice) {
+            if broken!(PopTwice) {
                 self.run.push(blocked.request.clone());
             }
             return true;

@@ -3,7 +3,7 @@
 use super::{Conversation, Silence};
 use crate::client::Durability;
 use crate::state::Shared;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 
 /// The longest that replies are sent early, in milliseconds, under [`Durability::Second`].
 const SECOND_MS: i64 = 1_000;
@@ -14,7 +14,7 @@ impl Conversation {
     pub(super) fn seal_transaction(&mut self, shared: &Shared, replies: usize) -> u64 {
         let now_ms = shared.clock.now_ms();
         let is_early = match self.exec_durability.unwrap_or(self.client.durability) {
-            Durability::Acknowledged => mutation::is(Mutation::ReplyBeforeAdmitted),
+            Durability::Acknowledged => broken!(ReplyBeforeAdmitted),
             Durability::Second => self.replies.early_for_ms(now_ms) < SECOND_MS,
             Durability::Free => true,
         };

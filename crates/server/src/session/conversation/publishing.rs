@@ -6,7 +6,7 @@ use crate::clients::monitors::{MonitorLine, Monitors};
 use crate::data::keyspace::Events;
 use crate::resp::reply::Reply;
 use crate::state::Shared;
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -65,7 +65,7 @@ impl Conversation {
     }
 
     fn is_deliverable(&self, mark: u64) -> bool {
-        let is_early = mutation::is(Mutation::PublishEarly);
+        let is_early = broken!(PublishEarly);
         is_early || self.replies.first_waiting().is_none_or(|first| first > mark)
     }
 

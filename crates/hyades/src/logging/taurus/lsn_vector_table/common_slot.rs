@@ -22,7 +22,7 @@
 use super::LsnVectorTable;
 use super::reference::{self, Kind, PackedReference};
 use super::slot::{Slot, raise_lanes};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU64, Ordering};
 
 /// The number of the common slot.
@@ -42,7 +42,7 @@ impl LsnVectorTable {
         self.load_cold(&mut cold);
         raise_lanes(slot.first(), &cold);
         raise_lanes(slot.second(), &cold);
-        if !mutation::is(Mutation::DropCommonSlotVectors) {
+        if !broken!(DropCommonSlotVectors) {
             raise_lanes(slot.first(), write);
             raise_lanes(slot.second(), read);
         }

@@ -5,7 +5,7 @@ use super::reference::{self, GENERATIONS, Kind, PackedReference};
 use super::slot::{MARKED, Slot, store};
 use super::slots::Slots;
 use super::{LsnVectorTable, Ring, STALLED_TICKS};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::prefetch::prefetch;
 use hyades_platform::sync::{Ordering, checker_fence, fence};
 
@@ -96,7 +96,7 @@ impl LsnVectorTable {
             // SeqCst: the mark precedes the checks of the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
             checker_fence();
-            let warm = mutation::is(Mutation::EvictBeforeDurable);
+            let warm = broken!(EvictBeforeDurable);
             if self.is_cold(slot.first()) && (warm || self.is_cold(slot.second())) {
                 taken = Some((number, slot, (generation + 1) & GENERATIONS));
                 break;

@@ -6,7 +6,7 @@
 //! references with that tick are evicted.
 
 use super::reference::{self, PackedReference, TICKS};
-use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::broken;
 use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, Unpoisoned, checker_fence};
 use hyades_wal::lsn_vector::covers;
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ impl Ticks {
     pub fn end(&self, cold: &[u64], reserved: impl FnOnce(&mut [u64])) {
         let mut ended = self.ended.lock().unpoisoned();
         let both = self.both.load(Ordering::Relaxed);
-        let early = mutation::is(Mutation::EvictBeforeDurable);
+        let early = broken!(EvictBeforeDurable);
         while ended.front().is_some_and(|reserved| early || covers(cold, reserved)) {
             ended.pop_front();
         }
