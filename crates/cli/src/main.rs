@@ -96,7 +96,7 @@ enum Command {
     ///
     /// Without arguments: port 6379 of this machine, and the directory hyades-data, which is
     /// created. Settings have Redis's names and values, from a file, from variables HYADES_NAME, or
-    /// from flags, of which later ones count; docs/server.md lists them. --tls-port N with
+    /// from flags, of which later ones count; docs/server/settings.md lists them. --tls-port N with
     /// --tls-cert-file, --tls-key-file and --tls-ca-cert-file takes encrypted connections. Prints
     /// "ready on ADDRESS:PORT" when it takes commands. Exit code 0 after SIGTERM, 1 if the log
     /// failed or the database cannot be opened, 2 for a wrong setting.

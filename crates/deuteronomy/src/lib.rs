@@ -6,9 +6,9 @@
 //! *data component* ([`DataComponent`]) stores keys and values and knows nothing of transactions: a
 //! proxy hands it the operations of transactions that have committed and are durable.
 //!
-//! Where it departs from the paper, and why, is in `docs/protocols.md`. The two main rules:
-//! *timestamps order data*: versions, operations at the data component, and redo. *LSN vectors
-//! decide what counts*: what is acknowledged, and what is part of the recovered state, by
+//! Where it departs from the paper, and why, is in `docs/protocols/deuteronomy.md`. The two main
+//! rules: *timestamps order data*: versions, operations at the data component, and redo. *LSN
+//! vectors decide what counts*: what is acknowledged, and what is part of the recovered state, by
 //! [`hyades_wal::admits`] alone.
 //!
 //! ```

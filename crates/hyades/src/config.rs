@@ -31,11 +31,11 @@ pub enum Protocol {
     /// One stream, replayed in its order.
     Serial,
     /// Parallel streams with LSN vectors (Xia et al., VLDB 2020), as corrected in
-    /// docs/protocols.md.
+    /// docs/protocols.
     #[default]
     Taurus,
     /// Parallel streams with lists of predecessors: Taurus as in its first report (Yu et al.,
-    /// 2016), as corrected in docs/protocols.md. A blind write ([`Transaction::put`]) waits for no
+    /// 2016), as corrected in docs/protocols. A blind write ([`Transaction::put`]) waits for no
     /// earlier writer of its row.
     Taurus2016,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
@@ -55,7 +55,7 @@ pub enum Protocol {
     /// until every stream has passed their number. Data records only.
     Poplar,
     /// Parallel streams of commands that are logged before they run (Malviya et al., ICDE 2014,
-    /// section III), as changed in docs/protocols.md. Closures only read, and procedures state
+    /// section III), as changed in docs/protocols. Closures only read, and procedures state
     /// their partitions ([`Builder::on`]). Under [`Concurrency::Partitioned`] alone.
     Arrival,
 }

@@ -1,4 +1,4 @@
-//! Deletions, misses and scans: item E8 of docs/protocols.md.
+//! Deletions, misses and scans: item E8 of docs/protocols.
 //!
 //! One key is inserted and deleted; transactions run serially. The stamps of a row are lost with
 //! the row, or are kept in its place. Records are judged as in `judging`; the property that replay

@@ -1,4 +1,4 @@
-//! Compressed vectors: the item *compression* of docs/protocols.md.
+//! Compressed vectors: the item *compression* of docs/protocols.
 //!
 //! One stream's records depend on another stream. A record leaves out a component that the anchor
 //! in effect covers; a reader replaces it by that of the last anchor that it read. A worker and the

@@ -1,4 +1,4 @@
-//! Calls that are logged before they run: item Arrival of docs/protocols.md.
+//! Calls that are logged before they run: item Arrival of docs/protocols.
 //!
 //! A call enters the queues of its partitions, joins their vectors, is logged in one of two
 //! streams, and leaves its own vector behind, in one step. It runs when it is the first in all of

@@ -26,7 +26,7 @@ pub enum Expected {
 
 /// A model with certain rules.
 pub struct Case {
-    /// The item of docs/protocols.md.
+    /// The item of docs/protocols.
     pub item: &'static str,
     /// The origin of the rules.
     pub rules: Rules,
@@ -93,7 +93,7 @@ impl Case {
         }
     }
 
-    /// Formats the case and its result as docs/protocols.md shows them.
+    /// Formats the case and its result as docs/protocols shows them.
     pub fn report(&self, outcome: &Outcome) -> String {
         let whose = match self.rules {
             Rules::Printed => "as printed",

@@ -1,4 +1,4 @@
-//! Checkpoints: an item of docs/protocols.md.
+//! Checkpoints: an item of docs/protocols.
 //!
 //! Transactions hold their rows locked and run in three steps: they lock and read the epoch,
 //! reserve a frame, install. A checkpoint runs concurrently: it publishes a cut, advances the

@@ -1,4 +1,4 @@
-//! A transaction component over a data component: item "Deuteronomy" of docs/protocols.md.
+//! A transaction component over a data component: item "Deuteronomy" of docs/protocols.
 //!
 //! One key. Writers and readers with timestamps, a proxy that applies committed versions to the
 //! data component, and an evictor that drops the key from the version table interleave in every

@@ -1,4 +1,4 @@
-//! How far a buffer may be flushed: the item *flush point* of docs/protocols.md.
+//! How far a buffer may be flushed: the item *flush point* of docs/protocols.
 //!
 //! Workers reserve frames in one stream and fill them; a flusher determines what is filled. Each
 //! load, store and addition is a step. `crates/wal/src/order.rs` runs the same under loom, with

@@ -1,5 +1,5 @@
 //! The table of rows that have LSN vectors of their own: the item *hot-row table* of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! One row, whose exact stamps are kept beside the table for comparison. A row without an entry has
 //! the *eviction vector* (`cold` in the code), which follows the durable position at a distance.

@@ -1,4 +1,4 @@
-//! When an inserted row becomes visible: item E7 of docs/protocols.md.
+//! When an inserted row becomes visible: item E7 of docs/protocols.
 //!
 //! One transaction updates row a and inserts row b; another reads both, in either order. Both lock
 //! what they touch until they end, as in two-phase locking. The reader aborts if it meets a lock;

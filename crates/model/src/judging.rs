@@ -1,5 +1,5 @@
 //! Which transactions may be acknowledged, and which belong to the recovered state: items E1, E3,
-//! E10, *waiting* and *after recovery* of docs/protocols.md.
+//! E10, *waiting* and *after recovery* of docs/protocols.
 //!
 //! Transactions run serially; streams are flushed frame by frame; power fails at any time, with any
 //! torn tail. Recovery judges the records; the log is opened again and continues, until the next

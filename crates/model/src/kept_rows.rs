@@ -1,5 +1,5 @@
 //! Deleted rows that leave their index while snapshots hold them: the item *Kept rows* of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! Transactions insert and delete one key, again and again; a sweep takes its tombstones out of the
 //! index, and keeps those beside it that a snapshot holds; two readers open snapshots, look for the

@@ -5,7 +5,7 @@
 //! Each model takes its rules as a parameter. With the rules *as printed* in the papers the checker
 //! finds a shortest sequence of steps that breaks a promise; with the rules *as built* it visits
 //! every state and finds none. *Mutations* are rules as built with one mistake; the checker has to
-//! find each of them, or it would prove nothing. docs/protocols.md discusses the items one by one,
+//! find each of them, or it would prove nothing. docs/protocols discusses the items one by one,
 //! with the traces that this crate prints:
 //!
 //! ```text
@@ -57,7 +57,7 @@ pub mod versions;
 
 use case::Case;
 
-/// Every case of every model, in the order of docs/protocols.md.
+/// Every case of every model, in the order of docs/protocols.
 pub fn cases() -> Vec<Case> {
     let models = [
         judging::cases,
@@ -95,7 +95,7 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-/// The items, in the order of docs/protocols.md.
+/// The items, in the order of docs/protocols.
 pub const ITEMS: &[&str] = &[
     "E1",
     "E2",

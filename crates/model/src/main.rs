@@ -1,4 +1,4 @@
-//! Prints the result of the checker for each item of docs/protocols.md: the trace that breaks a
+//! Prints the result of the checker for each item of docs/protocols: the trace that breaks a
 //! promise under the printed rules and under each mistake, and the number of states under ours.
 
 use hyades_model::deuteronomy::whole;

@@ -1,4 +1,4 @@
-//! Row images and commands in one log: an item of docs/protocols.md.
+//! Row images and commands in one log: an item of docs/protocols.
 //!
 //! Transactions run serially; each is logged as a command or as data. Then all of them are
 //! replayed, in every order that their vectors allow: commands read rows, data records install

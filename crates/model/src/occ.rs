@@ -1,4 +1,4 @@
-//! Optimistic concurrency control with command records: item E4 of docs/protocols.md.
+//! Optimistic concurrency control with command records: item E4 of docs/protocols.
 //!
 //! Transactions read one row, write one row, and commit in steps that interleave in every way. The
 //! property that replay relies on is checked: a transaction that follows another by a conflict has

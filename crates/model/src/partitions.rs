@@ -1,4 +1,4 @@
-//! Partitioned execution with a vector for each partition: item Partitions of docs/protocols.md.
+//! Partitioned execution with a vector for each partition: item Partitions of docs/protocols.
 //!
 //! Transactions run one at a time on the partitions that they hold, which have a row each. One that
 //! writes joins the vectors of its partitions, logs the join in one of two streams, and leaves its

@@ -1,5 +1,5 @@
 //! Plover, whose transactions have a record in each partition that they write to, and one number:
-//! an item of docs/protocols.md.
+//! an item of docs/protocols.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};

@@ -1,4 +1,4 @@
-//! Poplar, which has transaction numbers instead of vectors: an item of docs/protocols.md.
+//! Poplar, which has transaction numbers instead of vectors: an item of docs/protocols.
 //!
 //! A transaction's number (SSN) is above those of the rows that it touches and of its stream. The
 //! transaction is acknowledged once every stream is durable up to its number or, if it has read

@@ -1,4 +1,4 @@
-//! Taurus of 2016, which lists predecessors: an item of docs/protocols.md.
+//! Taurus of 2016, which lists predecessors: an item of docs/protocols.
 //!
 //! A record lists the last writers of the rows that its transaction read (RAW) and only overwrote
 //! (WAW). The transaction is acknowledged once its own record, and all that its RAW predecessors

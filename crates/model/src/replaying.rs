@@ -1,5 +1,5 @@
 //! The order in which records are replayed, and whether replay ends: items E2, E5 and E6 of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! First a log is written, with some anchors; then it is replayed up to some ends. One log manager
 //! per stream decodes frames into a pool; workers take records out and run them. Records are

@@ -1,4 +1,4 @@
-//! The order of a client's commands: the item *Session order* of docs/protocols.md.
+//! The order of a client's commands: the item *Session order* of docs/protocols.
 //!
 //! Clients run commands on sessions, each of which appends to a stream of its own: a command writes
 //! the client's row, and may read the row of the other client; or reads that row alone. Vectors are

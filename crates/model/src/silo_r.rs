@@ -1,4 +1,4 @@
-//! Silo-R, which acknowledges transactions by epoch: an item of docs/protocols.md.
+//! Silo-R, which acknowledges transactions by epoch: an item of docs/protocols.
 //!
 //! A transaction belongs to an epoch and is acknowledged once the durable epoch has reached it. The
 //! durable epoch is the lowest of the epochs that the streams have closed. After a power cut, the

@@ -1,4 +1,4 @@
-//! Snapshots: reading as of an epoch while others write. The item *snapshots* of docs/protocols.md.
+//! Snapshots: reading as of an epoch while others write. The item *snapshots* of docs/protocols.
 //!
 //! Two writers overwrite both of two rows, again and again; two readers open snapshots, share them,
 //! read both rows and close them; epochs also end by themselves. Their steps interleave in every

@@ -1,4 +1,4 @@
-//! TicToc with command records and epochs: item "TicToc" of docs/protocols.md.
+//! TicToc with command records and epochs: item "TicToc" of docs/protocols.
 //!
 //! Transactions read rows, look up a key that is missing, and write one row or insert the key. They
 //! commit in steps that interleave in every way, at timestamps as in the paper, and some commit

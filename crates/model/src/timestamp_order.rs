@@ -1,5 +1,5 @@
 //! Reading and committing at one timestamp, drawn at the beginning: item "Timestamp order" of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! Transactions draw their timestamps, read rows, mark rows, and write them at commit. Their steps
 //! interleave in every way, with those of a snapshot, which ends an epoch, and of the removal of a

@@ -1,5 +1,5 @@
 //! The order in which transactions enter the queues of their partitions: item Turns of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! Each partition has a queue. A transaction enters those of its partitions in ascending order, and
 //! leaves all when it is first in each. It is *placed* once it waits to enter no more.

@@ -1,5 +1,5 @@
 //! Readers of an unwritten table leave no read stamps on its rows: the item *unwritten tables* of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! Transactions read one row of the table or overwrite one, and commit in steps that interleave in
 //! every way, with each other and with housekeeping. The property that replay relies on is checked:

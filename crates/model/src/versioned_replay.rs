@@ -1,4 +1,4 @@
-//! Replay on several versions of rows: item "Versions at replay" of docs/protocols.md.
+//! Replay on several versions of rows: item "Versions at replay" of docs/protocols.
 //!
 //! Transactions read a row as of the clock at their beginning, mark a row, draw a timestamp,
 //! validate, state a floor, take a place in one of two streams, and write the row. Then the process

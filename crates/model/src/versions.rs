@@ -1,4 +1,4 @@
-//! Reading as of a timestamp, and committing at another: item "Hekaton" of docs/protocols.md.
+//! Reading as of a timestamp, and committing at another: item "Hekaton" of docs/protocols.
 //!
 //! Sessions run transactions that read rows as of a timestamp, mark one row, and write it. Their
 //! steps interleave in every way. The log is one stream. Four promises are checked: reads are as of

@@ -1,4 +1,4 @@
-//! Checks that docs/protocols.md shows the results of the checker word for word.
+//! Checks that the pages in docs/protocols show the results of the checker word for word.
 #![allow(missing_docs)]
 
 use hyades_model::case::{Case, Expected, Rules, trace};
@@ -12,8 +12,10 @@ fn plain(text: &str) -> String {
 }
 
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols.md");
-    plain(&std::fs::read_to_string(path).expect("docs/protocols.md is there"))
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols");
+    let pages = std::fs::read_dir(pages).expect("docs/protocols is there");
+    let text = |page: std::fs::DirEntry| std::fs::read_to_string(page.path()).expect("a page");
+    plain(&pages.map(|page| text(page.expect("a page"))).collect::<Vec<_>>().join("\n"))
 }
 
 #[test]

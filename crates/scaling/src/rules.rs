@@ -300,7 +300,7 @@ impl Rules {
     }
 
     /// One number above the counters of all partitions touched; a record for each written to. All
-    /// streams have to state the number, not only those touched: docs/protocols.md, Plover.
+    /// streams have to state the number, not only those touched: docs/protocols/plover.md.
     fn plover(
         &mut self,
         txn: &Committing<'_>,

@@ -1,7 +1,7 @@
 //! A durable, transactional server that speaks Redis's protocol.
 //!
 //! Every `OK` is on disk before it is sent. Commands run on all cores over any keys; what a client
-//! sends at once is usually one transaction. docs/server.md says what it does and how it is run.
+//! sends at once is usually one transaction. docs/server says what it does and how it is run.
 //!
 //! ```no_run
 //! use hyades_server::{Server, Settings};

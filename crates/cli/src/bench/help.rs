@@ -53,7 +53,7 @@ hash-map is what to compare reads with: no transactions, no log, no ranges.
 
 Times are seconds, or have a unit: 500ms, 40us, 2m. Sizes: 4096, 64KiB, 8MB.
 How to choose: docs/choosing.md. Errors in the protocols as published:
-docs/protocols.md.";
+docs/protocols.";
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 //! there, and M2 looks for noted scans of younger transactions afterwards. So of a scan and an
 //! older writer one finds the other: if the note comes after M2, it comes after M1, and N2 finds
 //! the key, or the key has left the table since, and N3 finds what was applied before that. Each of
-//! these orders is needed (`docs/protocols.md`, "Scans", D15; also why scans are a list and not
+//! these orders is needed (`docs/protocols/scans.md`, D15; also why scans are a list and not
 //! stamps of gaps).
 //!
 //! The index is a tree of the standard library under one lock. An entry of `hyades-index`, which

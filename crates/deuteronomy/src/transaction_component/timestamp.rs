@@ -1,7 +1,8 @@
 //! The clock, and what each session has announced: its timestamp, and where it may have reserved.
 //!
 //! An announcement is made *before* what it announces is drawn. Otherwise a session that has drawn
-//! and not yet announced is missed, and what it needs is removed (`docs/protocols.md`, D9).
+//! and not yet announced is missed, and what it needs is removed (`docs/protocols/deuteronomy.md`,
+//! D9).
 //!
 //! For transactions and positions Release and Acquire are enough, since what is announced is drawn
 //! by a read-modify-write: a thread that has read the clock above a timestamp has read the drawing

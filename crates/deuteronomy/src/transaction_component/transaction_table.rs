@@ -3,7 +3,8 @@
 //!
 //! A ring of entries. An entry is used again only when nothing is lost with it: its transaction was
 //! aborted and left no version, or it is committed and durable with all that it depends on. So a
-//! version whose timestamp has lost its entry is committed and durable (`docs/protocols.md`, D12).
+//! version whose timestamp has lost its entry is committed and durable
+//! (`docs/protocols/deuteronomy.md`, D12).
 
 use super::place::Place;
 use hyades_platform::broken;

@@ -4,7 +4,7 @@
 //! Buckets of records, each under a latch. The letters of the steps are those of the crate's
 //! documentation. All steps of one operation up to a wait or a fetch are under one hold of the
 //! latch, which makes them atomic: what an order of the steps has to ensure without latches (D1,
-//! D5 in `docs/protocols.md`) holds by that.
+//! D5 in `docs/protocols/deuteronomy.md`) holds by that.
 //!
 //! Invariants, under the latch:
 //! - The versions of a record ascend strictly by timestamp, and only ones of transactions that are

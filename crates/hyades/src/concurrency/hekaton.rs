@@ -10,7 +10,7 @@
 //! The order of timestamps is a serial order; it agrees with real time. A transaction that writes
 //! nothing is placed where it began, and needs no validation.
 //!
-//! Two rules keep the rest of the engine sound (docs/protocols.md, C1 to C5):
+//! Two rules keep the rest of the engine sound (docs/protocols/hekaton.md, C1 to C5):
 //!
 //! - **Late transactions log data**, or their commands are replayed on several versions. A
 //!   transaction is late if what it has read was overwritten, or is about to be by one that
@@ -25,7 +25,7 @@
 //! a key in a unique secondary index is validated all the same: uniqueness is of the present.
 //!
 //! Left out of the paper: a reader waits, for a moment, for a transaction that prepares its commit,
-//! instead of reading what that may commit (docs/protocols.md, C6).
+//! instead of reading what that may commit (docs/protocols/hekaton.md, C6).
 
 use super::locks::ReadTime;
 use super::optimistic::PATIENCE;

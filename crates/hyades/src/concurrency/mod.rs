@@ -8,7 +8,7 @@
 //! - **Append before publish.** The transaction's frame is reserved, so that its LSN is known,
 //!   before any row gets its stamp. A command is reserved before it validates: from then on every
 //!   later writer of a row that it read either sees the raised read stamp or makes its validation
-//!   fail (docs/protocols.md, E4), or finds that it is late, which no command may be; unless
+//!   fail (docs/protocols/taurus.md, E4), or finds that it is late, which no command may be; unless
 //!   replay keeps several versions, on which late commands run.
 //! - **Publish before release.** Rows get the stamp before their lock is released.
 //!

@@ -35,8 +35,9 @@ pub(super) fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
     (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
 }
 
-/// Locks the write set and folds the stamps of the rows that it overwrites (docs/protocols.md, E4,
-/// i). Waits for each row only for a while, so that no two wait for each other for ever.
+/// Locks the write set and folds the stamps of the rows that it overwrites
+/// (docs/protocols/taurus.md, E4, i). Waits for each row only for a while, so that no two wait for
+/// each other for ever.
 #[inline(always)]
 pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,

@@ -1,7 +1,7 @@
 //! Partitioned execution (Kallman et al.: "H-Store", PVLDB 1(2), 2008; Malviya, Weisberg, Madden,
 //! Stonebraker: "Rethinking Main Memory OLTP Recovery", ICDE 2014, section II): the transactions of
 //! a partition run one after the other, from beginning to end, so that nothing is validated and few
-//! rows are locked. docs/protocols.md explains departures from the papers.
+//! rows are locked. docs/protocols/partitioned.md explains departures from the papers.
 //!
 //! No thread owns a partition. A transaction enters the queues of its partitions and runs on its
 //! caller's thread when it is first in each ([`crate::engine::turns`]). It states its partitions

@@ -1,6 +1,6 @@
 //! Optimistic concurrency control in the manner of Silo (Tu, Zheng, Kohler, Liskov, Madden: "Speedy
 //! Transactions in Multicore In-Memory Databases", SOSP 2013), with the logging of Taurus,
-//! algorithm 6, as corrected in docs/protocols.md, E4. Phases are Silo's (section 4.4).
+//! algorithm 6, as corrected in docs/protocols/taurus.md, E4. Phases are Silo's (section 4.4).
 
 use super::optimistic::{self, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};

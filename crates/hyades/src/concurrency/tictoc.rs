@@ -1,6 +1,6 @@
 //! TicToc (Yu, Pavlo, Sanchez, Devadas: "TicToc: Time Traveling Optimistic Concurrency Control",
-//! SIGMOD 2016), with the logging of Taurus, algorithm 6, as corrected in docs/protocols.md, E4.
-//! Steps are those of the paper's algorithms 1 to 4.
+//! SIGMOD 2016), with the logging of Taurus, algorithm 6, as corrected in docs/protocols/taurus.md,
+//! E4. Steps are those of the paper's algorithms 1 to 4.
 //!
 //! A transaction commits at a timestamp at which all versions that it read are valid and none that
 //! it writes is yet: it is computed from the rows' timestamps ([`super::timestamps`]), not drawn.
@@ -9,7 +9,8 @@
 //! what has committed before it: histories are serializable, and agree with the order of each
 //! session, but not with real time between sessions.
 //!
-//! Three rules keep the rest of the engine sound (docs/protocols.md, C5 to C11, C20 and C21):
+//! Three rules keep the rest of the engine sound (docs/protocols/tictoc.md, C5 to C11, C20 and
+//! C21):
 //!
 //! - **Late transactions log data.** The position of such a transaction in the log is behind those
 //!   of the transactions that it precedes, and these know nothing of it; replayed as a command it

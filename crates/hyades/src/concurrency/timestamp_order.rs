@@ -19,7 +19,7 @@
 //!   there is a conflict. A row that enters a gap inherits the last reader of the gap after the
 //!   gap has changed.
 //!
-//! Four rules keep the rest of the engine sound (docs/protocols.md):
+//! Four rules keep the rest of the engine sound (docs/protocols/timestamp-order.md):
 //!
 //! - **No commit in an epoch that is closed.** Checkpoints and snapshots are prefixes by epoch, and
 //!   hold what has begun its commit by the time they close an epoch. A transaction that has drawn

@@ -6,9 +6,9 @@
 //! A version is valid from the timestamp of its writer, `wts`, to at least the highest timestamp of
 //! its readers, `rts`: what overwrites it has a timestamp above that. A gap between rows has both
 //! as well, `wts` of the tombstones that it absorbed: without them an insertion could take a
-//! timestamp below that of a reader that missed its key (docs/protocols.md, C20). So they are
-//! inherited where the protocol's stamps are; and so is the last timestamp that has read a row, by
-//! the gap that its tombstone leaves.
+//! timestamp below that of a reader that missed its key (docs/protocols/tictoc.md, C20). So they
+//! are inherited where the protocol's stamps are; and so is the last timestamp that has read a row,
+//! by the gap that its tombstone leaves.
 
 use crate::logging::draft::{Draft, Reserved};
 use crate::logging::record::RecordKind;

@@ -78,9 +78,9 @@ impl Session {
     /// was acknowledged and survives: the log tracks what transactions read and write, not what the
     /// program does with a result. So wait for the ticket before a result decides what another
     /// transaction writes, or read it again in that transaction. This applies to every protocol
-    /// whose streams are independent of each other (docs/protocols.md), not to a single stream; and
-    /// not to a session that keeps an order ([`Builder::session_order`], [`Session::in_order`]):
-    /// what a crash leaves of its transactions is a prefix.
+    /// whose streams are independent of each other (docs/protocols/levels.md), not to a single
+    /// stream; and not to a session that keeps an order ([`Builder::session_order`],
+    /// [`Session::in_order`]): what a crash leaves of its transactions is a prefix.
     ///
     /// [`Builder::session_order`]: crate::Builder::session_order
     ///

@@ -1,6 +1,6 @@
 //! Command logging on arrival (Malviya, Weisberg, Madden, Stonebraker: "Rethinking Main Memory OLTP
 //! Recovery", ICDE 2014, section III): a call is logged before it runs, so that its record becomes
-//! durable while it waits and runs. docs/protocols.md explains departures from the paper.
+//! durable while it waits and runs. docs/protocols/arrival.md explains departures from the paper.
 //!
 //! Each partition has a *latch*, under which stand the vector and the TID of the call that has
 //! arrived there last. A call takes the latches of its partitions, in ascending order. Under these

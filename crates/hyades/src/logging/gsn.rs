@@ -15,7 +15,7 @@
 //! Departures from the paper. There each worker flushes its own stream, in non-volatile memory.
 //! Here streams have their own flushers, which suit devices with latency better, and a worker may
 //! change its stream. An idle stream skips numbers that a transaction waits for, and states so in
-//! the log (docs/protocols.md, Marks). A transaction that wrote nothing stamps no rows: it waits
+//! the log (docs/protocols/marks.md). A transaction that wrote nothing stamps no rows: it waits
 //! for what it read, and nothing waits for it. Numbers start anew in each incarnation, since rows
 //! keep no stamps of the previous one.
 

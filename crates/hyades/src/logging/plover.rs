@@ -9,12 +9,12 @@
 //! set of partitions with a record. So numbers grow along every stream, and along every dependency,
 //! because two dependent transactions have touched a partition in common; except that under silo,
 //! which validates before it draws, one that overwrites what another has read may draw a lower
-//! number: nothing that is recovered needs that order (docs/protocols.md, Plover).
+//! number: nothing that is recovered needs that order (docs/protocols/plover.md).
 //!
 //! A transaction is acknowledged, and belongs to the recovered state, iff its number is not above
 //! the common watermark (the lowest of all streams): then all its records are durable, and so are
 //! those of all that it depends on. Each stream is replayed alone. Checking only the touched
-//! partitions, as the paper's description suggests, is not enough: docs/protocols.md, Plover, has
+//! partitions, as the paper's description suggests, is not enough: docs/protocols/plover.md, has
 //! the sequence.
 //!
 //! The stamp of a row is the set of partitions that have written to it: its own; that of a gap has

@@ -36,7 +36,7 @@
 //! Numbers are not a serial order: a reader may have a higher one than the writer that overwrote
 //! what it read. So there are no command records under this protocol.
 //!
-//! Departures from the paper (docs/protocols.md, Poplar). Its segment index is the log's own order
+//! Departures from the paper (docs/protocols/poplar.md). Its segment index is the log's own order
 //! of reservations: a batch is what is filled without a gap when the flusher starts, at half a
 //! buffer or at its interval. An idle stream raises its number through the same latch and states so
 //! in the log. A transaction that learns anything about rows has read: checking whether a row

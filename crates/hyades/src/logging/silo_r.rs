@@ -17,7 +17,7 @@
 //! data records only. Column deltas are sound: the version that a delta follows has an epoch that
 //! is not higher, so it is live if the delta is.
 //!
-//! Where the paper is silent (docs/protocols.md, Silo-R): idle streams close epochs as well, but
+//! Where the paper is silent (docs/protocols/silo-r.md): idle streams close epochs as well, but
 //! only when a transaction waits for it; a closed epoch counts once its statement is on disk; a
 //! dead record is judged by the watermarks of its own incarnation for ever.
 

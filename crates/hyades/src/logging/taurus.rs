@@ -1,7 +1,7 @@
 //! Taurus: parallel logging with LSN vectors (Xia, Yu, Pavlo, Devadas: "Taurus: Lightweight
 //! Parallel Logging for In-Memory Database Management Systems", VLDB 2020), sections 3.2, 4.1 and
-//! 4.3. Step numbers are those of algorithms 1, 5 and 6. docs/protocols.md explains departures from
-//! the paper.
+//! 4.3. Step numbers are those of algorithms 1, 5 and 6. docs/protocols/taurus.md explains
+//! departures from the paper.
 //!
 //! Component i of a vector means: everything in stream i up to this position. A transaction gathers
 //! two vectors: *validity*, what must be durable for it to count: the writers of all that it read

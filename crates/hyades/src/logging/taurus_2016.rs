@@ -1,7 +1,7 @@
 //! Taurus of 2016: parallel logging with lists of predecessors (Yu, Zhu, Kaashoek, Pavlo, Devadas:
 //! "Taurus: A Parallel Transaction Recovery Method Based on Fine-Granularity Dependency Tracking",
 //! technical report), sections 4.1 to 4.3 and 5. Line numbers are those of algorithms 1 and 2.
-//! docs/protocols.md explains departures from the report.
+//! docs/protocols/taurus-2016.md explains departures from the report.
 //!
 //! The stamp of a row has its last writer, identified by the position of that record in the log
 //! (its *id*, `name` in the code), and no readers. A transaction gathers these ids: *RAW*
@@ -38,8 +38,8 @@
 //! - All of them, if they would not fit a frame: then the record's vector covers them and their
 //!   needs in every stream.
 //! - RAW predecessors, if they are to be compressed: the report keeps the one with the highest
-//!   address in each log. That alone does not tell whether the others are live (docs/protocols.md),
-//!   so the vector has what all of them need.
+//!   address in each log. That alone does not tell whether the others are live
+//!   (docs/protocols/taurus-2016.md), so the vector has what all of them need.
 
 use super::draft::{Draft, Reserved};
 use super::predecessors::{self, Id, Predecessor};

@@ -11,7 +11,7 @@
 //! commands are in the log, it settles as live only when it has been replayed: then the graph
 //! orders replay as well, and everything that its vector covers must have settled before.
 //!
-//! Departures from the printed algorithms (docs/protocols.md):
+//! Departures from the printed algorithms (docs/protocols/taurus-2016.md):
 //! - A node's counter has a bias of one while its edges are added; the bias is removed last.
 //! - A predecessor that has settled and is still in the graph is not counted; one at or below the
 //!   stream's collected position has settled too (the paper's `min_gc_id`, inclusive here).

@@ -15,7 +15,7 @@
 //! In a log of data records alone a record waits for RLV as well, as in the algorithms; row
 //! versions would do without.
 //!
-//! Departures from the printed algorithms; docs/protocols.md has the reasons:
+//! Departures from the printed algorithms; docs/protocols/taurus.md has the reasons:
 //!
 //! - E1: each record is judged alone. One that needs more than a stream has is dead; its stream
 //!   continues.

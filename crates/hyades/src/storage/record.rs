@@ -379,7 +379,7 @@ impl<S> Record<S> {
                 expected & !word::LOCKED,
                 expected | word::LOCKED,
                 // SeqCst: orders the lock before the load of read stamps, in the total order that
-                // also contains a reader's raise and validation (docs/protocols.md, E4).
+                // also contains a reader's raise and validation (docs/protocols/taurus.md, E4).
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             )

@@ -1,5 +1,5 @@
 //! Promise: each protocol with several streams allows exactly the acknowledgement orders of its
-//! level: recoverable, rigorous or sequential (docs/protocols.md, Levels of recoverability).
+//! level: recoverable, rigorous or sequential (docs/protocols/levels.md).
 
 use crate::common::by_hand::*;
 use hyades::{Abort, Protocol, Transaction};

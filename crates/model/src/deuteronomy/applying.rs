@@ -1,5 +1,5 @@
 //! What reaches the data component and what the log may lose then: item "Deuteronomy" of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! Two small models. Two writers of a key log in the one order and install in the other (D3). The
 //! log is truncated while an operation waits for its commit (D10).

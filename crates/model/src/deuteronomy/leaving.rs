@@ -1,4 +1,4 @@
-//! When something may leave memory: item "Deuteronomy" of docs/protocols.md.
+//! When something may leave memory: item "Deuteronomy" of docs/protocols.
 //!
 //! Four small models. A version leaves the table when the data component holds it (D6). An old
 //! version is dropped when no transaction needs it (D9). A fetch that ends late does not come back

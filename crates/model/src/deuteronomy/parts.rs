@@ -1,5 +1,5 @@
 //! Transactions in parts, and the point from which redo begins: item "Deuteronomy" of
-//! docs/protocols.md.
+//! docs/protocols.
 //!
 //! One stream. T logs a part, then its record, which it hands to the proxy. A checkpoint makes
 //! stable what the data component holds, with a resume point. After a power cut redo begins there.

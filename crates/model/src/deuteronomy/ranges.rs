@@ -1,4 +1,4 @@
-//! Scans beside writers, a proxy and an evictor: item "Scans" of docs/protocols.md.
+//! Scans beside writers, a proxy and an evictor: item "Scans" of docs/protocols.
 //!
 //! One key, which has no version at first, and a scan of a range that it lies in. The scan notes
 //! its range, takes the keys of the index, then those of the data component, and reads by the rule

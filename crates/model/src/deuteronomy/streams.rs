@@ -1,5 +1,5 @@
 //! What an acknowledgement waits for, and what the data component may hold, over two streams: item
-//! "Deuteronomy" of docs/protocols.md.
+//! "Deuteronomy" of docs/protocols.
 //!
 //! U logs in stream 1. T reads what U has written and logs in stream 2. R reads what T has written.
 //! Streams are flushed when they like, R is answered when its rule says so, the proxy applies what

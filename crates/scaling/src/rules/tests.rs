@@ -73,8 +73,8 @@ fn components_that_an_anchor_covers_are_those_of_the_anchor() {
     assert_eq!(decoded, [600, 400]);
 }
 
-/// The sequence of docs/protocols.md: T1 writes x, T2 reads x and writes y, in another partition.
-/// Their numbers are 1 and 2; T2's own streams may be durable before T1's.
+/// The sequence of docs/protocols/plover.md: T1 writes x, T2 reads x and writes y, in another
+/// partition. Their numbers are 1 and 2; T2's own streams may be durable before T1's.
 #[test]
 fn plover_waits_for_the_common_watermark_and_not_for_touched_partitions() {
     let mut world = World::new(Protocol::Plover, false);

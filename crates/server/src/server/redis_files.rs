@@ -17,7 +17,7 @@ pub fn notice(settings: &Settings) -> Option<String> {
     Some(format!(
         "{} has files of Redis ({names}), which are not read and stay as they are: this database \
          is empty. To move the data, start Redis on another port, and have it send its keys by \
-         MIGRATE (docs/server.md, \"Moving from Redis\")",
+         MIGRATE (docs/server/differences.md, \"Moving from Redis\")",
         dir.display()
     ))
 }

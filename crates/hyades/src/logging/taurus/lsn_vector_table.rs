@@ -224,7 +224,7 @@ impl LsnVectorTable {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here precedes the validation of a reader that published one, and that validation will see
-        // the lock (docs/protocols.md, E4).
+        // the lock (docs/protocols/taurus.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
         if self.is_known_cold(packed) {

@@ -205,7 +205,7 @@ fn the_graph_recovers_what_the_three_phases_recover() {
 }
 
 /// Phase 3: the state that the live records leave. Versions decide, so the middle writer may be
-/// lost (docs/protocols.md).
+/// lost (docs/protocols/taurus-2016.md).
 #[test]
 fn versions_leave_the_state_of_the_three_phases() {
     for seed in 0..2_000 {

@@ -60,7 +60,7 @@ pub enum Rule {
     BelieveLog,
 }
 
-/// The name of this model among the items of docs/protocols.md.
+/// The name of this model among the items of docs/protocols.
 pub const ITEM: &str = "Whole component";
 
 /// Enough trials to break a promise with each rule that is broken.

@@ -46,7 +46,7 @@ const SHOWN: &str = "\
     acl_access_denied_channel total_system_memory configured_hz hz role redis_version \
     redis_build_id redis_mode os maxmemory_policy tcp_port run_id master_replid";
 
-/// Those of them that have no truthful value here. docs/server.md has the reason for each.
+/// Those of them that have no truthful value here. docs/server/README.md has the reason for each.
 const LEFT_OUT: &str = "\
     client_longest_output_list client_biggest_input_buf allocator_muzzy \
     mem_overhead_db_hashtable_rehashing aof_delayed_fsync current_eviction_exceeded_time \
@@ -64,11 +64,11 @@ fn info_has_what_the_exporter_reads() {
     let count = |name: &str| fields.iter().filter(|field| **field == name).count();
     let missing: Vec<&str> = SHOWN.split(' ').filter(|name| count(name) != 1).collect();
     assert!(missing.is_empty(), "not there once: {missing:?}");
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server/README.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     for name in LEFT_OUT.split(' ') {
         assert_eq!(count(name), 0, "{name} is there");
-        assert!(docs.contains(&format!("`{name}`")), "docs/server.md does not name {name}");
+        assert!(docs.contains(&format!("`{name}`")), "docs/server/README.md does not name {name}");
     }
 }
 
