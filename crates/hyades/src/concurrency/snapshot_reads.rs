@@ -22,7 +22,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
 
     /// A row in place that is unlocked, before and after the copy, is as the version word says. One
     /// that is locked may be half-written, but only after its version was kept: so after the copy
-    /// this looks for that, and takes it if it is there. `crates/model/src/snapshots/reading.rs`
+    /// this looks for that, and takes it if it is there. `research/model/src/snapshots/reading.rs`
     /// visits every interleaving.
     #[inline]
     fn read<'s, T>(

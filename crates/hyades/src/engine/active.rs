@@ -6,7 +6,7 @@
 //! prefixes by epoch, are prefixes by timestamp too.
 //!
 //! A session has a *slot*. Two orders of steps make a reader and a writer find each other; all of
-//! them are SeqCst (`crates/model/src/versions.rs` visits every interleaving):
+//! them are SeqCst (`research/model/src/versions.rs` visits every interleaving):
 //!
 //! - A reader announces a bound, which is the clock, reads the clock again, and that is its
 //!   timestamp. A writer draws its timestamp, then looks at the slots. If it does not see the bound

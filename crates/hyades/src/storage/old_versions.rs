@@ -14,7 +14,7 @@
 //! behind that, in which it is interested, ended after t. It was kept, since the reader was there
 //! when it was overwritten, and its memory is not used again before the reader has gone. A reader
 //! as of an epoch reads as of the last TID of that.
-//! `crates/model/src/snapshots.rs` visits every interleaving of this.
+//! `research/model/src/snapshots.rs` visits every interleaving of this.
 //!
 //! Two kinds of readers may *look* behind a dangling link all the same: one that was ended because
 //! versions took too much memory, in the moment before it notices, and one that finds the row

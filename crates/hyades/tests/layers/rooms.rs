@@ -2,7 +2,7 @@
 
 /// A crate, and its order.
 pub struct CrateRooms {
-    /// The directory below `crates`.
+    /// The directory below `crates` or `research`.
     pub name: &'static str,
     /// The modules of the crate's root from the bottom up. A file imports from the layers below its
     /// own, and from its own layer. A new module takes its place here.

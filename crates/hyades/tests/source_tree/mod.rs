@@ -9,6 +9,9 @@ pub struct Source {
     pub text: String,
 }
 
+/// The directories of the crates: the product, and what exists to compare and to prove.
+pub const HOUSES: [&str; 2] = ["crates", "research"];
+
 /// The workspace root.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
