@@ -327,7 +327,7 @@ fn break_rule(name: &str) -> Result<(), Failure> {
 #[cfg(not(all(feature = "mutations", debug_assertions)))]
 fn break_rule(name: &str) -> Result<(), Failure> {
     Err(Failure::Usage(format!(
-        "this build cannot break the rule {name:?}: use a debug build with --features mutations, or \
-         choose {LYING_FSYNC}"
+        "this build cannot break the rule {name:?}: make a debug build with --features \
+         mutations, or choose {LYING_FSYNC}"
     )))
 }

@@ -5,7 +5,7 @@
 //! what the other wrote; if both pairs are sequentially consistent, at least one sees the other's
 //! write, so a sleeper never misses its event.
 
-use crate::broken;
+use crate::mutation::broken;
 use crate::sync::{AtomicU32, Ordering, checker_fence, fence};
 use std::time::Duration;
 

@@ -11,6 +11,8 @@ macro_rules! broken {
     };
 }
 
+pub(crate) use broken;
+
 /// Declares the rules: for each, what is broken, and its name on a command line.
 macro_rules! mutations {
     ($($(#[$doc:meta])+ $rule:ident $name:literal,)+) => {

@@ -6,13 +6,10 @@ use crate::stated::stated as program_partitions;
 use crate::traces::ProcedureTraces;
 use crate::{checkpoints, schema};
 use fastrand::Rng;
-use hyades::{Builder, Concurrency, Database, Partitions, ProcedureId, Protocol, Transaction};
+use hyades::{Builder, Concurrency, Database, Partitions, ProcedureId, Transaction};
 use hyades_platform::device::SimulatedDevice;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Epochs of this length are for protocols under which no ticket waits for the end of an epoch.
-const LONG_EPOCH: Duration = Duration::from_secs(1);
 
 /// The builder of a database on a simulated disk.
 pub(crate) fn builder(
@@ -50,11 +47,7 @@ pub(crate) fn builder_tracing(
             log.flush_interval =
                 (rng.u32(0..4) == 0 && !plan.stepped).then(|| Duration::from_micros(interval));
             log.research.stepped = plan.stepped;
-            plan.shape.log_settings(&mut rng, &plan.tables, log);
-            if combination.protocol == Protocol::SiloR {
-                // A ticket waits until its epoch ends: hundreds of them would wait for minutes.
-                log.epoch = log.epoch.filter(|epoch| *epoch < LONG_EPOCH);
-            }
+            plan.shape.log_settings(&mut rng, (&plan.tables, combination.protocol), log);
             plan.shape.writing(&mut Rng::with_seed(settings ^ 0xF1A5), log);
             log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
         })

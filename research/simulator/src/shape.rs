@@ -4,7 +4,9 @@
 
 use crate::schema::Tables;
 use fastrand::Rng;
-use hyades::{CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, RetrySettings};
+use hyades::{
+    CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, Protocol, RetrySettings,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -179,7 +181,12 @@ impl Shape {
     }
 
     /// Sets log settings to the ends of their useful ranges.
-    pub(crate) fn log_settings(&self, rng: &mut Rng, tables: &Tables, log: &mut LogSettings) {
+    pub(crate) fn log_settings(
+        &self,
+        rng: &mut Rng,
+        (tables, protocol): (&Tables, Protocol),
+        log: &mut LogSettings,
+    ) {
         if tables.longest_text > 0 {
             // Otherwise each row takes thousands of flushes.
             log.buffer_bytes = 1 << 22;
@@ -197,6 +204,10 @@ impl Shape {
             let epochs =
                 [Duration::from_micros(100), Duration::from_millis(1), Duration::from_secs(1)];
             log.epoch = Some(epochs[rng.usize(0..3)]);
+            if protocol == Protocol::SiloR {
+                // A ticket waits until its epoch ends: with epochs of a second for minutes.
+                log.epoch = log.epoch.filter(|epoch| *epoch < Duration::from_secs(1));
+            }
             log.research.flush_fill_bytes = [None, Some(1), Some(usize::MAX)][rng.usize(0..3)];
             log.hot_rows_bytes = [1, 4096, log.hot_rows_bytes][rng.usize(0..3)];
             log.research.whole_rows = rng.bool();

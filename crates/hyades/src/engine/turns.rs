@@ -31,9 +31,8 @@ use crate::storage::partition::members;
 use admission::{OutsidePlace, TurnAdmission};
 use hyades_platform::broken;
 use hyades_platform::event::Event;
-use hyades_platform::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, Unpoisoned, yield_now,
-};
+use hyades_platform::sync::Unpoisoned;
+use hyades_platform::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded, yield_now};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
