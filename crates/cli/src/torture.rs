@@ -21,13 +21,13 @@ const OUT_OF_ORDER: &str = "out_of_order";
 #[derive(Args, Clone, Debug)]
 pub struct TortureOptions {
     /// Start no new history after this time: seconds, or a number with a unit, as in 10m
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::some_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "180", value_parser = units::some_seconds)]
     seconds: f64,
     /// Seed of the first history; each later one has the next number [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// Report a history that takes longer than this as hung: seconds, or a number with a unit
-    #[arg(long, value_name = "TIME", default_value = "60", value_parser = units::some_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "180", value_parser = units::some_seconds)]
     hangs_after: f64,
     /// What decides the order of events: "threads" (real threads), "stepped" (the seed, so that a
     /// history repeats exactly), or "both", in turn [default: both; always stepped with --engine
