@@ -48,7 +48,9 @@ impl Wakers {
     }
 
     fn transact(&self, db: &Database) {
-        let mut ran = locked(&self.ran);
+        // A waker must not block its flusher: the holder of the lock may wait for a turn behind a
+        // transaction that waits for room in this flusher's stream.
+        let Ok(mut ran) = self.ran.try_lock() else { return };
         let Some(ran) = ran.as_mut() else { return };
         let id = self.counters.program();
         let program = Program { id, steps: Vec::new(), mark: true, give_up: false, strict: false };
