@@ -72,7 +72,7 @@ pub fn run<T: DeserializeOwned>(
 /// They are not the settings of this command.
 pub fn settings<T: DeserializeOwned>() -> Result<T, Failure> {
     serde_json::from_reader(std::io::stdin().lock()).map_err(|error| {
-        Failure::Usage(format!("this command is only for child processes of hyades ({error})"))
+        Failure::Usage(format!("only child processes of this program run this ({error})"))
     })
 }
 

@@ -1,6 +1,8 @@
 //! The error type of commands.
 
 use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
 
 /// A command's failure. It decides the exit code.
 #[derive(Debug)]
@@ -28,8 +30,26 @@ impl From<hyades::Error> for Failure {
     }
 }
 
+impl From<hyades_deuteronomy::Error> for Failure {
+    fn from(error: hyades_deuteronomy::Error) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}
+
 impl From<hyades_wal::Error> for Failure {
     fn from(error: hyades_wal::Error) -> Self {
         Failure::Failed(error.to_string())
     }
+}
+
+/// The exit code of `program` after this result; a failure is printed on standard error.
+pub fn exit_code(program: &str, result: Result<bool, Failure>) -> ExitCode {
+    let (code, text) = match result {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => return ExitCode::from(1),
+        Err(Failure::Failed(text)) => (1, text),
+        Err(Failure::Usage(text)) => (2, text),
+    };
+    let _ = writeln!(std::io::stderr(), "{program}: {text}");
+    ExitCode::from(code)
 }

@@ -2,6 +2,11 @@
 
 use std::path::Path;
 
+/// The number of processors that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
 /// Processors, memory and system, in one line.
 pub fn describe() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -19,7 +24,7 @@ pub fn describe() -> String {
     let system = system.split('-').next().unwrap_or_default().to_string();
     format!(
         "{} cores of {}{memory}, Linux {}",
-        crate::bench::options::cores(),
+        cores(),
         processor.unwrap_or_else(|| "an unnamed processor".to_string()),
         system.trim()
     )
@@ -32,7 +37,7 @@ pub fn processors() -> (u32, Option<f64>) {
     let info = read("/proc/cpuinfo");
     let base = read("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
     let base = base.trim().parse::<f64>().ok().map(|kilohertz| kilohertz / 1e6);
-    let usable = u32::try_from(crate::bench::options::cores()).unwrap_or(u32::MAX);
+    let usable = u32::try_from(cores()).unwrap_or(u32::MAX);
     let cores = physical(&info).map_or(usable, |cores| cores.min(usable));
     (cores, named_clock(&info).or(base).or_else(|| present_clock(&info)))
 }

@@ -1,7 +1,7 @@
 //! The directories of a command's log: those given, or temporary ones.
 
 use crate::failure::Failure;
-use crate::words::words;
+use crate::words;
 use hyades_platform::device::{Device, FileDevice, MemoryDevice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

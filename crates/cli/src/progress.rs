@@ -1,5 +1,6 @@
 //! Progress on standard error: bars on terminals, plain lines elsewhere.
 
+use crate::units;
 use hyades::{Progress, StreamProgress};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -23,6 +24,19 @@ impl Bar {
     /// Sets the number of steps done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
+    }
+
+    /// Sets the number of all steps.
+    pub fn set_total(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
+    /// Shows how many bytes were read, of all.
+    pub fn show_bytes(&self, done: u64, total: u64) {
+        self.set_total(total.max(1));
+        self.set(done);
+        let (done, total) = (units::bytes(done as f64), units::bytes(total as f64));
+        self.say(format!("{done} of {total}"));
     }
 
     /// Sets the text beside the bar.
@@ -61,13 +75,13 @@ pub fn in_words(progress: &Progress) -> String {
     // A stream without bytes to read has nothing to show.
     let streams = progress.by_stream.iter().filter(|stream| stream.bytes_total > 0);
     let left = match progress.estimate_seconds {
-        Some(left) => format!(", {} left", crate::units::time(left)),
+        Some(left) => format!(", {} left", units::time(left)),
         None => String::new(),
     };
     format!(
         "{}: {} transactions, {}{left}",
         progress.phase,
-        crate::units::count(progress.records_done as f64),
+        units::count(progress.records_done as f64),
         streams_read(&streams.map(percent).collect::<Vec<_>>()),
     )
 }

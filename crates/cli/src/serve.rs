@@ -1,10 +1,10 @@
 //! `hyades serve`: the server that speaks Redis's protocol; `hyades ping` asks it for a sign of
 //! life.
 
-use crate::failure::Failure;
-use crate::memory;
-use crate::progress::{self, Bar};
 use clap::Args;
+use hyades_cli::failure::Failure;
+use hyades_cli::memory;
+use hyades_cli::progress::{self, Bar};
 use hyades_server::{PingTls, Server, ServerError, Settings};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -51,13 +51,11 @@ pub struct PingOptions {
     insecure: bool,
 }
 
-impl From<ServerError> for Failure {
-    fn from(error: ServerError) -> Self {
-        match error {
-            // An address that is taken is a wrong setting.
-            ServerError::Start(text) => Failure::Usage(text),
-            ServerError::Failed(text) => Failure::Failed(text),
-        }
+fn failure_of(error: ServerError) -> Failure {
+    match error {
+        // An address that is taken is a wrong setting.
+        ServerError::Start(text) => Failure::Usage(text),
+        ServerError::Failed(text) => Failure::Failed(text),
     }
 }
 
@@ -71,7 +69,7 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
     let settings = settings.map_err(|error| Failure::Usage(error.to_string()))?;
     settings.count_memory(memory::allocated);
     hyades_server::survive_file_limit().map_err(Failure::doing("cannot take SIGXFSZ"))?;
-    let server = Server::start(settings)?;
+    let server = Server::start(settings).map_err(failure_of)?;
     server.stop_on_signals().map_err(Failure::doing("cannot wait for signals"))?;
     let tls = server.tls_address();
     let plain = server.address().filter(|address| Some(*address) != tls);
@@ -97,13 +95,13 @@ pub fn serve(options: &ServeOptions) -> Result<bool, Failure> {
         }
     });
     bar.clear();
-    if let Some(opened) = opened? {
+    if let Some(opened) = opened.map_err(failure_of)? {
         tell(format_args!("{opened}; every OK is on disk before it is sent"));
         server.left_alone().iter().for_each(tell);
         let _ = writeln!(std::io::stdout(), "ready on {addresses}");
     }
     let handle = server.handle();
-    server.wait()?;
+    server.wait().map_err(failure_of)?;
     match handle.cut_off() {
         0 => tell("stopped in good order"),
         clients => tell(format_args!(

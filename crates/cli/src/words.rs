@@ -2,6 +2,7 @@
 
 /// Declares an enum with a word for each variant, which is used on the command line, in reports,
 /// and in messages between a parent process and its children.
+#[macro_export]
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident ($what:literal) {
         $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)?
@@ -32,5 +33,3 @@ macro_rules! words {
         }
     };
 }
-
-pub(crate) use words;

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 /// Creates a bank database in two directories, closed cleanly. Returns the directories.
 fn bank(root: &Path) -> [String; 2] {
     let dirs = ["a", "b"].map(|name| root.join(name).to_str().unwrap().to_string());
-    let words = "bench bank --accounts 1000 --streams 3 --record adaptive --seconds 0.2 \
-                 --warmup 0 --reserve-memory 0 --workers 2";
+    let words = "bench --accounts 1000 --streams 3 --record adaptive --seconds 0.2 --workers 2";
     let output = hyades(words, &["--log-dir", &dirs[0], "--log-dir", &dirs[1]]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     dirs

@@ -45,7 +45,7 @@ fn told(dir: &Path) -> (serde_json::Value, String, String) {
 }
 
 fn put(tx: &Transaction<'_>, id: i64) -> Result<(), Abort> {
-    tx.put(ROWS, &[id.into(), Value::Bytes(&[7])])?;
+    tx.overwrite(ROWS, &[id.into(), Value::Bytes(&[7])])?;
     Ok(())
 }
 

@@ -122,7 +122,7 @@
 //!   the load.
 //! - *Huge pages* for tables and buffers: no gain was shown, with all of the allocator's memory on
 //!   them, within what rounds differ by, which is a fifth. An allocator can ask for them for a
-//!   whole process, as that of `hyades bench` does for the memory that it reserves.
+//!   whole process, as that of `hyades-lab bench` does for the memory that it reserves.
 //! - *A Bw-tree, and a tree with optimistic latches, over a log-structured store* as data
 //!   components; the Cassandra protocol: see [`DataComponent`] for what one has to do.
 //! - *Backups and point-in-time recovery*.

@@ -49,8 +49,8 @@ fn write(tx: &Transaction<'_>, how: &str, key: Value<'_>, n: u64) -> Result<(), 
             found.map(drop).ok_or(Abort::User(1))
         }
         "set a number" => tx.update(ROWS, &[key][..], &[NUMBER.set(n)]).map(drop),
-        "put a row as long" => tx.put(ROWS, &[key, n.into(), body(40)]),
-        "put another length" => tx.put(ROWS, &[key, n.into(), body(33 + n as usize % 16)]),
+        "put a row as long" => tx.overwrite(ROWS, &[key, n.into(), body(40)]),
+        "put another length" => tx.overwrite(ROWS, &[key, n.into(), body(33 + n as usize % 16)]),
         _ if n.is_multiple_of(2) => tx.delete(ROWS, &[key][..]).map(drop),
         _ => tx.insert(ROWS, &[key, n.into(), body(40)]).map(drop),
     }

@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(block_on(all(tickets))?, 1000);
 
     // The ticket of a reader is acknowledged once what it read is durable.
-    let (row, ticket) = session.submit(|tx| Ok(events.find(tx, 999)?))?;
+    let (row, ticket) = session.submit(|tx| Ok(events.get(tx, 999)?))?;
     block_on(ticket)?;
     assert!(row.is_some());
     println!("1000 transactions acknowledged; syncs of the log: {}", db.stats().syncs);

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Moves money, or fails with an error of its own and changes nothing.
     let move_money = |amount: i64| {
         db.transact(|tx| {
-            let (from, to) = (accounts.get(tx, 1)?.balance, accounts.get(tx, 2)?.balance);
+            let (from, to) = (accounts.require(tx, 1)?.balance, accounts.require(tx, 2)?.balance);
             if from < amount {
                 return Err(Error::user(format!("there are only {from}")));
             }

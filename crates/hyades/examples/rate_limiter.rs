@@ -33,7 +33,7 @@ fn take(
     db.transact(|tx| {
         let now = tx.now_us();
         let full = Bucket { client: client.into(), tokens: BURST, filled_us: now, granted: 0 };
-        let mut bucket = buckets.find(tx, client)?.unwrap_or(full);
+        let mut bucket = buckets.get(tx, client)?.unwrap_or(full);
         let seconds = (now - bucket.filled_us).max(0) as f64 / 1e6;
         bucket.tokens = (bucket.tokens + seconds * RATE).min(BURST);
         bucket.filled_us = now;
@@ -63,7 +63,7 @@ pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> 
 pub fn check(dir: &Path) -> Result<u64, Error> {
     let (db, buckets) = open(dir)?;
     db.transact(|tx| {
-        let bucket = buckets.find(tx, "ada")?;
+        let bucket = buckets.get(tx, "ada")?;
         let tokens = bucket.as_ref().map_or(0.0, |bucket| bucket.tokens);
         assert!((0.0..=BURST).contains(&tokens), "{tokens} tokens");
         Ok(bucket.map_or(0, |bucket| bucket.granted))

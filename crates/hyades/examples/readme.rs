@@ -16,7 +16,7 @@ fn main() -> Result<(), hyades::Error> {
     let counters = builder.table_of::<Counter>();
     let db = builder.open(std::env::temp_dir().join("hyades-runs"))?;
     let runs = db.transact(|tx| {
-        let count = counters.find(tx, "runs")?.map_or(0, |runs| runs.count) + 1;
+        let count = counters.get(tx, "runs")?.map_or(0, |runs| runs.count) + 1;
         counters.upsert(tx, &Counter { name: "runs".into(), count })?;
         Ok(count)
     })?;

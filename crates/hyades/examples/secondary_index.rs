@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let taken = people.insert(tx, &person(5, "Ada", Some("Paris")));
         assert!(matches!(taken, Err(Abort::DuplicateKey { .. })));
         tx.rollback_to(savepoint)?;
-        assert_eq!(people.get(tx, 4)?.city, None);
+        assert_eq!(people.require(tx, 4)?.city, None);
 
         // An update of the row also updates the index.
         people.modify(tx, 1, |ada| ada.city = Some("Paris".to_string()))?;

@@ -43,7 +43,7 @@ fn log_in((db, sessions, logins): &Store, user: u64) -> Result<u64, Error> {
             sessions.delete(tx, session.token)?;
         }
         sessions.insert(tx, &WebSession { token, user, expires_us: now + LIFETIME_US })?;
-        let count = logins.find(tx, user)?.map_or(0, |login| login.count) + 1;
+        let count = logins.get(tx, user)?.map_or(0, |login| login.count) + 1;
         logins.upsert(tx, &Login { user, count })?;
         Ok(count)
     })
@@ -60,7 +60,7 @@ pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> 
 pub fn check(dir: &Path) -> Result<u64, Error> {
     let (db, sessions, logins) = open(dir)?;
     db.transact(|tx| {
-        let count = logins.find(tx, 7)?.map_or(0, |login| login.count);
+        let count = logins.get(tx, 7)?.map_or(0, |login| login.count);
         let of_user = sessions.index(tx, WebSession::BY_USER).equal(7).rows()?.len();
         assert_eq!(of_user, sessions.scan(tx).rows()?.len());
         Ok(count)

@@ -37,10 +37,10 @@ fn open(dir: &Path) -> Result<Wallet, Error> {
 fn pay(wallet: &Wallet, number: u64, (from, to): (u64, u64), cents: i64) -> Result<(), Error> {
     let (db, accounts, payments) = wallet;
     db.transact(|tx| {
-        if payments.find(tx, number)?.is_some() {
+        if payments.get(tx, number)?.is_some() {
             return Ok(());
         }
-        let balance = accounts.get(tx, from)?.balance;
+        let balance = accounts.require(tx, from)?.balance;
         if balance < cents {
             return Err(Error::user("the account has not enough money"));
         }

@@ -35,8 +35,8 @@ pub enum Protocol {
     #[default]
     Taurus,
     /// Parallel streams with lists of predecessors: Taurus as in its first report (Yu et al.,
-    /// 2016), as corrected in docs/protocols. A blind write ([`Transaction::put`]) waits for no
-    /// earlier writer of its row.
+    /// 2016), as corrected in docs/protocols. A blind write ([`Transaction::overwrite`]) waits for
+    /// no earlier writer of its row.
     Taurus2016,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
     /// records only.
@@ -51,8 +51,8 @@ pub enum Protocol {
     /// Data records only.
     Plover,
     /// Parallel streams with scalable sequence numbers (Zhou et al., 2019): transactions that
-    /// consist of blind writes ([`Transaction::put`]) wait for their own stream alone, all others
-    /// until every stream has passed their number. Data records only.
+    /// consist of blind writes ([`Transaction::overwrite`]) wait for their own stream alone, all
+    /// others until every stream has passed their number. Data records only.
     Poplar,
     /// Parallel streams of commands that are logged before they run (Malviya et al., ICDE 2014,
     /// section III), as changed in docs/protocols. Closures only read, and procedures state
@@ -382,6 +382,8 @@ impl Builder {
     /// another one holds before it conflicts. A look takes some nanoseconds; from time to time the
     /// thread yields. Default: 0, as the name says. Worth some hundreds where many transactions
     /// write the same few rows after long work. Other concurrency controls have no use for it.
+    /// Transactions that wait for each other's locks end when their patience does, and may meet
+    /// again: keep [`RetrySettings::alone_after`].
     pub fn patience(mut self, looks: u32) -> Self {
         self.patience = looks;
         self

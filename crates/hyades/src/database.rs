@@ -211,7 +211,7 @@ impl Database {
     /// # db.transact(|tx| Ok(accounts.insert(tx, &Account { id: 1, balance: 5 })?))?;
     /// let withdraw = |amount: i64| {
     ///     db.transact(|tx| {
-    ///         let balance = accounts.get(tx, 1)?.balance;
+    ///         let balance = accounts.require(tx, 1)?.balance;
     ///         if balance < amount {
     ///             return Err(Error::user("not enough money"));
     ///         }

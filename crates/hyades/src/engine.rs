@@ -2,19 +2,17 @@
 
 pub(crate) mod active;
 pub(crate) mod cut;
-pub(crate) mod partitions;
 pub(crate) mod snapshots;
-pub(crate) mod turns;
 
 use crate::logging::outcomes::UnstatedOutcomes;
 use crate::logging::settings::EPOCH;
 use crate::logging::{LoggingProtocol, Needs};
+use crate::storage::Stamp;
 use crate::storage::table::TableData;
 use cut::Cut;
 use hyades_platform::clock;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Lane, Log};
-use partitions::PartitionStamps;
 use snapshots::{SnapshotState, Snapshots};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,8 +57,9 @@ impl RowIdBlock {
     }
 }
 
-pub(crate) struct Engine<P: LoggingProtocol> {
-    pub tables: Arc<Vec<TableData<P::RowStamp>>>,
+/// `S`: what rows and gaps keep.
+pub struct Engine<P: LoggingProtocol, S: Stamp = <P as LoggingProtocol>::RowStamp> {
+    pub tables: Arc<Vec<TableData<S>>>,
     pub protocol: P,
     pub epoch: Arc<Epoch>,
     /// The next hidden row id that no session has reserved. Advanced by sessions, raised by
@@ -74,25 +73,15 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub epoch_interval: Duration,
     /// Updates are installed and logged as whole rows instead of changed columns.
     pub whole_rows: bool,
-    /// Transactions read a snapshot and need not be serializable.
-    pub snapshot_isolation: bool,
-    /// Commands are replayed on several versions of rows, as of the timestamps that they read.
-    pub replays_versions: bool,
-    /// Commands are replayed on one version of each row, in the order of their records.
-    pub orders_commands: bool,
-    /// The partitions, where the transactions of each run one after the other.
-    pub partitions: PartitionStamps<P::RowStamp>,
-    /// How often two-phase locking looks again for a lock before it aborts.
-    pub patience: u32,
     /// Outcomes of calls that were logged before they ran, until records state them.
     pub outcomes: UnstatedOutcomes,
     /// Source of the seeds of transactions.
     seed: AtomicU64,
 }
 
-impl<P: LoggingProtocol> Engine<P> {
+impl<P: LoggingProtocol, S: Stamp> Engine<P, S> {
     pub fn new(
-        tables: Arc<Vec<TableData<P::RowStamp>>>,
+        tables: Arc<Vec<TableData<S>>>,
         protocol: P,
         epoch: Arc<Epoch>,
         row_ids: Arc<AtomicU64>,
@@ -107,11 +96,6 @@ impl<P: LoggingProtocol> Engine<P> {
             snapshots: Snapshots::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
-            snapshot_isolation: false,
-            replays_versions: false,
-            orders_commands: false,
-            partitions: PartitionStamps::new(0, true),
-            patience: 0,
             outcomes: UnstatedOutcomes::default(),
             seed,
         }
@@ -148,6 +132,17 @@ impl<P: LoggingProtocol> Engine<P> {
         // Relaxed: the ids only have to differ.
         let before = self.row_ids.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserved);
         block(before.expect("there are always more")) / STATED_ROW_IDS
+    }
+
+    /// Ends the epoch, before a transaction draws its timestamp, if it is older than it should be.
+    /// `was_idle`: the stream of its session had no backlog.
+    #[inline(always)]
+    pub fn end_old_epoch(&self, was_idle: bool) {
+        // Under a low load no other thread advances the epoch, and a database can be restored only
+        // to the end of an epoch.
+        if was_idle {
+            self.epoch.advance_if_older_than(self.epoch_interval);
+        }
     }
 
     pub fn wall_clock_us(&self) -> i64 {

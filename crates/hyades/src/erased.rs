@@ -2,8 +2,8 @@
 //! and logging protocol.
 
 use crate::checkpoint::keeper::Checkpointed;
+use crate::concurrency::turns::TurnListener;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::engine::turns::TurnListener;
 use crate::error::{Abort, Error};
 use crate::logging::determinism::{Determinism, Drawn};
 use crate::logging::draft::{ArrivedPlace, Call};

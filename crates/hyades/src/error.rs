@@ -56,7 +56,8 @@ pub enum Abort {
         /// The column's position.
         column: u16,
     },
-    /// There is no row with the primary key, see [`TypedTable::get`](crate::TypedTable::get).
+    /// There is no row with the primary key, see
+    /// [`TypedTable::require`](crate::TypedTable::require).
     NotFound {
         /// The table, by its position among those declared.
         table: u32,

@@ -49,6 +49,7 @@ use crate::concurrency::state::TxnState;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::write::Pending;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::Record;
 use crate::storage::secondary::IndexEntry;
@@ -69,9 +70,6 @@ struct AbsentRow {
     /// At least the epoch of the version; [`REPLAYED`] if no other thread records the row.
     epoch: EpochNumber,
 }
-
-/// An entry of a secondary index.
-type Entry<P> = IndexEntry<<P as LoggingProtocol>::RowStamp>;
 
 /// Replay does not wait for epochs.
 const REPLAYED: EpochNumber = EpochNumber::ABOVE_ALL;
@@ -121,8 +119,8 @@ fn looks(noted: usize, waiting: usize) -> usize {
 }
 
 /// How a transaction has ended that leaves garbage.
-pub(crate) enum TransactionEnd<'e, P: LoggingProtocol> {
-    Now(&'e Engine<P>),
+pub(crate) enum TransactionEnd<'e, P: LoggingProtocol, S: Stamp> {
+    Now(&'e Engine<P, S>),
     /// As a command, on rows of one version.
     Replayed,
     /// As a command, on rows of several versions, as this one of them.
@@ -164,7 +162,7 @@ impl Garbage {
     /// Records the garbage of a transaction that has ended.
     pub fn collect_from<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        ended: &TransactionEnd<'_, P>,
+        ended: &TransactionEnd<'_, P, C::Row>,
         state: &TxnState<'_, C, P>,
         committed: bool,
     ) {
@@ -214,7 +212,7 @@ impl Garbage {
     /// record is being replayed.
     pub fn sweep_needless<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
     ) {
         let mut guard = pin();
@@ -236,7 +234,7 @@ impl Garbage {
     /// have to wait for records still to come are passed to `keep`.
     pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         mut keep: impl FnMut(u32, KeyBytes),
     ) {
@@ -264,10 +262,10 @@ impl Garbage {
     /// match the version. So neither item is examined again.
     pub fn sweep_seen<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
-        is_single: impl Fn(&Record<P::RowStamp>) -> bool,
-        mut matches_kept: impl FnMut(&TableData<P::RowStamp>, usize, &Entry<P>) -> bool,
+        is_single: impl Fn(&Record<C::Row>) -> bool,
+        mut matches_kept: impl FnMut(&TableData<C::Row>, usize, &IndexEntry<C::Row>) -> bool,
     ) {
         let mut guard = pin();
         self.entries.retain(|entry| {
@@ -298,7 +296,7 @@ impl Garbage {
     /// Removes some of the garbage after an attempt. The session is between transactions.
     pub fn sweep<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
     ) {
         let (waiting, held) = (self.backlog(), self.held.items.len());
@@ -328,7 +326,7 @@ impl Garbage {
     /// entries, and up to `most` rows.
     pub fn sweep_up_to<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         most: usize,
     ) {
@@ -340,7 +338,7 @@ impl Garbage {
 
     fn sweep_entries<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         looks: usize,
     ) {
@@ -365,7 +363,7 @@ impl Garbage {
 
     fn sweep_rows<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         looks: usize,
     ) {
@@ -379,11 +377,11 @@ impl Garbage {
     }
 
     /// Puts a row that was swept where it is looked at again.
-    fn end_sweep_of<P: LoggingProtocol>(
+    fn end_sweep_of<P: LoggingProtocol, S: Stamp>(
         &mut self,
         mut row: AbsentRow,
         swept: Swept,
-        engine: &Engine<P>,
+        engine: &Engine<P, S>,
     ) {
         match swept {
             Swept::Done => {}
@@ -400,7 +398,11 @@ impl Garbage {
 
     /// Takes up to `most` entries, and up to `most` rows, that can be removed as far as epochs
     /// tell.
-    fn take<P: LoggingProtocol>(&mut self, most: usize, engine: &Engine<P>) -> Garbage {
+    fn take<P: LoggingProtocol, S: Stamp>(
+        &mut self,
+        most: usize,
+        engine: &Engine<P, S>,
+    ) -> Garbage {
         let mut taken = Garbage::default();
         let (oldest, horizon) = (oldest(engine), horizon(engine));
         while taken.entries.len() < most

@@ -85,7 +85,7 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
 /// [`Error::Mismatch`]: the manifest was written by another version or crate, or has no
 /// incarnation.
 pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
-    origin::check(manifest)?;
+    origin::check(manifest, None)?;
     let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));
     let newest = manifest.newest().ok_or_else(|| unknown("incarnation"))?;
     let control = match newest.settings.get("concurrency") {
@@ -148,7 +148,7 @@ impl Inspector {
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
         let stream = StreamId(stream);
         let checkpoint = self.checkpoint.as_ref();
-        let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint);
+        let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint, None);
         let lane = incarnation.dims.iter().position(|dim| dim.stream == stream).unwrap_or(0);
         let decoder = Decoder::new(shape, stream);
         let incarnation = incarnation.number;

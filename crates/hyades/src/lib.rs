@@ -39,10 +39,13 @@
 mod backup;
 mod calendar;
 mod checkpoint;
+// What an implementation passes on without naming need not be public, and has no documentation.
+#[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 mod concurrency;
 mod config;
 mod database;
 mod digest;
+#[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 mod engine;
 mod erased;
 mod error;
@@ -50,10 +53,15 @@ mod error;
 pub mod fuzzing;
 mod garbage;
 pub mod inspect;
+#[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 mod logging;
 mod metrics;
+#[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 mod opening;
 mod origin;
+#[cfg(feature = "plug")]
+#[doc(hidden)]
+pub mod plug;
 mod pool;
 mod posted;
 mod ranges;
@@ -61,6 +69,7 @@ mod recovery;
 mod restore;
 mod retry;
 mod session;
+#[cfg_attr(feature = "plug", allow(missing_docs, private_interfaces, private_bounds))]
 mod storage;
 mod tally;
 mod ticket;

@@ -260,7 +260,7 @@ impl LogSurvey {
             let incarnations = &from.manifest().incarnations;
             let survey = |reader: StreamReader| {
                 let incarnation = incarnations.iter().find(|i| i.number == reader.incarnation);
-                let stamp = incarnation.map_or(StampFormat::Empty, StampFormat::of);
+                let stamp = incarnation.map_or(StampFormat::Empty, |i| StampFormat::of(i, None));
                 scope.spawn(move || LogSurvey::read_stream(reader, stamp, wanted))
             };
             let threads: Vec<_> = from.readers().into_iter().map(survey).collect();

@@ -11,9 +11,9 @@ mod snapshots;
 mod streams;
 mod tidying;
 
-use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::concurrency::steps::{Commit, Committed};
+use crate::concurrency::{Beginning, Commits};
 use crate::engine::cut::Entered;
 use crate::engine::snapshots::SnapshotState;
 use crate::engine::{Engine, RowIdBlock};
@@ -26,6 +26,7 @@ use crate::logging::outcomes::{SessionOutcomes, StatedSum};
 use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
+use crate::storage::Stamp;
 use crate::storage::gathered::GatheredRows;
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
@@ -44,12 +45,11 @@ use ordering::unmet;
 use poisoning::{PoisonOnPanic, pass_on, without_panic};
 use shared::Sessions;
 use snapshots::only_read;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
-    shared: Arc<Sessions<P>>,
+    shared: Arc<Sessions<C, P>>,
     log: Option<Log>,
     writer: Option<Writer>,
     stamp: Option<P::TxnStamp>,
@@ -59,8 +59,8 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     row_ids: RowIdBlock,
     /// Through this slot a checkpoint sees that a commit is in progress.
     slot: Arc<EpochSlot>,
-    /// Its number for the concurrency control, if that numbers sessions.
-    active: u32,
+    /// What the concurrency control keeps of it.
+    own: C::Session,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
     stream: usize,
@@ -76,7 +76,7 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     /// How much the last attempt had read when it met a conflict, if no operation would have
     /// written; all there is if it failed when it was validated.
     only_read: Option<usize>,
-    /// Whether its transaction may wait for others, see [`Commits::begin`].
+    /// Whether its transaction may wait for others, see [`Beginning`].
     may_wait: bool,
     /// Outcomes of calls that it has run and that were logged before.
     outcomes: SessionOutcomes,
@@ -85,7 +85,6 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     /// Rows of a walk.
     gathered: GatheredRows,
     rng: fastrand::Rng,
-    concurrency: PhantomData<fn() -> C>,
 }
 
 /// A session stays on a stream for this many bytes, then looks for the fastest one. The longer it
@@ -98,25 +97,14 @@ const STREAK_BYTES: u64 = 256 << 10;
 /// Bytes for the data of a transaction, before it needs more.
 const ARENA_BYTES: usize = 16 << 10;
 
-/// Ends the epoch before a transaction draws its timestamp, if it is older than it should be.
-/// `was_idle`: its stream had no backlog.
-#[inline(always)]
-fn end_old_epoch<P: LoggingProtocol>(engine: &Engine<P>, was_idle: bool) {
-    // Under a low load no other thread advances the epoch, and a database can be restored only to
-    // the end of an epoch.
-    if was_idle {
-        engine.epoch.advance_if_older_than(engine.epoch_interval);
-    }
-}
-
 /// Begins the commit of a transaction that writes.
 #[inline(always)]
-fn enter<'e, P: LoggingProtocol>(
-    engine: &'e Engine<P>,
+fn enter<'e, P: LoggingProtocol, S: Stamp>(
+    engine: &'e Engine<P, S>,
     slot: &'e EpochSlot,
     was_idle: bool,
 ) -> Entered<'e> {
-    end_old_epoch(engine, was_idle);
+    engine.end_old_epoch(was_idle);
     engine.cut.enter(slot, &engine.epoch)
 }
 
@@ -124,16 +112,16 @@ fn enter<'e, P: LoggingProtocol>(
 const HOUSEKEEPING_INTERVAL: u64 = 64;
 
 impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
-    pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
+    pub fn new(shared: Arc<Sessions<C, P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(shared.engine.protocol.txn_stamp());
         let first = if shared.keeps_streams { Writer::own_stream } else { Writer::first_stream };
         let stream = writer.as_ref().map_or(0, first);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
-        let active = C::add_session(&shared.engine)?;
+        let own = shared.control.add_session()?;
         let tally = shared.tallies.add(shared.engine.tables.len());
         Ok(EngineSession {
-            active,
+            own,
             slot: shared.engine.cut.add_slot(),
             workspace: Workspace::new(tally.usage.clone()),
             tally,
@@ -157,7 +145,6 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             stated_outcomes: Vec::new(),
             gathered: GatheredRows::default(),
             rng: fastrand::Rng::new(),
-            concurrency: PhantomData,
         })
     }
 
@@ -179,7 +166,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let is_full = self.shared.removed.is_full();
         let removed = is_full.then(|| (reclaim::retired_here(), self.garbage.len()));
         // Nothing is pinned while it waits, and what has panicked meanwhile is reported above.
-        let result = match C::await_turns(&self.shared.engine, self.active, self.may_wait) {
+        let result = match self.shared.control.await_turns(&self.own, self.may_wait) {
             true => self.attempt(call, body, answer),
             false => Err(Abort::Conflict),
         };
@@ -210,7 +197,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
 
     fn sweep(&mut self) {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let poison_on_panic = PoisonOnPanic::arm::<C>(&self.shared.engine, self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic::arm::<P>(&self.shared.control, self.log.as_ref());
         self.garbage.sweep::<C, P>(&self.shared.engine, stamp);
         self.tally.set_garbage(self.garbage.len());
         poison_on_panic.disarm();
@@ -223,27 +210,27 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Abort> {
-        let engine = &self.shared.engine;
+        let (engine, control) = (&self.shared.engine, &self.shared.control);
         let guard = removed::pin::<P>();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let (call, kind) = call.map_or((None, RecordKind::Data), |(call, kind)| (Some(call), kind));
         engine.protocol.begin(stamp, kind);
+        let beginning = Beginning { may_wait: self.may_wait, was_idle: self.stream_was_idle };
         let mut state = TxnState::new(
             &self.arena,
             &guard,
             stamp,
+            control.begin(engine, &mut self.own, beginning),
             &mut self.workspace,
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
-        end_old_epoch(engine, C::DRAWS_AT_BEGIN && self.stream_was_idle);
         state.call.may_be_repeated = kind != RecordKind::Data;
-        C::begin(engine, &mut state, self.active, self.may_wait);
-        let mut running = Running::<C, P>::new(engine, state);
+        let mut running = Running::<C, P>::new(engine, control, state);
         // A panic is caught, so that the body's locks are released.
         let ended = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let (state, (verdict, panic)) = (running.state(), without_panic(ended));
-        let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic::arm::<P>(control, self.log.as_ref());
         let commit = Commit {
             writer: self.writer.as_mut(),
             stream: self.stream,
@@ -260,13 +247,13 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         } else if commits {
             let _entered =
                 (!state.writes.is_empty()).then(|| enter(engine, &self.slot, self.stream_was_idle));
-            C::commit(engine, state, commit)
+            control.commit(engine, state, commit)
         } else {
-            C::abandon(engine, state).map(Committed::read_only)
+            control.abandon(engine, state).map(Committed::read_only)
         };
-        C::release(engine, state);
+        control.release(state);
         let committed = result.is_ok() && commits;
-        self.only_read = result.as_ref().err().and_then(|_| only_read::<C, P>(engine, state));
+        self.only_read = result.as_ref().err().and_then(|_| only_read(control, state));
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
         }
@@ -293,7 +280,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     #[inline(always)]
     fn prepare(&mut self) -> Result<(), Error> {
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else {
-            return C::check_stopped(&self.shared.engine);
+            return self.shared.control.check_stopped();
         };
         if P::PARTITIONED {
             // The streams it needs are known only after it has run: all must have room.
@@ -335,7 +322,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             return 0;
         }
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let poison_on_panic = PoisonOnPanic::arm::<C>(&self.shared.engine, self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic::arm::<P>(&self.shared.control, self.log.as_ref());
         let removed = self.shared.orphaned.sweep::<C, P>(&self.shared.engine, stamp, noted);
         poison_on_panic.disarm();
         removed
@@ -461,7 +448,7 @@ impl<C: Commits<P>, P: LoggingProtocol> Drop for EngineSession<C, P> {
         self.hand_over_garbage();
         let engine = &self.shared.engine;
         engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
-        C::remove_session(engine, self.active);
+        self.shared.control.remove_session(&mut self.own);
         self.shared.engine.cut.remove_slot(&self.slot);
         self.shared.tallies.end(&self.tally, self.shared.engine.tables.len());
         if let Some(stamp) = self.stamp.take() {

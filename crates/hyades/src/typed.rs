@@ -149,7 +149,7 @@ type PrimaryKey<'k, R> = <<R as TableRow>::Key as KeyFields>::Key<'k>;
 /// db.transact(|tx| {
 ///     accounts.insert(tx, &Account { id: 1, owner: "Ada".into(), balance: 100 })?;
 ///     accounts.insert(tx, &Account { id: 2, owner: "Ada".into(), balance: 5 })?;
-///     let balance = accounts.get(tx, 1)?.balance;
+///     let balance = accounts.require(tx, 1)?.balance;
 ///     accounts.update(tx, 1, &[Account::BALANCE.set(balance - 30)])?;
 ///     accounts.modify(tx, 2, |account| account.balance += 30)?;
 ///     let of_ada = accounts.index(tx, Account::BY_OWNER).equal("Ada").rows()?;
@@ -208,31 +208,31 @@ impl<R: TableRow> TypedTable<R> {
         self.table
     }
 
-    /// Reads the row with this primary key.
+    /// Reads the row with this primary key, which has to be there.
     ///
     /// # Errors
     /// [`Abort::NotFound`] if there is none; the transaction may continue after it.
+    #[inline]
+    pub fn require<'t>(
+        self,
+        tx: &Transaction<'t>,
+        key: PrimaryKey<'_, R>,
+    ) -> Result<R::Read<'t>, Abort> {
+        self.get(tx, key)?.ok_or(Abort::NotFound { table: self.table.number() })
+    }
+
+    /// Reads the row with this primary key, if there is one.
     #[inline]
     pub fn get<'t>(
         self,
         tx: &Transaction<'t>,
         key: PrimaryKey<'_, R>,
-    ) -> Result<R::Read<'t>, Abort> {
-        self.find(tx, key)?.ok_or(Abort::NotFound { table: self.table.number() })
-    }
-
-    /// Reads the row with this primary key, if there is one.
-    #[inline]
-    pub fn find<'t>(
-        self,
-        tx: &Transaction<'t>,
-        key: PrimaryKey<'_, R>,
     ) -> Result<Option<R::Read<'t>>, Abort> {
-        Ok(self.find_columns(tx, key, Columns::ALL)?.as_ref().map(R::read))
+        Ok(self.get_columns(tx, key, Columns::ALL)?.as_ref().map(R::read))
     }
 
-    /// Reads some columns of the row with this primary key. Nothing else of it is copied or
-    /// decoded; [`Row::get`] reads them.
+    /// Reads some columns of the row with this primary key, which has to be there. Nothing else of
+    /// it is copied or decoded; [`Row::get`] reads them.
     ///
     /// # Errors
     /// [`Abort::NotFound`] if there is no such row; the transaction may continue after it.
@@ -253,7 +253,7 @@ impl<R: TableRow> TypedTable<R> {
     /// db.transact(|tx| {
     ///     let history = "much text".repeat(100);
     ///     customers.insert(tx, &Customer { id: 1, balance: 10, history })?;
-    ///     let row = customers.get_columns(tx, 1, Customer::BALANCE.only())?;
+    ///     let row = customers.require_columns(tx, 1, Customer::BALANCE.only())?;
     ///     let balance = row.get(Customer::BALANCE) + 5;
     ///     customers.update(tx, 1, &[Customer::BALANCE.set(balance)])?;
     ///     Ok(())
@@ -261,18 +261,18 @@ impl<R: TableRow> TypedTable<R> {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn get_columns<'t>(
+    pub fn require_columns<'t>(
         self,
         tx: &Transaction<'t>,
         key: PrimaryKey<'_, R>,
         columns: Columns,
     ) -> Result<Row<'t>, Abort> {
-        self.find_columns(tx, key, columns)?.ok_or(Abort::NotFound { table: self.table.number() })
+        self.get_columns(tx, key, columns)?.ok_or(Abort::NotFound { table: self.table.number() })
     }
 
     /// Reads some columns of the row with this primary key, if there is one.
     #[inline]
-    pub fn find_columns<'t>(
+    pub fn get_columns<'t>(
         self,
         tx: &Transaction<'t>,
         key: PrimaryKey<'_, R>,
@@ -305,10 +305,10 @@ impl<R: TableRow> TypedTable<R> {
     }
 
     /// Inserts a row or replaces the one with its primary key, without reading it; see
-    /// [`Transaction::put`].
+    /// [`Transaction::overwrite`].
     #[inline]
-    pub fn put(self, tx: &Transaction<'_>, row: &R) -> Result<(), Abort> {
-        row.with_values(|values| tx.put(self.table, values))
+    pub fn overwrite(self, tx: &Transaction<'_>, row: &R) -> Result<(), Abort> {
+        row.with_values(|values| tx.overwrite(self.table, values))
     }
 
     /// Sets some fields of a row, named by the struct's column constants; returns false if there is

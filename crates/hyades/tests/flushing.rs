@@ -32,7 +32,7 @@ fn put(session: &mut Session, id: i64, n: i64) -> Ticket {
     let (result, ticket) = session
         .try_submit(|tx| {
             let before = tx.get(ROWS, id)?.map_or(0, |row| row.get(hyades::Column::<i64>::at(1)));
-            tx.put(ROWS, &[id.into(), (before / 2 + n).into()])?;
+            tx.overwrite(ROWS, &[id.into(), (before / 2 + n).into()])?;
             Ok::<_, Abort>(())
         })
         .unwrap();

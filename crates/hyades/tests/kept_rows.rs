@@ -61,9 +61,9 @@ fn sweep(session: &mut Session) {
 }
 
 fn put(tx: &Transaction<'_>, id: i64, (group, count): (i64, i64)) -> Result<(), Abort> {
-    tx.put(ROWS, &[id.into(), group.into(), "".into(), count.into()])?;
+    tx.overwrite(ROWS, &[id.into(), group.into(), "".into(), count.into()])?;
     let (word, class) = (word(id), class(group));
-    tx.put(WORDS, &[word[..].into(), class[..].into(), id.into()])
+    tx.overwrite(WORDS, &[word[..].into(), class[..].into(), id.into()])
 }
 
 fn delete(tx: &Transaction<'_>, id: i64) -> Result<(), Abort> {
@@ -268,7 +268,7 @@ fn a_snapshot_ends_when_deleted_rows_take_too_much_memory() {
     let mut session = db.session().unwrap();
     let text = text(900);
     for id in 0..COUNT {
-        session.try_submit(|tx| tx.put(ROWS, &row(id, 0, &text))).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.overwrite(ROWS, &row(id, 0, &text))).unwrap().0.unwrap();
     }
     let first = db.open_snapshot();
     for id in 0..COUNT / 2 {

@@ -18,7 +18,7 @@ fn database(dir: &std::path::Path, protocol: Protocol) -> Database {
     let mut builder = Database::builder().protocol(protocol).streams(STREAMS);
     let counters = builder.table_of::<Counter>();
     builder.procedure("count", 1, move |tx: &Transaction<'_>, id: i64| {
-        let count = counters.find(tx, id)?.map_or(0, |counter| counter.count) + 1;
+        let count = counters.get(tx, id)?.map_or(0, |counter| counter.count) + 1;
         if count > 2 {
             return Err(Abort::User(count));
         }
@@ -30,7 +30,7 @@ fn database(dir: &std::path::Path, protocol: Protocol) -> Database {
 /// Nine commits, two errors, one panic and one conflict; nine of the transactions write and wait.
 fn work(db: &Database) {
     let counters = Table::nth(0);
-    let put = |tx: &Transaction<'_>, id: i64| tx.put(counters, &[id.into(), 0i64.into()]);
+    let put = |tx: &Transaction<'_>, id: i64| tx.overwrite(counters, &[id.into(), 0i64.into()]);
     for id in 1..=4 {
         db.transact(|tx| Ok(put(tx, id)?)).unwrap();
     }

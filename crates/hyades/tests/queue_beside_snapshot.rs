@@ -32,7 +32,7 @@ fn pops_beside_a_snapshot(rows: i64, spans: u64) -> Vec<u64> {
     let mut session = db.session().unwrap();
     for from in (0..rows).step_by(1000) {
         let fill = |tx: &Transaction<'_>| {
-            (from..from + 1000).try_for_each(|id| tx.put(ROWS, &row(id, id % 7, "")))
+            (from..from + 1000).try_for_each(|id| tx.overwrite(ROWS, &row(id, id % 7, "")))
         };
         session.try_submit(fill).unwrap().0.unwrap();
     }

@@ -19,7 +19,7 @@ fn a_snapshot_ends_when_versions_take_too_much_memory_and_writers_go_on() {
         let text = text(40_000);
         let put_all = |from: i64| {
             let put = |tx: &Transaction<'_>| {
-                (from..from + 1000).try_for_each(|id| tx.put(ROWS, &row(id, 0, &text)))
+                (from..from + 1000).try_for_each(|id| tx.overwrite(ROWS, &row(id, 0, &text)))
             };
             db.try_transact(put).unwrap().unwrap();
         };
@@ -72,7 +72,7 @@ fn a_snapshot_ends_at_its_age() {
     let until = Instant::now() + Duration::from_secs(20);
     while db.stats().snapshots_ended == 0 {
         assert!(Instant::now() < until, "it was never ended");
-        session.submit(|tx| Ok(tx.put(ROWS, &row(1, 1, ""))?)).unwrap().1.wait().unwrap();
+        session.submit(|tx| Ok(tx.overwrite(ROWS, &row(1, 1, ""))?)).unwrap().1.wait().unwrap();
     }
     let error = snapshot.read(|tx| Ok(tx.get(ROWS, 1i64)?.is_none())).unwrap_err();
     assert!(matches!(error, Error::Aborted(Abort::SnapshotEnded)), "{error}");
@@ -92,7 +92,7 @@ fn rows_of_a_snapshot_that_is_being_ended_are_whole() {
     let put_all = |version: u8| {
         let text = String::from_utf8(vec![version; 40_000]).unwrap();
         for id in 0..COUNT_OF_ROWS {
-            db.transact(|tx| Ok(tx.put(ROWS, &row(id, 0, &text))?)).unwrap();
+            db.transact(|tx| Ok(tx.overwrite(ROWS, &row(id, 0, &text))?)).unwrap();
         }
     };
     put_all(b'a');
@@ -139,7 +139,7 @@ fn a_row_is_kept_once_however_often_it_is_overwritten() {
     let dir = directory();
     let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
     let text = text(1000);
-    db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, &text))?)).unwrap();
+    db.transact(|tx| Ok(tx.overwrite(ROWS, &row(1, 0, &text))?)).unwrap();
     let _snapshot = db.open_snapshot();
     let mut session = db.session().unwrap();
     for n in 0..2000i64 {
@@ -160,7 +160,7 @@ fn garbage_waits_for_snapshots_and_costs_little_meanwhile() {
     let rows = 20_000i64;
     for from in (0..rows).step_by(1000) {
         let put = |tx: &Transaction<'_>| {
-            (from..from + 1000).try_for_each(|id| tx.put(ROWS, &row(id, 0, "")))
+            (from..from + 1000).try_for_each(|id| tx.overwrite(ROWS, &row(id, 0, "")))
         };
         db.try_transact(put).unwrap().unwrap();
     }
@@ -199,7 +199,7 @@ fn a_transaction_of_the_pool_keeps_no_more_than_what_it_overwrites() {
     let dir = directory();
     let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
     for id in 0..300i64 {
-        db.transact(|tx| Ok(tx.put(ROWS, &row(id, 0, ""))?)).unwrap();
+        db.transact(|tx| Ok(tx.overwrite(ROWS, &row(id, 0, ""))?)).unwrap();
     }
     let _snapshot = db.open_snapshot();
     for id in 0..300i64 {
@@ -219,7 +219,7 @@ fn nothing_waits_for_a_snapshot_that_is_over() {
     catch_unwind(AssertUnwindSafe(|| session.snapshot(body).map(drop))).unwrap_err();
     assert_eq!(db.stats().snapshots, 0);
     for id in 0..1000i64 {
-        session.try_submit(|tx| tx.put(ROWS, &row(id, 0, ""))).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.overwrite(ROWS, &row(id, 0, ""))).unwrap().0.unwrap();
         session.try_submit(|tx| tx.delete(ROWS, id)).unwrap().0.unwrap();
     }
     db.snapshot(|_| Ok(())).unwrap();
@@ -256,8 +256,9 @@ fn a_transaction_inside_a_snapshot_without_a_free_slot_is_an_error() {
         sessions.push(session);
     }
     sessions.pop();
-    let inner = db.snapshot(|_| Ok(db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, ""))?)))).unwrap();
+    let inner =
+        db.snapshot(|_| Ok(db.transact(|tx| Ok(tx.overwrite(ROWS, &row(1, 0, ""))?)))).unwrap();
     assert!(matches!(inner, Err(Error::Log(_))), "{inner:?}");
     drop(sessions);
-    db.snapshot(|_| db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, ""))?))).unwrap();
+    db.snapshot(|_| db.transact(|tx| Ok(tx.overwrite(ROWS, &row(1, 0, ""))?))).unwrap();
 }

@@ -70,7 +70,7 @@ fn open(dir: &std::path::Path, change: impl FnOnce(&mut hyades::LogSettings)) ->
 }
 
 fn insert(db: &Database, word: &str) -> Result<(), Error> {
-    db.transact(|tx| Ok(tx.put(WORDS, &[word.into()])?))
+    db.transact(|tx| Ok(tx.overwrite(WORDS, &[word.into()])?))
 }
 
 fn a_life(dir: &std::path::Path, told: &Told) {
@@ -83,7 +83,7 @@ fn a_life(dir: &std::path::Path, told: &Told) {
     let mut last = None;
     for n in 0..2000 {
         let word = format!("{n:01000}");
-        let put = session.submit(|tx| Ok(tx.put(WORDS, &[word[..].into()])?));
+        let put = session.submit(|tx| Ok(tx.overwrite(WORDS, &[word[..].into()])?));
         last = Some(put.unwrap().1);
     }
     last.unwrap().wait().unwrap();

@@ -97,7 +97,7 @@ fn keys_that_were_missed_are_inserted_at_once() {
                 let id = n * 1_910 % 2_003;
                 let missed = [tx.get(hashed, id)?.is_none(), tx.get(ordered, id)?.is_none()];
                 assert_eq!(missed, [true; 2], "{concurrency:?}: {id}");
-                tx.put(hashed, &[id.into()])?;
+                tx.overwrite(hashed, &[id.into()])?;
                 tx.insert(ordered, &[id.into(), (-id).into()])?;
             }
             Ok(())

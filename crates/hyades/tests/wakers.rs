@@ -24,14 +24,15 @@ fn open(change: impl FnOnce(&mut LogSettings)) -> (TempDir, Database) {
     let dir = tempfile::tempdir().unwrap();
     let mut builder = Database::builder().streams(2).log_settings(change);
     builder.table(Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]));
-    builder
-        .procedure("put", 1, |tx: &hyades::Transaction<'_>, n: i64| tx.put(NUMBERS, &[n.into()]));
+    builder.procedure("put", 1, |tx: &hyades::Transaction<'_>, n: i64| {
+        tx.overwrite(NUMBERS, &[n.into()])
+    });
     let db = builder.open(dir.path()).unwrap();
     (dir, db)
 }
 
 fn put(session: &mut Session, n: i64) -> Ticket {
-    session.submit(|tx| Ok(tx.put(NUMBERS, &[n.into()])?)).unwrap().1
+    session.submit(|tx| Ok(tx.overwrite(NUMBERS, &[n.into()])?)).unwrap().1
 }
 
 fn poll(ticket: &mut Ticket, waker: &Waker) -> Poll<Result<(), Error>> {
@@ -136,8 +137,8 @@ fn is_refused<T>(what: &str, result: Result<T, Error>) {
 
 /// What is refused on a thread of the database, in a waker of a task of `db`.
 fn try_all(db: Database, session: &mut Session) {
-    is_refused("transact", db.transact(|tx| Ok(tx.put(NUMBERS, &[7i64.into()])?)));
-    is_refused("submit", session.submit(|tx| Ok(tx.put(NUMBERS, &[8i64.into()])?)));
+    is_refused("transact", db.transact(|tx| Ok(tx.overwrite(NUMBERS, &[7i64.into()])?)));
+    is_refused("submit", session.submit(|tx| Ok(tx.overwrite(NUMBERS, &[8i64.into()])?)));
     is_refused("attempt", session.attempt::<(), hyades::Abort>(|_| Ok(())));
     is_refused("call", db.call::<i64, ()>("put", &9));
     is_refused("checkpoint", db.checkpoint());
@@ -203,7 +204,7 @@ fn a_waker_that_panics_stops_nothing() {
         while db.metrics().total(PANICKED) != Some(f64::from(n)) {
             std::thread::yield_now();
         }
-        db.transact(|tx| Ok(tx.put(NUMBERS, &[i64::from(n).into()])?)).unwrap();
+        db.transact(|tx| Ok(tx.overwrite(NUMBERS, &[i64::from(n).into()])?)).unwrap();
     }
     // Other wakers for the same position are woken all the same.
     struct Counts(AtomicU64);
@@ -238,7 +239,7 @@ fn a_waker_of_a_posted_call_may_panic_and_may_not_commit() {
         builder.table(Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]));
         builder.procedure("put", 1, |tx: &hyades::Transaction<'_>, n: i64| {
             std::thread::sleep(Duration::from_millis(5));
-            tx.put(NUMBERS, &[n.into()])
+            tx.overwrite(NUMBERS, &[n.into()])
         });
         let db = builder.open(dir.path()).unwrap();
         let put = db.prepare("put").unwrap();
@@ -266,7 +267,7 @@ fn a_waker_of_a_posted_call_may_panic_and_may_not_commit() {
 #[test]
 fn closing_tells_that_the_log_had_failed_though_all_is_durable() {
     let (_dir, db) = open(|_| {});
-    db.transact(|tx| Ok(tx.put(NUMBERS, &[1i64.into()])?)).unwrap();
+    db.transact(|tx| Ok(tx.overwrite(NUMBERS, &[1i64.into()])?)).unwrap();
     db.log().unwrap().stop("told to by this test");
     let error = db.close().unwrap_err();
     assert!(error.to_string().contains("told to by this test"), "{error}");

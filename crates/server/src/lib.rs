@@ -24,14 +24,18 @@ mod clients;
 mod commands;
 mod config;
 mod data;
+mod export;
 #[cfg(feature = "torture")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+mod import;
 mod net;
 mod rdb;
+mod replica;
 mod request;
 mod resp;
+mod script;
 mod server;
 mod session;
 mod sockets;
@@ -48,4 +52,6 @@ mod transact;
 mod upkeep;
 
 pub use config::{ConfigError, PingTls, Settings, environment_port};
+pub use export::{ExportReport, export};
+pub use import::{ImportReport, import};
 pub use server::{Handle, Server, ServerError, ping, ping_file, survive_file_limit};

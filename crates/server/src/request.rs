@@ -1,6 +1,6 @@
 //! A request that was parsed, until it has run.
 
-use crate::catalogue;
+use crate::catalogue::{self, names};
 use crate::config::RenamedCommands;
 use crate::resp::request::Arguments;
 use smallvec::SmallVec;
@@ -95,9 +95,14 @@ impl Request {
         self.has_flag(catalogue::ALONE | catalogue::BLOCKS)
     }
 
-    /// Whether its command may use more memory.
-    pub fn grows(&self) -> bool {
-        self.has_flag(catalogue::DENY_OOM)
+    /// Whether its command, or its subcommand, may use more memory.
+    #[inline]
+    pub fn grows(&self, input: &[u8]) -> bool {
+        let Some(command) = self.place.map(|at| &catalogue::all()[at]) else { return false };
+        match command.is_container {
+            true => names::grows(command, &self.arguments(input)),
+            false => command.has(catalogue::DENY_OOM),
+        }
     }
 
     /// Whether no other thread runs it, however many conflicts it meets.

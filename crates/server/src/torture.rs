@@ -1,6 +1,6 @@
 //! Conversations without sockets and threads: many clients of a few loops, which run when they are
 //! told to, on a log that is written when it is told to, in the time of the calling thread. It
-//! exists for `hyades torture --clients resp`.
+//! exists for `hyades-lab torture --clients resp`.
 
 use crate::clients::{Calls, ClientEntry};
 use crate::config::Settings;
@@ -67,6 +67,7 @@ impl SteppedServer {
     ) -> Result<SteppedServer, Error> {
         let settings = Settings::from_arguments(settings).expect("the settings are right");
         let shared = Shared::new(settings);
+        shared.scripts.run_whole();
         let tables = Tables::declare(&mut builder);
         let database = builder.open(dir)?;
         opening::count_keys(&shared, &database, tables)?;

@@ -16,12 +16,15 @@ use std::time::Duration;
 
 /// Commands of which other things are told. ZRANK and ZREVRANK have WITHSCORE, as in Redis 7.2; of
 /// the others `loading` and `stale` say what is true here.
-const OTHER_FACTS: &str = "function|flush function|list lolwut memory|help object|help ping \
-    unwatch wait watch zrank zrevrank";
+const OTHER_FACTS: &str = "function|help lolwut memory|help object|help ping replicaof \
+    script|help script|load slaveof unwatch wait watch xgroup|help xinfo|help zrank zrevrank";
 
-/// Commands with other arguments: more of them are told, or groups of one are left out.
+/// Commands with other arguments: more of them are told, or groups of one are left out. SET has
+/// comparisons, as in Redis 8.4, and HSCAN NOVALUES, as in 7.4; members and sources may be missing,
+/// as in Redis 7.2. Of REPLICAOF the host and the port are told.
 const OTHER_ARGUMENTS: &str = "client|kill client|list command|getkeys command|getkeysandflags \
-    config|get debug migrate psubscribe zrank zrevrank";
+    config|get debug geohash geopos hscan migrate pfmerge psubscribe replicaof set slaveof zrank \
+    zrevrank";
 
 #[derive(Clone, Debug)]
 enum Said {

@@ -10,16 +10,16 @@
 //! second half of the commands none is packed, whatever it holds.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
-use hyades_server::{Server, Settings};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+mod beside;
+mod stream_commands;
+
+use beside::{Client, Pair, Said, number};
 
 /// Commands. In braces: s l t h z a key that mostly holds that type; y a sorted set whose scores
-/// are equal (only there a range of members is defined); v a value, m a member or a field, n a
-/// small number, i any integer, c a score, b a bound of scores, x a bound of members, o a bit's
-/// offset.
+/// are equal (only there a range of members is defined); g a sorted set of places, q one of
+/// distances; v a value, m a member or a field, n a small number, i any integer, c a score, b a
+/// bound of scores, x a bound of members, o a bit's offset, d e a longitude and a latitude, r u a
+/// distance and its unit.
 const TEMPLATES: &str = "\
     SET {s} {v}|SET {s} {v} NX|SET {s} {v} XX GET|GET {s}|GETSET {s} {v}|GETDEL {s}|\
     APPEND {s} {v}|STRLEN {s}|GETRANGE {s} {n} {n}|SETRANGE {s} {n} {v}|INCR {s}|INCRBY {s} {i}|\
@@ -64,11 +64,24 @@ const TEMPLATES: &str = "\
     EXISTS {s} {l} {z}|TYPE {t}|RENAME {l} {l}|RENAMENX {t} {t}|COPY {h} {h} REPLACE|\
     COPY {z} {z}|EXPIREAT {z} 9999999999|EXPIRETIME {z}|PERSIST {z}|PEXPIREAT {h} 1|\
     TOUCH {s} {t}|DBSIZE|PING|EXISTS {h}|UNLINK {s}|HSET {h} {m}|ZADD {z} x {m}|LPUSH {l}|\
-    SETBIT {s} -1 1|LSET {l} x {m}";
+    SETBIT {s} -1 1|LSET {l} x {m}|GEOADD {g} {d} {e} {m}|GEOADD {g} {d} {e} {m} {d} {e} {m}|\
+    GEOADD {g} NX CH {d} {e} {m}|GEOADD {g} XX CH {d} {e} {m}|GEODIST {g} {m} {m} {u}|\
+    GEOHASH {g} {m} {m}|GEOPOS {g} {m} {m}|GEORADIUS {g} {d} {e} {r} {u} WITHDIST WITHHASH|\
+    GEORADIUS {g} {d} {e} {r} {u} WITHCOORD COUNT {n}|GEORADIUS_RO {g} {d} {e} {r} {u} DESC|\
+    GEORADIUS {g} {d} {e} {r} {u} STORE {g}|GEORADIUSBYMEMBER {g} {m} {r} {u} STOREDIST {q}|\
+    GEORADIUSBYMEMBER_RO {g} {m} {r} {u} COUNT {n} ANY|\
+    GEOSEARCH {g} FROMMEMBER {m} BYRADIUS {r} {u} WITHDIST|\
+    GEOSEARCH {g} FROMLONLAT {d} {e} BYBOX {r} {r} {u} WITHCOORD|\
+    GEOSEARCH {g} FROMLONLAT {d} {e} BYBOX {r} {r} {u} ASC WITHDIST|\
+    GEOSEARCH {g} FROMLONLAT {d} {e} BYRADIUS {r} {u} COUNT {n} WITHHASH|\
+    GEOSEARCH {g} FROMMEMBER {m} BYBOX {r} {r} {u} ASC ANY|ZREM {g} {m}|ZADD {g} {i} {m}|\
+    GEOSEARCHSTORE {g} {g} FROMLONLAT {d} {e} BYRADIUS {r} {u} COUNT {n}|\
+    GEOSEARCHSTORE {q} {g} FROMMEMBER {m} BYBOX {r} {r} {u} STOREDIST|\
+    ZRANGE {q} 0 -1|SET {s} {v} XX KEEPTTL";
 
 /// Has this server pack no collection of more than one element.
 const IN_BLOCKS: &str = "CONFIG SET hash-max-listpack-entries 0 set-max-intset-entries 0 \
-    zset-max-listpack-entries 0 list-max-listpack-size 1";
+    zset-max-listpack-entries 0 list-max-listpack-size 1 stream-node-max-entries 1";
 
 /// Those whose order Redis leaves open.
 const UNORDERED: &[&str] = &["SMEMBERS", "SUNION", "SINTER", "SDIFF", "HKEYS", "HVALS", "HGETALL"];
@@ -80,6 +93,22 @@ fn pick<'a, T: ?Sized>(rng: &mut fastrand::Rng, choices: &[&'a T]) -> &'a T {
 fn filled(rng: &mut fastrand::Rng, what: &str, members: u32) -> String {
     match what {
         "y" => format!("y{}", rng.u8(..2)),
+        "g" | "q" => format!("{what}{}", rng.u8(..3)),
+        "d" | "e" => {
+            let (middle, most) = if what == "d" { (13.0, 181.0) } else { (38.0, 85.1) };
+            let at = match rng.u8(..12) {
+                0 => [-180.0, 180.0, -85.05112878, 85.05112878, 0.0][rng.usize(..5)],
+                1..4 => (rng.f64() - 0.5) * 2.0 * most,
+                _ => middle + (rng.f64() - 0.5) * 4.0,
+            };
+            format!("{at:.9}")
+        }
+        "r" => match rng.u8(..15) {
+            0 => "0".to_string(),
+            1 => "-1".to_string(),
+            power => format!("{:.3}", 10f64.powf(f64::from(power) / 2.0) * rng.f64()),
+        },
+        "u" => pick(rng, &["m", "km", "FT", "mi", "m", "x"]).to_string(),
         "s" | "l" | "t" | "h" | "z" => {
             let what = if rng.u8(..20) == 0 { pick(rng, &["s", "l", "t", "h", "z"]) } else { what };
             format!("{what}{}", rng.u8(..3))
@@ -121,7 +150,8 @@ fn filled(rng: &mut fastrand::Rng, what: &str, members: u32) -> String {
             n => format!("{}m{}", if n % 2 == 0 { '[' } else { '(' }, rng.u32(..members)),
         },
         "o" => rng.u32(..200).to_string(),
-        other => panic!("nothing is called {other}"),
+        _ => stream_commands::filled(rng, what, members)
+            .unwrap_or_else(|| panic!("nothing is called {what}")),
     }
 }
 
@@ -137,78 +167,28 @@ fn command(rng: &mut fastrand::Rng, templates: &[&str], members: u32) -> Vec<Str
     pick(rng, templates).split_whitespace().map(|text| word(rng, text)).collect()
 }
 
+/// Runs a command that is its arguments.
+const SCRIPT: [&str; 3] = ["EVAL", "return redis.call(unpack(ARGV))", "0"];
+
+/// A command, of ten one in a script.
+fn perhaps_in_script(rng: &mut fastrand::Rng, words: Vec<String>) -> Vec<String> {
+    match rng.u8(..10) {
+        0 => SCRIPT.map(str::to_string).into_iter().chain(words).collect(),
+        _ => words,
+    }
+}
+
+/// The command that is asked for, or that the script runs.
+fn without_script(words: &[String]) -> &[String] {
+    if words[0] == SCRIPT[0] { &words[SCRIPT.len()..] } else { words }
+}
+
 /// A command, with the question for the type of its key in front if the order of the reply depends
 /// on that.
 fn asked(words: Vec<String>) -> Vec<Vec<String>> {
     match is_unsorted(&words) {
-        true => vec![vec!["TYPE".to_string(), words[1].clone()], words],
+        true => vec![vec!["TYPE".to_string(), without_script(&words)[1].clone()], words],
         false => vec![words],
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Said {
-    Line(String),
-    Bulk(Option<Vec<u8>>),
-    Array(Option<Vec<Said>>),
-}
-
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn connect(address: std::net::SocketAddr) -> Client {
-        for _ in 0..200 {
-            if let Ok(stream) = TcpStream::connect(address) {
-                stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-                return Client(BufReader::new(stream));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("no server at {address}");
-    }
-
-    fn ask(&mut self, words: &[&[u8]]) -> Said {
-        let mut out = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            write!(out, "${}\r\n", word.len()).unwrap();
-            out.extend_from_slice(word);
-            out.extend_from_slice(b"\r\n");
-        }
-        self.0.get_mut().write_all(&out).unwrap();
-        self.read()
-    }
-
-    fn ask_text(&mut self, text: &str) -> Said {
-        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-        self.ask(&words)
-    }
-
-    fn send(&mut self, commands: &[Vec<String>]) {
-        let mut out = Vec::new();
-        for words in commands {
-            write!(out, "*{}\r\n", words.len()).unwrap();
-            for word in words {
-                write!(out, "${}\r\n{word}\r\n", word.len()).unwrap();
-            }
-        }
-        self.0.get_mut().write_all(&out).unwrap();
-    }
-
-    fn read(&mut self) -> Said {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        let line = line.trim_end_matches("\r\n");
-        let length = || usize::try_from(line[1..].parse::<i64>().unwrap()).ok();
-        match line.as_bytes()[0] {
-            b'$' => Said::Bulk(length().map(|length| {
-                let mut bytes = vec![0; length + 2];
-                self.0.read_exact(&mut bytes).unwrap();
-                bytes.truncate(length);
-                bytes
-            })),
-            b'*' => Said::Array(length().map(|length| (0..length).map(|_| self.read()).collect())),
-            _ => Said::Line(line.to_string()),
-        }
     }
 }
 
@@ -234,9 +214,19 @@ fn comparable(words: &[String], kind: &Said, said: Said) -> Said {
             all.sort();
             Said::Array(Some(all))
         }
+        Said::Array(Some(all)) if stream_commands::tells_consumers(words, all.len()) => {
+            let at = all.iter().position(|said| *said == Said::Bulk(Some(b"consumers".to_vec())));
+            let stays = |place: &usize| Some(*place) != at.map(|at| at + 1);
+            let kept = all.into_iter().enumerate().filter(|(place, _)| stays(place));
+            Said::Array(Some(kept.map(|(_, said)| said).collect()))
+        }
         Said::Array(Some(all)) => Said::Array(Some(
             all.into_iter().map(|element| comparable(words, kind, element)).collect(),
         )),
+        // From Redis 7.2 on there is a consumer once it is named, as here.
+        Said::Line(line) if stream_commands::is_new_consumer(words) && line.starts_with(':') => {
+            Said::Line(":".to_string())
+        }
         // A score of -0 is 0 here.
         Said::Bulk(Some(text)) if words[0].starts_with('Z') && text == b"-0" => {
             Said::Bulk(Some(b"0".to_vec()))
@@ -256,62 +246,25 @@ fn is_one_of_two_errors(words: &[String], ours: &Said, theirs: &Said) -> bool {
     is_declared && is_error(ours, "-ERR ") && is_error(theirs, "-WRONGTYPE ")
 }
 
-struct Original(Child);
-
-impl Drop for Original {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
-
-/// A server of ours, and Redis's, with a client each.
-struct Pair {
-    server: Server,
-    ours: Client,
-    theirs: Client,
-    _original: Original,
-    _dir: tempfile::TempDir,
-}
-
-impl Pair {
-    fn start(settings_of_theirs: &[&str]) -> Pair {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().to_str().unwrap();
-        let settings = ["--port", "0", "--dir", path, "--bind", "127.0.0.1"];
-        let server = Server::start(Settings::from_arguments(&settings).unwrap()).unwrap();
-        server.wait_until_open().unwrap();
-        // The port is free again when the listener is dropped.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = port.to_string();
-        let arguments = ["--port", &port, "--save", "", "--dir", path, "--bind", "127.0.0.1"];
-        let mut original = Command::new("redis-server");
-        original.args(arguments).args(settings_of_theirs).stdout(Stdio::null());
-        let original = Original(original.spawn().expect("redis-server is installed"));
-        let ours = Client::connect(server.address().unwrap());
-        let theirs = Client::connect(format!("127.0.0.1:{port}").parse().unwrap());
-        Pair { server, ours, theirs, _original: original, _dir: dir }
-    }
-
-    fn stop(self) {
-        self.server.handle().stop();
-        self.server.wait().unwrap();
-    }
+#[test]
+#[ignore = "needs redis-server"]
+fn replies_are_those_of_redis() {
+    compare_replies(TEMPLATES);
 }
 
 #[test]
 #[ignore = "needs redis-server"]
-fn replies_are_those_of_redis() {
+fn replies_on_streams_are_those_of_redis() {
+    compare_replies(stream_commands::TEMPLATES);
+}
+
+fn compare_replies(templates: &'static str) {
     let (count, seed) = (number("HYADES_COMMANDS", 100_000), number("HYADES_SEED", 1));
     let members = number("HYADES_MEMBERS", 12) as u32;
     let mut pair = Pair::start(&[]);
     let (ours, theirs) = (&mut pair.ours, &mut pair.theirs);
     let mut rng = fastrand::Rng::with_seed(seed);
-    let templates: Vec<&str> = TEMPLATES.split('|').collect();
+    let templates: Vec<&str> = templates.split('|').collect();
     let (mut done, mut earlier, mut is_in_blocks) = (0, Vec::new(), false);
     while done < count {
         if done >= count / 2 && !is_in_blocks {
@@ -319,13 +272,17 @@ fn replies_are_those_of_redis() {
             assert_eq!(ours.read(), Said::Line("+OK".to_string()));
             is_in_blocks = true;
         }
-        let next = |_| asked(command(&mut rng, &templates, members));
+        let next = |_| {
+            let words = command(&mut rng, &templates, members);
+            asked(perhaps_in_script(&mut rng, words))
+        };
         let commands: Vec<_> = (0..50).flat_map(next).collect();
         ours.send(&commands);
         theirs.send(&commands);
         let mut kind = Said::Array(None);
         for (at, words) in commands.iter().enumerate() {
             let (a, b) = (ours.read(), theirs.read());
+            let words = without_script(words);
             let (a, b) = (comparable(words, &kind, a), comparable(words, &kind, b));
             kind = a.clone();
             if is_one_of_two_errors(words, &a, &b) {
@@ -355,20 +312,36 @@ fn fill(client: &mut Client, kind: &str, count: usize, length: usize) {
     assert!(matches!(client.ask_text("DEL key"), Said::Line(_)));
     let command = |at: usize| {
         let (one, other) = (element(at), element(at + 1));
+        let id = format!("{}-{}", at / 3, 1 + at % 3);
         let score = [at.to_string(), format!("-{at}.25"), "0.125".into(), "-inf".into()];
         let words: Vec<&str> = match kind {
             "string" => vec!["APPEND", "key", &one],
             "list" => vec!["RPUSH", "key", &one],
             "set" => vec!["SADD", "key", &one],
             "hash" => vec!["HSET", "key", &one, &other],
+            "stream" => vec!["XADD", "key", &id, &other, &one, "field", &other],
             _ => vec!["ZADD", "key", &score[at % 4], &one],
         };
         words.into_iter().map(str::to_string).collect()
     };
     client.send(&(0..count).map(command).collect::<Vec<Vec<String>>>());
     for _ in 0..count {
-        assert!(matches!(client.read(), Said::Line(line) if line.starts_with(':')));
+        let is_added = |said| match said {
+            Said::Line(line) => line.starts_with(':'),
+            said => kind == "stream" && matches!(said, Said::Bulk(_)),
+        };
+        assert!(is_added(client.read()));
     }
+    if kind == "stream" {
+        stream_commands::FILLED_TOO.split('|').for_each(|line| drop(client.ask_text(line)));
+    }
+}
+
+/// What XINFO tells of the groups of a stream, and the owners of what is pending.
+fn groups(client: &mut Client, key: &str) -> Said {
+    let words = ["XINFO", "GROUPS", key].map(str::to_string);
+    let groups = comparable(&words, &Said::Array(None), client.ask_text(&words.join(" ")));
+    Said::Array(Some(vec![groups, client.ask_text(&format!("XPENDING {key} all"))]))
 }
 
 /// The value of a key, in an order of its own.
@@ -378,15 +351,18 @@ fn content(client: &mut Client, kind: &str, key: &str) -> Said {
         "list" => "LRANGE",
         "set" => "SMEMBERS",
         "hash" => "HGETALL",
+        "stream" => "XRANGE",
         _ => "ZRANGE",
     };
     let range = match kind {
         "list" => " 0 -1",
         "zset" => " 0 -1 WITHSCORES",
+        "stream" => " - +",
         _ => "",
     };
     let said = client.ask_text(&format!("{command} {key}{range}"));
-    comparable(&[command.to_string()], &Said::Array(None), said)
+    let said = comparable(&[command.to_string()], &Said::Array(None), said);
+    if kind == "stream" { Said::Array(Some(vec![said, groups(client, key)])) } else { said }
 }
 
 fn dumped(client: &mut Client, key: &str) -> Vec<u8> {
@@ -414,7 +390,7 @@ fn values_move_to_redis_and_back() {
                 zset-max-listpack-entries 0 list-max-listpack-size 3 rdbcompression no";
             assert_eq!(theirs.ask_text(text), Said::Line("+OK".to_string()));
         }
-        for kind in ["string", "list", "set", "hash", "zset"] {
+        for kind in ["string", "list", "set", "hash", "zset", "stream"] {
             for (count, length) in [
                 (1, 0),
                 (2, 0),

@@ -58,7 +58,7 @@ impl Log {
             return Err(cause.into());
         }
         let mut manifest = self.manifest();
-        // The watermarks first: then the frames that state them are below the ends.
+        // The marks first: then the frames that state them are below the ends.
         for (lane, dim) in
             manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate()
         {

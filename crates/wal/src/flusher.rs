@@ -38,7 +38,7 @@ const SUBSTANTIAL: u64 = 1 << 10;
 const ANCHOR_AGE_NS: u64 = 100_000_000;
 /// The interval in bytes of a log that is to have none, for experiments.
 const NO_ANCHORS: u64 = 1 << 40;
-/// The pause before an urgent watermark, which could not be stated because a commit is in progress,
+/// The pause before an urgent mark, which could not be stated because a commit is in progress,
 /// is tried again.
 const URGENT_PAUSE: Duration = Duration::from_micros(50);
 
@@ -71,13 +71,13 @@ pub(crate) struct Flusher {
     next_anchor: Lsn,
     /// When the last anchor was placed.
     anchored_at_ns: u64,
-    /// Heartbeats that are not yet durable: (end, watermark).
+    /// Heartbeats that are not yet durable: (end, mark).
     heartbeats: VecDeque<(Lsn, u64)>,
-    /// The last watermark for which a heartbeat was placed.
+    /// The last mark for which a heartbeat was placed.
     stated: u64,
     /// `wanted_mark` and `urgent` as last read.
     asked: (u64, u64),
-    /// Set if a wanted watermark could not be stated: it is tried again after this time.
+    /// Set if a wanted mark could not be stated: it is tried again after this time.
     retry: Option<Duration>,
     zeros: Vec<u8>,
     idle_since_work: u32,
@@ -132,7 +132,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// What it has read of wanted watermarks, and when it tries again to state one.
+    /// What it has read of wanted marks, and when it tries again to state one.
     pub(crate) fn wanted(&self) -> ((u64, u64), Option<Duration>) {
         (self.asked, self.retry)
     }
@@ -152,7 +152,7 @@ impl Flusher {
     /// Flushes once, or waits for something to flush.
     fn turn(&mut self) -> Result<(), Error> {
         let durable = self.shared.frontier.durable(self.lane);
-        // Before a watermark is stated, so that it covers what is collected meanwhile.
+        // Before a mark is stated, so that it covers what is collected meanwhile.
         if let Some(interval) = self.shared.options.flush_interval
             && self.stream().order.log_lsn() > durable
             && self.collect(durable, interval)
@@ -188,7 +188,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// States a watermark, and places a due anchor.
+    /// States a mark, and places a due anchor.
     fn own_frames(&mut self, durable: Lsn) {
         self.state_mark(durable);
         // Only along with other work: an idle log writes nothing.
@@ -216,7 +216,7 @@ impl Flusher {
         are_wanted && self.shared.streams.len() > 1 && age_ns() >= ANCHOR_AGE_NS
     }
 
-    /// Where frames have numbers: states the stream's watermark, along with other work or because a
+    /// Where frames have numbers: states the stream's mark, along with other work or because a
     /// thread waits for it. An idle log writes nothing.
     fn state_mark(&mut self, durable: Lsn) {
         let shared = Arc::clone(&self.shared);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Where writers flush: what is wanted of a stream waits this long for the stream's own writers,
-/// which flush, and state its watermark, with each record.
+/// which flush, and state its mark, with each record.
 const ASSIST_PAUSE: Duration = Duration::from_micros(100);
 
 impl Shared {
@@ -27,7 +27,7 @@ impl Shared {
         true
     }
 
-    /// The thread of a stream that its writers flush: states watermarks for which a thread waits,
+    /// The thread of a stream that its writers flush: states marks for which a thread waits,
     /// and flushes what a thread waits for and no writer flushes.
     pub(crate) fn assist_writers(&self, lane: usize) {
         let _mark = OnDatabaseThread::begin();

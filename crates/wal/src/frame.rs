@@ -28,7 +28,7 @@ pub enum FrameKind {
     Void = 4,
     /// A durable vector, against which later vectors are compressed.
     Anchor = 5,
-    /// States the stream's watermark (`mark` in the code) and its durable LSN.
+    /// States the stream's mark and its durable LSN.
     Heartbeat = 6,
 }
 
@@ -199,7 +199,7 @@ pub fn read_anchor(payload: &[u8], out: &mut [Lsn]) -> Option<()> {
     Some(())
 }
 
-/// Decodes a heartbeat: its watermark and the durable LSN that it states.
+/// Decodes a heartbeat: its mark and the durable LSN that it states.
 pub fn read_heartbeat(payload: &[u8]) -> Option<(u64, Lsn)> {
     let (mark, durable) = payload.split_at_checked(8)?;
     Some((u64::from_le_bytes(mark.try_into().ok()?), u64::from_le_bytes(durable.try_into().ok()?)))

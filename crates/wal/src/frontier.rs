@@ -1,11 +1,10 @@
-//! The frontier: the durable positions and watermarks of all streams, and the waiters for them.
+//! The frontier: the durable positions and marks of all streams, and the waiters for them.
 //!
-//! A frontier of N streams has 2N + 1 *slots* (`lane` in the code), numbers that only grow, each
-//! with a name: its [`Lane`]. Slots 0 to N - 1 are the streams' durable positions. Slots N to
-//! 2N - 1 are *watermarks* (`mark` in the code): a stream's watermark m says that every frame of it
-//! with a number up to m is before a durable statement of m. Which numbers frames have, if any, is
-//! up to the engine. Slot 2N is the *common watermark*, the lowest watermark of all streams: all
-//! frames with numbers up to it are durable.
+//! A frontier of N streams has 2N + 1 *lanes*, numbers that only grow, each with a name: its
+//! [`Lane`]. Lanes 0 to N - 1 are the streams' durable positions. Lanes N to 2N - 1 are *marks*: a
+//! stream's mark m says that every frame of it with a number up to m is before a durable statement
+//! of m. Which numbers frames have, if any, is up to the engine. Lane 2N is the *common mark*, the
+//! lowest mark of all streams: all frames with numbers up to it are durable.
 
 use crate::Lsn;
 use crate::error::Poisoned;
@@ -22,8 +21,8 @@ use std::task::Waker;
 
 #[derive(Debug)]
 struct FrontierSlot {
-    /// Raised by the stream's flusher after a sync (the common watermark by the flusher that raised
-    /// a watermark); read by all threads.
+    /// Raised by the stream's flusher after a sync (the common mark by the flusher that raised
+    /// a mark); read by all threads.
     durable: Watermark,
     /// The lowest position for which a waker is parked, `u64::MAX` if none. Written under the lock;
     /// read by the flusher without it.
@@ -36,7 +35,7 @@ struct FrontierSlot {
     wanted: AtomicBool,
 }
 
-/// The wakers parked at a slot.
+/// The wakers parked at a lane.
 #[derive(Debug, Default)]
 struct Parked {
     /// By the number to be reached and a key of the waker's own.
@@ -76,7 +75,7 @@ impl FrontierSlot {
 /// The durable vector, against which the rule `admits` is evaluated while the log is written.
 #[derive(Debug)]
 pub struct Frontier {
-    /// Positions, watermarks, the common watermark; see the module comment.
+    /// Positions, marks, the common mark; see the module comment.
     lanes: Box<[Padded<FrontierSlot>]>,
     streams: usize,
     poison: Poison,
@@ -106,12 +105,12 @@ impl Frontier {
         Self { lanes, streams, poison: Poison::default(), panicked: AtomicU64::new(0) }
     }
 
-    /// The slot of a stream's watermark.
+    /// The lane of a stream's mark.
     pub fn mark_lane(&self, stream: usize) -> Lane {
         Lane::mark(stream, self.streams)
     }
 
-    /// The slot of the common watermark.
+    /// The lane of the common mark.
     pub fn common_lane(&self) -> Lane {
         Lane::common(self.streams)
     }
@@ -121,7 +120,7 @@ impl Frontier {
         &self.lanes[lane.index()]
     }
 
-    /// The value of a slot.
+    /// The value of a lane.
     #[inline]
     pub fn at(&self, lane: Lane) -> u64 {
         self.slot(lane).durable.get()
@@ -133,17 +132,17 @@ impl Frontier {
         self.lanes[stream].durable.get()
     }
 
-    /// The watermark of the stream's last durable heartbeat; 0 before the first.
+    /// The mark of the stream's last durable heartbeat; 0 before the first.
     #[inline]
     pub fn mark(&self, stream: usize) -> u64 {
         self.at(self.mark_lane(stream))
     }
 
-    /// Copies the slots, one by one and not atomically: each slot only grows, and every rule over a
+    /// Copies the lanes, one by one and not atomically: each lane only grows, and every rule over a
     /// frontier is monotone, so an older value can only make it answer "not yet".
     #[inline]
     pub fn load_into(&self, out: &mut [Lsn]) {
-        debug_assert!(out.len() <= self.lanes.len(), "there is no slot {}", self.lanes.len());
+        debug_assert!(out.len() <= self.lanes.len(), "there is no lane {}", self.lanes.len());
         for (lane, out) in self.lanes.iter().zip(out) {
             *out = lane.durable.get();
         }
@@ -161,7 +160,7 @@ impl Frontier {
         self.poison.get()
     }
 
-    /// Blocks until a slot has reached `number`. Slots other than the streams' positions must have
+    /// Blocks until a lane has reached `number`. Lanes other than the streams' positions must have
     /// been requested: see [`Log::wait`](crate::Log::wait).
     ///
     /// # Errors
@@ -182,8 +181,8 @@ impl Frontier {
         }
     }
 
-    /// Parks a waker until a slot has reached `number`, or the log stops. The waker may be woken
-    /// early, and is woken at once if there is nothing to wait for: check again when it is. Slots
+    /// Parks a waker until a lane has reached `number`, or the log stops. The waker may be woken
+    /// early, and is woken at once if there is nothing to wait for: check again when it is. Lanes
     /// other than the streams' positions: see [`Log::register`](crate::Log::register). Returns the
     /// waker's key, by which it can be [withdrawn](Self::withdraw).
     pub(crate) fn register(&self, lane: Lane, number: u64, waker: Waker) -> u64 {
@@ -212,7 +211,7 @@ impl Frontier {
         key
     }
 
-    /// Wakes all wakers parked at a slot for `number` or less.
+    /// Wakes all wakers parked at a lane for `number` or less.
     #[cold]
     fn wake_up_to(&self, slot: &FrontierSlot, number: u64) {
         let panicked = slot.wake_up_to(number);
@@ -249,7 +248,7 @@ impl Frontier {
         }
     }
 
-    /// [Wakes](Self::wake_early) the flusher of a position. Watermark slots have no flusher of
+    /// [Wakes](Self::wake_early) the flusher of a position. Lanes of marks have no flusher of
     /// their own.
     fn hurry(&self, lane: Lane) {
         if let LaneKind::Position(stream) = lane.kind(self.streams) {
@@ -275,21 +274,21 @@ impl Frontier {
         &self.lanes[stream].wake_early
     }
 
-    /// The number of wakers parked at a slot.
+    /// The number of wakers parked at a lane.
     #[cfg(test)]
     pub(crate) fn parked(&self, lane: Lane) -> usize {
         self.slot(lane).parked.lock().unwrap_or_else(|e| e.into_inner()).by_number.len()
     }
 
     /// Raises the stream's durable position and, if its flusher has stated one durably, its
-    /// watermark. Only the stream's flusher calls this.
+    /// mark. Only the stream's flusher calls this.
     pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
         debug_assert!(self.durable(stream) <= lsn, "what is durable above {lsn} would not be so");
         self.raise_lane(Lane::position(stream), lsn);
         if let Some(mark) = mark {
-            // After the position: a thread that sees the watermark sees that its frame is durable.
+            // After the position: a thread that sees the mark sees that its frame is durable.
             self.raise_lane(self.mark_lane(stream), mark);
-            // If two flushers raise their watermarks concurrently, the later one in the SeqCst
+            // If two flushers raise their marks concurrently, the later one in the SeqCst
             // order sees both.
             let marks = &self.lanes[self.streams..2 * self.streams];
             let common = marks.iter().map(|lane| lane.durable.get_ordered()).min().unwrap_or(0);
@@ -298,7 +297,7 @@ impl Frontier {
             }
             debug_assert!(
                 self.at(self.common_lane()) <= self.mark(stream),
-                "the common watermark is above that of stream {stream}"
+                "the common mark is above that of stream {stream}"
             );
         }
     }

@@ -169,7 +169,7 @@ impl Handle {
         }
         let device = &*self.shared.options.device;
         // What is truncated, or skipped from now on, may hold the last statement of a stream's
-        // watermark.
+        // mark.
         if let Some(newest) = next.incarnations.last_mut() {
             for (lane, dim) in newest.dims.iter_mut().enumerate() {
                 dim.mark = self.shared.frontier.mark(lane);

@@ -1,7 +1,7 @@
 //! The slots of a frontier, by name.
 
-/// A slot of the [`Frontier`](crate::Frontier): a stream's durable position, a stream's watermark,
-/// or the common watermark. Its index depends on the number of streams, so a frontier, or a vector
+/// A lane of the [`Frontier`](crate::Frontier): a stream's durable position, a stream's mark,
+/// or the common mark. Its index depends on the number of streams, so a frontier, or a vector
 /// of all its slots, of N streams only has the lanes that were made for N streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
@@ -12,9 +12,9 @@ pub struct Lane(u16);
 pub enum LaneKind {
     /// A stream's durable position.
     Position(usize),
-    /// A stream's watermark.
+    /// A stream's mark.
     Mark(usize),
-    /// The common watermark.
+    /// The common mark.
     Common,
 }
 
@@ -25,21 +25,21 @@ impl Lane {
         2 * streams + 1
     }
 
-    /// The slot of a stream's durable position.
+    /// The lane of a stream's durable position.
     #[inline]
     pub const fn position(stream: usize) -> Lane {
         debug_assert!(stream < crate::MAX_LANES, "a stream's index within an incarnation");
         Lane(stream as u16)
     }
 
-    /// The slot of a stream's watermark.
+    /// The lane of a stream's mark.
     #[inline]
     pub const fn mark(stream: usize, streams: usize) -> Lane {
-        debug_assert!(stream < streams, "each stream has a watermark");
+        debug_assert!(stream < streams, "each stream has a mark");
         Lane((streams + stream) as u16)
     }
 
-    /// The slot of the common watermark.
+    /// The lane of the common mark.
     #[inline]
     pub const fn common(streams: usize) -> Lane {
         Lane(2 * streams as u16)

@@ -42,12 +42,12 @@ pub(crate) struct Shared {
     /// Set by `stop_collecting`, read by the flushers. SeqCst, because they read it after they have
     /// announced a nap.
     pub(crate) closing: AtomicBool,
-    /// Computes the streams' watermarks. Set once, by a protocol that has them.
+    /// Computes the streams' marks. Set once, by a protocol that has them.
     pub(crate) marks: OnceLock<Arc<dyn Marks>>,
-    /// The highest common watermark requested so far. Raised after every stream was asked for it: a
+    /// The highest common mark requested so far. Raised after every stream was asked for it: a
     /// request that is not higher need not ask them again (Release and Acquire).
     asked: AtomicU64,
-    /// Watermarks up to this one are wanted at once, for a flush of everything. Raised by the
+    /// Marks up to this one are wanted at once, for a flush of everything. Raised by the
     /// flushing thread, read by the flushers (SeqCst: they read it after announcing their sleep).
     pub(crate) urgent: AtomicU64,
     /// Tells the preparer when segments are needed at once.
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Requests that a slot reach `number`: makes the streams state their watermarks. Positions
+    /// Requests that a lane reach `number`: makes the streams state their marks. Positions
     /// need no request, since flushers always flush, or writers what they have written.
     pub(crate) fn request(&self, lane: Lane, number: u64) {
         let n = self.streams.len();
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Requests that a slot reach `number` for a thread that sleeps until then.
+    /// Requests that a lane reach `number` for a thread that sleeps until then.
     fn wake_early(&self, lane: Lane, number: u64) {
         self.request(lane, number);
         let n = self.streams.len();
@@ -153,7 +153,7 @@ impl Shared {
         while !is_reached() && step_all() {}
     }
 
-    /// Waits until all watermarks have reached `number`, which is to happen as soon as possible.
+    /// Waits until all marks have reached `number`, which is to happen as soon as possible.
     fn reach_marks(&self, number: u64) -> Result<(), Poisoned> {
         self.urgent.fetch_max(number, Ordering::SeqCst);
         self.request(self.frontier.common_lane(), number);
@@ -271,20 +271,20 @@ impl Log {
         self.handle.shared.streams[stream].id
     }
 
-    /// The durable position and watermark of each stream.
+    /// The durable position and mark of each stream.
     pub fn frontier(&self) -> &Frontier {
         &self.handle.shared.frontier
     }
 
-    /// Makes streams state watermarks, as `marks` computes them, when they are flushed and when a
+    /// Makes streams state marks, as `marks` computes them, when they are flushed and when a
     /// thread waits for one. Call it once, before the first frame that has a number.
     pub fn install_marks(&self, marks: Arc<dyn Marks>) {
         let is_first = self.handle.shared.marks.set(marks).is_ok();
-        debug_assert!(is_first, "a log has one source of watermarks");
+        debug_assert!(is_first, "a log has one source of marks");
     }
 
     /// The number of frontier slots that may be waited for, the [first](Lane::first) ones:
-    /// watermarks only if there are any.
+    /// marks only if there are any.
     pub fn lanes(&self) -> usize {
         let marks = self.handle.shared.marks.get().is_some();
         if marks { Lane::count(self.streams()) } else { self.streams() }

@@ -1,4 +1,4 @@
-//! LSN vectors: one component (`lane` in the code) for each stream of an incarnation.
+//! LSN vectors: one component, a *lane*, for each stream of an incarnation.
 //!
 //! Two operations matter, element-wise maximum and comparison (Taurus, VLDB 2020, sections 3.1 and
 //! 4.2). Wide vectors use the processor's vector instructions, chosen once; for up to

@@ -93,7 +93,7 @@ pub struct Dimension {
     /// Where it ends; None until that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Lsn>,
-    /// A watermark that was durable when this was written; the frame that stated it may have been
+    /// A mark that was durable when this was written; the frame that stated it may have been
     /// truncated since. 0 where frames have no numbers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mark: u64,

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 /// The numbers that the frames of each stream have or may still get. The log uses them only to
-/// state durably that all frames with numbers up to some *watermark* (`mark` in the code) are
-/// before the statement.
+/// state durably that all frames with numbers up to some *mark* are before the statement.
 pub trait Marks: std::fmt::Debug + Send + Sync {
     /// Returns a number such that no frame that the stream gets after this has that number or a
     /// lower one. `wanted` is the highest number for which a thread waits, or 0; unused numbers may

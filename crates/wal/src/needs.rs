@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 /// below the frontier.
 ///
 /// At run time the frontier is what the device has confirmed; at recovery it is the end of each
-/// stream's valid prefix, which is never less. A protocol that numbers its records needs
-/// *watermarks* (`mark` in the code), which streams state in the log: at run time the durable ones,
-/// at recovery those in the valid prefixes, which again are never less. The
-/// [`Frontier`](crate::Frontier) has a slot for each of these, named by its [`Lane`]. The rule is
-/// monotone in the frontier, hence *acknowledged implies recovered*.
+/// stream's valid prefix, which is never less. A protocol that numbers its records needs *marks*,
+/// which streams state in the log: at run time the durable ones, at recovery those in the valid
+/// prefixes, which again are never less. The [`Frontier`](crate::Frontier) has a lane for each of
+/// these, named by its [`Lane`]. The rule is monotone in the frontier, hence *acknowledged implies
+/// recovered*.
 #[inline]
 pub fn admits(
     frontier: impl Fn(Lane) -> u64,
@@ -37,8 +37,8 @@ pub fn is_met(frontier: u64, needed: u64) -> bool {
     needed <= frontier
 }
 
-/// Positions or watermarks that the frontier has to reach before a transaction is acknowledged, by
-/// frontier slot, each slot at most once. Nearly always there is only the transaction's own, which
+/// Positions or marks that the frontier has to reach before a transaction is acknowledged, by
+/// frontier lane, each lane at most once. Nearly always there is only the transaction's own, which
 /// is pushed last and stored inline.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
@@ -73,7 +73,7 @@ impl Needs {
         Some(popped)
     }
 
-    /// Raises the entry of a slot to at least this number; adds one if there is none.
+    /// Raises the entry of a lane to at least this number; adds one if there is none.
     #[inline]
     pub fn raise(&mut self, (lane, number): (Lane, u64)) {
         let mut others = self.others.iter_mut();

@@ -407,7 +407,7 @@ impl Recovering {
             reader.treat_read_errors_as_end();
         }
         if self.broken.contains(&(incarnation.number, dimension)) {
-            reader.ignore_manifest_watermark();
+            reader.ignore_manifest_mark();
         }
         if let Some(whole) = self.whole.get(&incarnation.number) {
             reader.limit_anchors(whole.clone());

@@ -31,7 +31,7 @@ pub struct ReaderEnd {
     pub stream: StreamId,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
-    /// The highest watermark (`mark` in the code) that the stream has stated within it.
+    /// The highest mark that the stream has stated within it.
     pub mark: u64,
     /// The highest durable statement found for each stream of the incarnation.
     pub statements: Vec<Statement>,
@@ -233,7 +233,7 @@ impl StreamReader {
         self.position.max(self.start)
     }
 
-    /// The highest watermark stated in the known valid part of the stream: every frame of it with a
+    /// The highest mark stated in the known valid part of the stream: every frame of it with a
     /// number up to this one is there.
     pub fn mark(&self) -> u64 {
         self.mark
@@ -262,8 +262,8 @@ impl StreamReader {
         self.lenient = true;
     }
 
-    /// Ignores the manifest's watermark, because some of the frames that it covers are lost.
-    pub(crate) fn ignore_manifest_watermark(&mut self) {
+    /// Ignores the manifest's mark, because some of the frames that it covers are lost.
+    pub(crate) fn ignore_manifest_mark(&mut self) {
         self.mark = 0;
     }
 

@@ -94,7 +94,7 @@ pub(crate) struct Stream {
     /// effect into segment headers. Locked while an anchor is placed, so that anchors only grow
     /// along the stream.
     pub(crate) anchors: Mutex<VecDeque<(Lsn, Vec<Lsn>)>>,
-    /// The highest watermark for which a thread waits. Raised by any thread, read by the flusher.
+    /// The highest mark for which a thread waits. Raised by any thread, read by the flusher.
     /// SeqCst: it is raised before the check for a sleeping flusher, which reads it after
     /// announcing its sleep.
     pub(crate) wanted_mark: AtomicU64,

@@ -48,7 +48,7 @@ pub struct IncarnationEnd {
     pub ends: LsnVector,
     /// The position up to which something durable states that each stream was durable.
     pub(crate) proven: Vec<Lsn>,
-    /// The highest watermark that each stream has stated within its valid prefix.
+    /// The highest mark that each stream has stated within its valid prefix.
     pub marks: Vec<u64>,
 }
 
@@ -110,7 +110,7 @@ impl Recovering {
     }
 
     /// Reads everything to find the damaged streams, and how far the others are usable. Readers
-    /// that are made afterwards ignore the manifest's watermark of a damaged stream, and use only
+    /// that are made afterwards ignore the manifest's mark of a damaged stream, and use only
     /// what is stated before the damage.
     ///
     /// Where records leave out what an anchor covers (`leaves_out`), a record may depend on

@@ -1,13 +1,13 @@
-//! Waiting until one of several slots of the frontier has reached its number.
+//! Waiting until one of several lanes of the frontier has reached its number.
 //!
-//! The waiter parks a waker at each slot, sleeps until one of them is woken, and withdraws the
-//! others, so that wakers do not accumulate at a slot without progress. A flusher pays nothing
-//! while no waker is parked, and wakes the waiter only when its own slot has reached the wanted
+//! The waiter parks a waker at each lane, sleeps until one of them is woken, and withdraws the
+//! others, so that wakers do not accumulate at a lane without progress. A flusher pays nothing
+//! while no waker is parked, and wakes the waiter only when its own lane has reached the wanted
 //! number.
 //!
 //! No wake-up is lost. Each waker is parked by the same announce-then-check as a single one
 //! (`Frontier::park`): either the raising thread finds it parked, or the parking thread finds the
-//! slot raised; the same holds when the log stops. So once a slot is reached, its waker is woken,
+//! lane raised; the same holds when the log stops. So once a lane is reached, its waker is woken,
 //! whether before or after the others were parked. A waker sets `rung` before it checks for a
 //! sleeper, and the sleeper announces itself before it checks `rung`.
 
@@ -24,7 +24,7 @@ use std::task::{Wake, Waker};
 /// How often a waiter checks before it sleeps, as in `Watermark`.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
-/// Wakes one waiter on behalf of any slot. A waker taken for wake-up while the waiter withdrew it
+/// Wakes one waiter on behalf of any lane. A waker taken for wake-up while the waiter withdrew it
 /// may ring later; that has no effect.
 #[derive(Debug)]
 struct Alarm {
@@ -52,7 +52,7 @@ impl Alarm {
 }
 
 impl Frontier {
-    /// Blocks until one of the slots has reached its number. Slots other than the positions of
+    /// Blocks until one of the lanes has reached its number. Lanes other than the positions of
     /// streams must have been requested, see [`Log::wait_any`](crate::Log::wait_any). Returns at
     /// once if there are none.
     ///
@@ -90,7 +90,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// One slot never advances; the other two take turns to be raised first.
+    /// One lane never advances; the other two take turns to be raised first.
     #[test]
     fn every_waiter_is_woken_by_each_of_its_lanes_and_leaves_nothing_behind() {
         let frontier = Arc::new(Frontier::new(&[0, 0, 0]));
@@ -153,7 +153,7 @@ mod loom_tests {
         }
     }
 
-    /// Two flushers raise their slots concurrently, one to the wanted number and one to less.
+    /// Two flushers raise their lanes concurrently, one to the wanted number and one to less.
     #[test]
     fn two_flushers_wake_one_waiter() {
         bounded().check(|| {

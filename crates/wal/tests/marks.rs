@@ -1,4 +1,4 @@
-//! The watermarks that streams state about the numbers of their frames, and what recovery finds.
+//! The marks that streams state about the numbers of their frames, and what recovery finds.
 #![allow(missing_docs)]
 
 mod common;

@@ -2,7 +2,7 @@
 //! docs/protocols.
 //!
 //! One row, whose exact stamps are kept beside the table for comparison. A row without an entry has
-//! the *eviction vector* (`cold` in the code), which follows the durable position at a distance.
+//! the *eviction vector*, which follows the durable position at a distance.
 //! One component is enough: components are independent.
 
 use crate::case::{Case, Rules};
@@ -20,7 +20,7 @@ pub struct HotRows {
     /// Whether an entry is evicted only if the eviction vector covers its read stamp, too.
     pub both: bool,
     /// Whether the eviction vector is loaded before the entry is looked up.
-    pub cold_first: bool,
+    pub eviction_first: bool,
     /// Whether a row that gets an entry again begins with empty stamps.
     pub begins_empty: bool,
     /// Whether the entry that a reader creates lacks the write stamp that the row had.
@@ -39,7 +39,7 @@ enum Folding {
     No,
     /// It has loaded this eviction vector, and not looked up the entry. The exact stamps at that
     /// time.
-    HasCold(u8, Stamps),
+    HasEviction(u8, Stamps),
     /// It has found no entry, and not loaded the eviction vector. The exact stamps at that time.
     NoEntry(Stamps),
     /// It has folded the first stamps; the exact ones were the second.
@@ -52,7 +52,7 @@ pub struct State {
     /// The end of the last reservation, and the durable position.
     appended: u8,
     durable: u8,
-    cold: u8,
+    eviction: u8,
     entry: Option<Stamps>,
     /// The exact stamps of the row.
     truth: Stamps,
@@ -71,7 +71,7 @@ pub enum Action {
     /// Everything becomes durable.
     Harden,
     /// The eviction vector is raised.
-    RaiseCold,
+    RaiseEviction,
     /// The row's entry is evicted.
     Evict,
     /// A transaction that folds the row's stamps does its first or second step.
@@ -84,36 +84,36 @@ const DURABLE: &str = "an evicted row adds no dependency that is not durable";
 impl HotRows {
     /// The rules as built.
     pub fn ours() -> HotRows {
-        HotRows { limit: 5, both: true, cold_first: false, begins_empty: false, forgets: false }
+        HotRows { limit: 5, both: true, eviction_first: false, begins_empty: false, forgets: false }
     }
 
     fn evictable(&self, state: &State) -> bool {
         state.entry.is_some_and(|entry| {
-            entry.write <= state.cold && (entry.read <= state.cold || !self.both)
+            entry.write <= state.eviction && (entry.read <= state.eviction || !self.both)
         })
     }
 
     /// Returns the entry of the row; creates it if there is none.
     fn entry<'a>(&self, state: &'a mut State, reader: bool) -> &'a mut Stamps {
-        let cold = if self.begins_empty { 0 } else { state.cold };
-        let write = if reader && self.forgets { 0 } else { cold };
-        state.entry.get_or_insert(Stamps { write, read: cold })
+        let eviction = if self.begins_empty { 0 } else { state.eviction };
+        let write = if reader && self.forgets { 0 } else { eviction };
+        state.entry.get_or_insert(Stamps { write, read: eviction })
     }
 
     fn fold(&self, state: &mut State) {
-        let cold = |cold| Stamps { write: cold, read: cold };
+        let eviction = |eviction| Stamps { write: eviction, read: eviction };
         state.folding = match state.folding {
-            Folding::No | Folding::Folded(..) if self.cold_first => {
-                Folding::HasCold(state.cold, state.truth)
+            Folding::No | Folding::Folded(..) if self.eviction_first => {
+                Folding::HasEviction(state.eviction, state.truth)
             }
             Folding::No | Folding::Folded(..) => match state.entry {
                 Some(entry) => Folding::Folded(entry, state.truth),
                 None => Folding::NoEntry(state.truth),
             },
-            Folding::HasCold(loaded, truth) => {
-                Folding::Folded(state.entry.unwrap_or(cold(loaded)), truth)
+            Folding::HasEviction(loaded, truth) => {
+                Folding::Folded(state.entry.unwrap_or(eviction(loaded)), truth)
             }
-            Folding::NoEntry(truth) => Folding::Folded(cold(state.cold), truth),
+            Folding::NoEntry(truth) => Folding::Folded(eviction(state.eviction), truth),
         };
     }
 
@@ -137,7 +137,7 @@ impl Model for HotRows {
         vec![State {
             appended: 0,
             durable: 0,
-            cold: 0,
+            eviction: 0,
             entry: None,
             truth: Stamps::default(),
             folding: Folding::No,
@@ -146,7 +146,7 @@ impl Model for HotRows {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         // A transaction that folds has locked the row, or will validate it.
-        let held = matches!(state.folding, Folding::HasCold(..) | Folding::NoEntry(_));
+        let held = matches!(state.folding, Folding::HasEviction(..) | Folding::NoEntry(_));
         if state.appended < self.limit && !held {
             actions.extend([Action::Write, Action::Read]);
         }
@@ -156,8 +156,8 @@ impl Model for HotRows {
         if state.durable < state.appended {
             actions.push(Action::Harden);
         }
-        if state.cold + DISTANCE < state.durable {
-            actions.push(Action::RaiseCold);
+        if state.eviction + DISTANCE < state.durable {
+            actions.push(Action::RaiseEviction);
         }
         if self.evictable(state) {
             actions.push(Action::Evict);
@@ -182,7 +182,7 @@ impl Model for HotRows {
             }
             Action::Elsewhere => state.appended += 1,
             Action::Harden => state.durable = state.appended,
-            Action::RaiseCold => state.cold = state.durable - DISTANCE,
+            Action::RaiseEviction => state.eviction = state.durable - DISTANCE,
             Action::Evict => state.entry = None,
             Action::Fold => self.fold(&mut state),
         }
@@ -192,15 +192,15 @@ impl Model for HotRows {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(KEPT, |_, s: &State| Self::lost(s).is_none()),
-            Property::always(DURABLE, |_, s: &State| s.cold <= s.durable),
-            Property::sometimes("a cold row stands for more than it had", |_, s: &State| {
+            Property::always(DURABLE, |_, s: &State| s.eviction <= s.durable),
+            Property::sometimes("an evicted row stands for more than it had", |_, s: &State| {
                 matches!(
                     s.folding,
                     Folding::Folded(f, truth) if f.write > truth.write
                 )
             }),
             Property::sometimes("a row has left the table and comes back", |_, s: &State| {
-                s.entry.is_some_and(|entry| entry.read > 0 && entry.read == s.cold)
+                s.entry.is_some_and(|entry| entry.read > 0 && entry.read == s.eviction)
             }),
         ]
     }
@@ -213,15 +213,19 @@ impl Protocol for HotRows {
             Action::Read => format!("a transaction at {} reads the row", after.appended),
             Action::Elsewhere => format!("a transaction at {} touches other rows", after.appended),
             Action::Harden => format!("everything up to {} is durable", after.durable),
-            Action::RaiseCold => format!("the eviction vector is {}", after.cold),
+            Action::RaiseEviction => format!("the eviction vector is {}", after.eviction),
             Action::Evict => "the row's entry is evicted".into(),
             Action::Fold => match (before.folding, after.folding) {
-                (_, Folding::HasCold(cold, _)) => format!("T loads the eviction vector {cold}"),
+                (_, Folding::HasEviction(eviction, _)) => {
+                    format!("T loads the eviction vector {eviction}")
+                }
                 (_, Folding::NoEntry(_)) => "T finds no entry".into(),
-                (Folding::HasCold(..), Folding::Folded(..)) if before.entry.is_none() => {
+                (Folding::HasEviction(..), Folding::Folded(..)) if before.entry.is_none() => {
                     "T finds no entry, and folds what it has loaded".into()
                 }
-                (Folding::NoEntry(_), _) => format!("T loads the eviction vector {}", before.cold),
+                (Folding::NoEntry(_), _) => {
+                    format!("T loads the eviction vector {}", before.eviction)
+                }
                 _ => "T folds the row's entry".into(),
             },
         }
@@ -249,7 +253,7 @@ pub fn cases() -> Vec<Case> {
             ("Hot-row table", Printed),
             "PLV - delta is read before the lock table",
             KEPT,
-            || run(HotRows { cold_first: true, ..HotRows::ours() }),
+            || run(HotRows { eviction_first: true, ..HotRows::ours() }),
         ),
         Case::breaks(
             ("Hot-row table", Mutation),

@@ -113,7 +113,7 @@ pub struct State {
     phase: Phase,
     bits: [bool; LANES],
     floor: Vector,
-    cold: Vector,
+    eviction: Vector,
     quiet: u8,
 }
 
@@ -122,7 +122,7 @@ pub struct State {
 pub enum Action {
     /// The next step of a transaction.
     Next(u8),
-    /// The eviction vector (`cold` in the code) covers the floor.
+    /// The eviction vector covers the floor.
     Cool,
     /// The table was not written for a while.
     Quiet,
@@ -172,7 +172,7 @@ impl Unwritten {
         };
         match (state.phase, state.txns[at].floor) {
             (Phase::Written, _) => {
-                state.txns[at].vector = join(state.txns[at].vector, state.cold);
+                state.txns[at].vector = join(state.txns[at].vector, state.eviction);
                 return true;
             }
             (Phase::Floor, _) => {
@@ -272,7 +272,7 @@ impl Model for Unwritten {
             phase: Phase::Unwritten,
             bits: [false; LANES],
             floor: BOTTOM,
-            cold: BOTTOM,
+            eviction: BOTTOM,
             quiet: 0,
         };
         sets.into_iter().map(state).collect()
@@ -302,7 +302,7 @@ impl Model for Unwritten {
         match action {
             Action::Next(number) => self.next(&mut state, number.into()),
             Action::Cool => {
-                state.cold = join(state.cold, state.floor);
+                state.eviction = join(state.eviction, state.floor);
                 state.phase = Phase::Written;
             }
             Action::Quiet => {
@@ -331,7 +331,7 @@ impl Protocol for Unwritten {
     fn tell(&self, before: &State, action: &Action, after: &State) -> String {
         let number = match *action {
             Action::Cool => {
-                return format!("the eviction vector covers the floor {}", show(after.cold, 2));
+                return format!("the eviction vector covers the floor {}", show(after.eviction, 2));
             }
             Action::Quiet => return "the table has had no writer for a while".into(),
             Action::Next(number) => number as usize,

@@ -7,9 +7,9 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// The line before the results.
-pub const BEGIN: &str = "<!-- results of `hyades bench paper`: begin -->";
+pub const BEGIN: &str = "<!-- results of `hyades-lab bench paper`: begin -->";
 /// The line after them.
-pub const END: &str = "<!-- results of `hyades bench paper`: end -->";
+pub const END: &str = "<!-- results of `hyades-lab bench paper`: end -->";
 
 /// A page of the documentation with the results of this report in place of those between [`BEGIN`]
 /// and [`END`].
@@ -26,7 +26,8 @@ pub fn replace(page: &str, report: &Value) -> Result<String, String> {
     if end < begin {
         return Err(format!("the page ends its results before it begins them, with {BEGIN:?}"));
     }
-    let results = markdown(report).ok_or("the file is not a report.json of hyades bench paper")?;
+    let results =
+        markdown(report).ok_or("the file is not a report.json of hyades-lab bench paper")?;
     Ok(format!("{}\n\n{results}\n{}", &page[..begin], &page[end..]))
 }
 

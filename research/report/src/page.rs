@@ -67,7 +67,7 @@ impl About {
     /// The command of a run, to be repeated by hand.
     pub fn command(&self, run: &Run) -> String {
         let words: Vec<&str> = run.words.iter().map(String::as_str).collect();
-        let mut text = format!("hyades {} --json", words.join(" "));
+        let mut text = format!("hyades-lab {} --json", words.join(" "));
         for (word, meaning) in &self.placeholders {
             text = text.replace(word.as_str(), meaning);
         }

@@ -349,7 +349,7 @@ fn a_report_can_be_judged_again() {
     let mut other = report.clone();
     for experiment in other["experiments"].as_array_mut().unwrap() {
         for run in experiment["runs"].as_array_mut().unwrap() {
-            run["command"] = json!("hyades bench ycsb --theta 0.99 --json");
+            run["command"] = json!("hyades-lab bench ycsb --theta 0.99 --json");
         }
     }
     assert!(parsed(&other).unwrap().outcomes.is_empty());

@@ -32,7 +32,7 @@ type Calls = Vec<(i64, bool)>;
 fn run(tx: &Transaction<'_>, calls: Calls) -> Result<(), Abort> {
     for (id, write) in calls {
         if write {
-            tx.put(TABLE, &[id.into(), id.into()])?;
+            tx.overwrite(TABLE, &[id.into(), id.into()])?;
         } else {
             tx.get(TABLE, id)?;
         }

@@ -62,7 +62,7 @@ pub(crate) fn builder_tracing(
             }
         })
         .retries(|retries| {
-            plan.shape.retry_settings(&mut Rng::with_seed(settings ^ 0x4E74), retries);
+            plan.retry_settings(settings, retries);
         });
     builder = plan.conduct.settings(builder);
     let tables = plan.tables;

@@ -5,10 +5,11 @@ use crate::conduct::Conduct;
 use crate::schema::Tables;
 use crate::shape::{PlanParts, Shape};
 use fastrand::Rng;
-use hyades::{Concurrency, Database, Error, Protocol, RecordKind};
+use hyades::{Concurrency, Database, Error, Protocol, RecordKind, RetrySettings};
 use hyades_platform::device::SimulatedDisk;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// How an incarnation of the database works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,6 +240,22 @@ impl Plan {
             push(&|p| p.varies = false);
         }
         all
+    }
+}
+
+impl Plan {
+    /// How long a transaction may starve: far less than a history may take, far more than it needs.
+    pub(crate) fn retry_settings(&self, settings: u64, retries: &mut RetrySettings) {
+        let mut rng = Rng::with_seed(settings ^ 0x4E74);
+        retries.deadline = Some(Duration::from_secs(if self.shape.reader { 3 } else { 20 }));
+        if self.shape.reader {
+            retries.alone_after = Some(Duration::from_millis(20));
+        } else if self.shape.extremes {
+            // Sessions that wait for each other's locks may never end if none ever runs alone.
+            let waits_for_locks = self.conduct.patience > 0;
+            let never = if waits_for_locks { retries.alone_after } else { None };
+            retries.alone_after = [never, Some(Duration::ZERO)][rng.usize(0..2)];
+        }
     }
 }
 

@@ -267,7 +267,7 @@ pub fn upsert(
 
 /// Inserts or replaces a row without learning which (a blind write).
 pub fn put(tx: &Transaction<'_>, tables: Tables, at: At, content: Content) -> Result<(), Abort> {
-    with_row(tables, at, content, |row| tx.put(Table::nth(at.0), row))
+    with_row(tables, at, content, |row| tx.overwrite(Table::nth(at.0), row))
 }
 
 /// Changes a row. Returns whether it exists.

@@ -4,9 +4,7 @@
 
 use crate::schema::Tables;
 use fastrand::Rng;
-use hyades::{
-    CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, Protocol, RetrySettings,
-};
+use hyades::{CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, Protocol};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -232,16 +230,6 @@ impl Shape {
             settings.share = [1e-3, 1.0][rng.usize(0..2)];
             settings.block_bytes = [1, 1 << 30][rng.usize(0..2)];
             settings.buffer_bytes = [1, 1 << 40][rng.usize(0..2)];
-        }
-    }
-
-    /// How long a transaction may starve: far less than a history may take, far more than it needs.
-    pub(crate) fn retry_settings(&self, rng: &mut Rng, retries: &mut RetrySettings) {
-        retries.deadline = Some(Duration::from_secs(if self.reader { 3 } else { 20 }));
-        if self.reader {
-            retries.alone_after = Some(Duration::from_millis(20));
-        } else if self.extremes {
-            retries.alone_after = [None, Some(Duration::ZERO)][rng.usize(0..2)];
         }
     }
 }

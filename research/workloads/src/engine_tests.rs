@@ -224,7 +224,7 @@ fn a_caller_votes_as_often_as_allowed() {
         // A count without a vote is noticed.
         let callers = TypedTable::<voter::Caller>::of(Table::nth(3));
         let caller = voter::Caller { phone: 6_175_559_999, votes: 1 };
-        database.transact(|tx| Ok(callers.put(tx, &caller)?)).unwrap();
+        database.transact(|tx| Ok(callers.overwrite(tx, &caller)?)).unwrap();
         let violations = workload.check(&database).unwrap().unwrap();
         assert_eq!(violations.iter().map(|found| found.condition).collect::<Vec<_>>(), [3]);
     }

@@ -3,10 +3,10 @@
 use super::RoundSettings;
 use super::journal::{self, What};
 use super::work::Work;
-use crate::failure::Failure;
-use crate::progress::Bar;
-use crate::units;
 use hyades::{Columns, Database, Error, RecordKind, RecoveryReport};
+use hyades_cli::failure::Failure;
+use hyades_cli::progress::Bar;
+use hyades_cli::units;
 use hyades_workloads::tpcc::schema::DISTRICTS;
 use hyades_workloads::{Reader, Workload, bank};
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result
         missing += database.read(|tx| {
             let mut absent = 0;
             for &key in orders {
-                absent += u64::from(table.find_columns(tx, key, Columns::NONE)?.is_none());
+                absent += u64::from(table.get_columns(tx, key, Columns::NONE)?.is_none());
             }
             Ok(absent)
         })?;

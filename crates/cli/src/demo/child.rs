@@ -3,10 +3,10 @@
 use super::journal::{Entry, What};
 use super::work::Work;
 use super::{Medium, RoundSettings};
-use crate::bench::options::cores;
-use crate::failure::Failure;
 use fastrand::Rng;
 use hyades::{CommitQueue, Database, RecordKind, Session};
+use hyades_cli::failure::Failure;
+use hyades_cli::machine::cores;
 use hyades_platform::clock::monotonic_ns;
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
 use hyades_platform::sync::Unpoisoned;

@@ -14,9 +14,9 @@ mod screen;
 mod server;
 mod work;
 
-use crate::failure::Failure;
-use crate::units;
 use clap::Args;
+use hyades_cli::failure::Failure;
+use hyades_cli::units;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use work::Size;

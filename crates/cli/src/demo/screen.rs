@@ -1,7 +1,7 @@
 //! The summary that the demo prints at its end.
 
 use super::round::Round;
-use crate::units::{bytes, exact, rate, time};
+use hyades_cli::units::{bytes, exact, rate, time};
 use std::fmt::Write;
 
 fn recovery(found: &super::check::Found) -> String {

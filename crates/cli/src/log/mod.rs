@@ -112,7 +112,7 @@ fn open(dirs: &Dirs) -> Result<Recovering, Trouble> {
     existing::find(&dirs.dirs, hyades_wal::open_read).map_err(Trouble::Failure)
 }
 
-/// As [`open`], but damage is recorded instead of returned as an error.
+/// As `open`, but damage is recorded instead of returned as an error.
 pub fn open_damaged(dirs: &Dirs) -> Result<Recovering, Trouble> {
     existing::find(&dirs.dirs, hyades_wal::open_damaged).map_err(Trouble::Failure)
 }

@@ -46,7 +46,9 @@ pub trait LogRecords: Sync {
 /// A transaction's record.
 #[derive(Clone, Debug, Default)]
 pub struct CountedRecord {
+    /// Whether it is a command record.
     pub command: bool,
+    /// Whether recovery replays it; a dead record depends on a lost one.
     pub live: bool,
     /// Whether the transaction is counted by this record: exactly one of several is.
     pub counts: bool,
@@ -54,6 +56,7 @@ pub struct CountedRecord {
     pub has_parts: bool,
     /// Whether other streams have a record of the transaction too.
     pub is_one_of_several: bool,
+    /// The transaction's number, under the protocols that number transactions.
     pub number: Option<u64>,
     /// The LSNs that replay has to reach before this record, by component.
     pub order: Vec<Lsn>,

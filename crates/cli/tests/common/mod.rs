@@ -1,5 +1,8 @@
 //! Runs the program as a script would.
 
+mod output;
+
+pub use output::{code, stderr, stdout};
 use std::process::{Command, Output};
 
 /// Runs `hyades` with these words, separated by spaces, and then these arguments.
@@ -9,19 +12,4 @@ pub fn hyades(words: &str, more: &[&str]) -> Output {
         .args(more)
         .output()
         .expect("the program starts")
-}
-
-/// Its exit code; a signal is an error.
-pub fn code(output: &Output) -> i32 {
-    output.status.code().expect("it ended by itself")
-}
-
-/// What it printed on standard output.
-pub fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("it prints text")
-}
-
-/// What it printed on standard error.
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("it prints text")
 }

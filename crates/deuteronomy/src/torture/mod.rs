@@ -1,5 +1,5 @@
 //! Lives of a database on disks that fail, log and data component alike; with the feature
-//! `torture`, for tests and for `hyades torture`.
+//! `torture`, for tests and for `hyades-lab torture`.
 //!
 //! One thread interleaves transactions with scans, flushes, the proxy and checkpoints, and the
 //! process dies, in an order that follows from a seed. After each death the recovered state and

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::engine::cut;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
+use crate::storage::Stamp;
 use hyades_platform::broken;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::{clock, event};
@@ -115,7 +116,7 @@ struct ImageBounds {
 
 impl ImageBounds {
     /// Everything that is installed by now has its position in the log and its row ids.
-    fn now<P: LoggingProtocol>(engine: &Engine<P>, log: &Log) -> ImageBounds {
+    fn now<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>, log: &Log) -> ImageBounds {
         let taken_at_us = clock::wall_us();
         ImageBounds {
             up_to: positions(log),
@@ -134,8 +135,8 @@ fn positions(log: &Log) -> Vec<u64> {
 
 /// Writes a checkpoint of an engine, one at a time. Returns the entry for the manifest, and the
 /// report for when the manifest has it.
-pub(crate) fn write<P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub(crate) fn write<P: LoggingProtocol, S: Stamp>(
+    engine: &Engine<P, S>,
     log: &Log,
     settings: &CheckpointSettings,
     stop: &AtomicBool,
@@ -204,8 +205,8 @@ pub(crate) fn write<P: LoggingProtocol>(
 
 /// Writes a checkpoint of an engine on which no transaction has run, as fast as it can, and makes
 /// the manifest name it together with a new catalogue.
-pub(crate) fn write_with_catalogue<P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub(crate) fn write_with_catalogue<P: LoggingProtocol, S: Stamp>(
+    engine: &Engine<P, S>,
     log: &Log,
     settings: &CheckpointSettings,
     catalogue: Vec<u8>,
@@ -226,10 +227,10 @@ fn entries(parts: &[(usize, PathBuf)], written: &WrittenParts) -> Vec<Checkpoint
 
 /// Writes the files, ends the cut, reads the files back, and waits until everything that they show
 /// is durable. `shown` is what an exact cut shows; returns what the image shows.
-fn write_and_wait<P: LoggingProtocol>(
-    engine: &Engine<P>,
+fn write_and_wait<P: LoggingProtocol, S: Stamp>(
+    engine: &Engine<P, S>,
     log: &Log,
-    writing: &Writing<'_, P::RowStamp>,
+    writing: &Writing<'_, S>,
     mut shown: ImageBounds,
     stop: &AtomicBool,
 ) -> Result<(WrittenParts, ImageBounds), Error> {
@@ -252,9 +253,9 @@ fn write_and_wait<P: LoggingProtocol>(
 }
 
 /// Ends the cut on drop, whether or not the checkpoint succeeded.
-struct Ended<'e, P: LoggingProtocol>(&'e Engine<P>);
+struct Ended<'e, P: LoggingProtocol, S: Stamp>(&'e Engine<P, S>);
 
-impl<P: LoggingProtocol> Drop for Ended<'_, P> {
+impl<P: LoggingProtocol, S: Stamp> Drop for Ended<'_, P, S> {
     fn drop(&mut self) {
         self.0.cut.end(&self.0.snapshots);
     }

@@ -27,22 +27,32 @@
 //! Left out of the paper: a reader waits, for a moment, for a transaction that prepares its commit,
 //! instead of reading what that may commit (docs/protocols/hekaton.md, C6).
 
-use super::locks::ReadTime;
+use super::locks::{LockWord, MarksRows, ReadTime};
 use super::optimistic::PATIENCE;
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
-use super::{Commits, ConcurrencyControl, VisibleRow, locks};
+use super::{
+    Beginning, CommandReplay, Commits, ConcurrencyControl, ControlSettings, VisibleRow, locks,
+};
 use crate::engine::Engine;
-use crate::engine::active::Preparing;
-use crate::error::Abort;
+use crate::engine::active::{ActiveTransactions, Preparing};
+use crate::error::{Abort, Error};
+use crate::logging::draft::StatedVersions;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
 use hyades_platform::broken;
 use hyades_platform::mutation::{self, Mutation};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) struct Hekaton;
+pub(crate) struct Hekaton {
+    active: Arc<ActiveTransactions>,
+    /// Transactions read a snapshot and need not be serializable.
+    snapshot_isolation: bool,
+    /// Commands are replayed on several versions of rows, as of the timestamps that they read.
+    replays_versions: bool,
+}
 
 /// How often a transaction looks at a row that is being written before it fails. It yields after
 /// the first [`PATIENCE`].
@@ -69,6 +79,7 @@ impl Hekaton {
     /// Whether a version that was read is still the one to be read at `tid`. `None` if not.
     #[inline]
     fn check<P: LoggingProtocol>(
+        &self,
         engine: &Engine<P>,
         state: &TxnState<'_, Hekaton, P>,
         read: &ReadRow<'_, P::RowStamp>,
@@ -78,7 +89,7 @@ impl Hekaton {
         // what it has left.
         let mut looks = 0;
         let writer = loop {
-            match locks::writer_of(engine, state, read.record) {
+            match locks::writer_of(self, state, read.record) {
                 Preparing::Draws if looks < PATIENCE => looks += 1,
                 Preparing::Draws => return None,
                 other => break other,
@@ -111,37 +122,38 @@ impl Hekaton {
 
     /// Validates what the transaction has read at its timestamp.
     fn validate<P: LoggingProtocol>(
+        &self,
         engine: &Engine<P>,
         state: &TxnState<'_, Hekaton, P>,
         tid: Tid,
     ) -> Option<Valid> {
-        let may_be_late = engine.snapshot_isolation
+        let may_be_late = self.snapshot_isolation
             && (!state.control.checks_uniqueness || broken!(UniqueAsOfSnapshot));
         let otherwise = may_be_late.then_some(Valid::Late);
         let mut valid = Valid::Now;
         // What it overwrites no other transaction can have changed.
         for read in state.reads.iter().filter(|read| !read.overwritten) {
-            valid = valid.max(Self::check(engine, state, read, tid).or(otherwise)?);
+            valid = valid.max(self.check(engine, state, read, tid).or(otherwise)?);
         }
         if !state.gaps_are_current() {
             valid = otherwise?;
         }
         // What it has not found in an index may have been there as of its beginning.
-        let is_wrong = may_be_late
-            && engine.snapshots.active.has_ended(state.control.slot, state.control.as_of);
+        let is_wrong =
+            may_be_late && self.active.has_ended(state.control.slot, state.control.as_of);
         (!is_wrong).then_some(valid)
     }
 
     /// Whether its replay as a command would read what it has read.
     fn may_be_command<P: LoggingProtocol>(
-        engine: &Engine<P>,
+        &self,
         state: &TxnState<'_, Hekaton, P>,
         tid: Tid,
     ) -> bool {
-        if engine.replays_versions {
+        if self.replays_versions {
             // An image of an epoch in between would not have the versions that it has read (C4).
             let is_of_one_epoch = state.control.as_of.epoch() == tid.epoch();
-            return !engine.snapshot_isolation || is_of_one_epoch || broken!(StraddlingCommands);
+            return !self.snapshot_isolation || is_of_one_epoch || broken!(StraddlingCommands);
         }
         !Self::is_late(state) || broken!(LateCommands)
     }
@@ -155,25 +167,40 @@ impl Hekaton {
     }
 
     fn end_read_only<P: LoggingProtocol>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'_, Hekaton, P>,
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
         // What it has not found in an index may have been there as of its beginning.
-        let valid = !engine.snapshots.active.has_ended(state.control.slot, state.control.as_of);
+        let valid = !self.active.has_ended(state.control.slot, state.control.as_of);
         steps::end_read_only(engine, state, valid)
     }
 }
 
+impl<P: LoggingProtocol> MarksRows<P> for Hekaton {
+    #[inline(always)]
+    fn active(&self) -> &ActiveTransactions {
+        &self.active
+    }
+}
+
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
+    type Row = P::RowStamp;
     type Txn<'s> = ReadTime;
+    type Lock = LockWord;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const USES_LOCK_WORD: bool = true;
+
+    #[inline(always)]
+    fn stamp(row: &P::RowStamp) -> &P::RowStamp {
+        row
+    }
 
     /// Section 2.2, and section 3.1, "begin" and "normal processing".
     #[inline]
     fn read<'s, T>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Hekaton, P>,
         table: u32,
@@ -186,7 +213,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                 // The writer may be descheduled.
                 std::thread::yield_now();
             }
-            match locks::writer_of(engine, state, record) {
+            match locks::writer_of(self, state, record) {
                 Preparing::No => {}
                 Preparing::At(at) if at > state.control.as_of => {}
                 // It has written this row already.
@@ -206,7 +233,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                     continue;
                 };
                 // Nothing may have been kept for it any more.
-                if engine.snapshots.active.has_ended(state.control.slot, state.control.as_of) {
+                if self.active.has_ended(state.control.slot, state.control.as_of) {
                     return Err(Abort::Conflict);
                 }
                 Self::remember(engine, state, table, record, found);
@@ -237,6 +264,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
     /// Section 2.4: a version can be updated if it is the latest, and no other transaction has it.
     #[inline]
     fn intend<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Hekaton, P>,
         table: u32,
@@ -265,8 +293,23 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         state.control.checks_uniqueness = true;
     }
 
-    fn reads_as_of(state: &TxnState<'_, Hekaton, P>) -> Tid {
-        state.control.as_of
+    fn stated_versions(
+        &self,
+        engine: &Engine<P>,
+        state: &TxnState<'_, Self, P>,
+        states_floor: bool,
+        command: bool,
+    ) -> StatedVersions {
+        if !self.replays_versions {
+            return StatedVersions::default();
+        }
+        locks::stated_versions(
+            self,
+            engine,
+            state,
+            (states_floor, command),
+            self.snapshot_isolation,
+        )
     }
 
     fn inserted<'s>(
@@ -279,15 +322,41 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
 }
 
 impl<P: LoggingProtocol> Commits<P> for Hekaton {
-    const HAS_SLOTS: bool = true;
+    /// Its number among the active transactions.
+    type Session = u32;
 
-    fn begin(engine: &Engine<P>, state: &mut TxnState<'_, Hekaton, P>, slot: u32, _: bool) {
-        state.control.slot = slot;
-        state.control.as_of = engine.snapshots.active.begin(slot, &engine.epoch);
+    fn new(settings: &ControlSettings) -> Self {
+        Hekaton {
+            active: Arc::default(),
+            snapshot_isolation: settings.snapshot_isolation,
+            replays_versions: settings.commands == CommandReplay::MayKeepVersions,
+        }
+    }
+
+    fn readers(&self) -> Option<&Arc<ActiveTransactions>> {
+        Some(&self.active)
+    }
+
+    fn replays_versions(&self) -> bool {
+        self.replays_versions
+    }
+
+    fn add_session(&self) -> Result<u32, Error> {
+        self.active.add()
+    }
+
+    fn remove_session(&self, slot: &mut u32) {
+        self.active.remove(*slot);
+    }
+
+    fn begin(&self, engine: &Engine<P>, slot: &mut u32, _: Beginning) -> ReadTime {
+        let as_of = self.active.begin(*slot, &engine.epoch);
+        ReadTime { slot: *slot, as_of, checks_uniqueness: false, last_read: 0 }
     }
 
     /// Section 3.2, "preparation", and 3.3, "postprocessing".
     fn commit<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Hekaton, P>,
         mut commit: Commit<'_>,
@@ -295,24 +364,22 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
         const { assert!(!P::TELLS_BLIND_WRITES, "locks do not say whether their row was read") };
         if state.writes.is_empty() {
-            return Self::end_read_only(engine, state).map(Committed::read_only);
+            return self.end_read_only(engine, state).map(Committed::read_only);
         }
-        let active = &engine.snapshots.active;
-        let tid = active.prepare(state.control.slot, &engine.epoch);
+        let tid = self.active.prepare(state.control.slot, &engine.epoch);
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
             debug_assert!(write.base < tid, "timestamps ascend");
         }
         state.mark_overwritten();
         state.observe_held(&engine.protocol, true);
-        let command =
-            Self::may_be_command(engine, state, tid) && steps::as_command(engine, state, &commit);
-        let valid = |state: &TxnState<'_, Hekaton, P>| Self::validate(engine, state, tid);
-        let reserved = if engine.replays_versions {
+        let command = self.may_be_command(state, tid) && steps::as_command(engine, state, &commit);
+        let valid = |state: &TxnState<'_, Hekaton, P>| self.validate(engine, state, tid);
+        let reserved = if self.replays_versions {
             valid(state).ok_or(Abort::Conflict)?;
-            steps::append(engine, state, &mut commit, tid, command)
+            steps::append(self, engine, state, &mut commit, tid, command)
         } else {
-            steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?
+            steps::validate_and_append(self, engine, state, &mut commit, (tid, command), valid)?
         };
         let placed = reserved.fill(tid);
         let slow = [Mutation::ValidateInPlaceOnly, Mutation::OverlookPreparing];
@@ -320,18 +387,19 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
             // Makes it likely that others read and validate between validation and installing.
             std::thread::yield_now();
         }
-        locks::install(engine, state, tid);
+        locks::install(self, engine, state, tid);
         Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Hekaton, P>,
     ) -> Result<Needs, Abort> {
-        Self::end_read_only(engine, state)
+        self.end_read_only(engine, state)
     }
 
-    fn release(engine: &Engine<P>, state: &mut TxnState<'_, Hekaton, P>) {
-        locks::release(engine, state);
+    fn release(&self, state: &mut TxnState<'_, Hekaton, P>) {
+        locks::release(self, state);
     }
 }

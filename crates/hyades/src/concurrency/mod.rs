@@ -19,10 +19,11 @@
 pub(crate) mod earlier;
 pub(crate) mod hekaton;
 mod known;
-mod locks;
+pub(crate) mod locks;
 pub(crate) mod no_wait;
-mod optimistic;
+pub(crate) mod optimistic;
 pub(crate) mod partitioned;
+pub(crate) mod partitions;
 pub(crate) mod replaying;
 pub(crate) mod silo;
 pub(crate) mod snapshot_reads;
@@ -31,21 +32,27 @@ pub(crate) mod steps;
 pub(crate) mod tictoc;
 pub(crate) mod timestamp_order;
 pub(crate) mod timestamps;
+pub(crate) mod turns;
 
 use crate::engine::Engine;
+use crate::engine::active::ActiveTransactions;
 use crate::error::{Abort, Error};
-use crate::logging::{LoggingProtocol, Needs, RowTimes};
-use crate::storage::gap::Gap;
+use crate::logging::draft::StatedVersions;
+use crate::logging::{LoggingProtocol, Needs};
+use crate::storage::Stamp;
+use crate::storage::gap::{Gap, GapChange};
 use crate::storage::old_versions::OldVersion;
 use crate::storage::partition::TouchedPartitions;
-use crate::storage::record::{Record, WRITER, word};
+use crate::storage::record::Record;
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use partitions::PartitionStamps;
 use state::TxnState;
+use std::sync::Arc;
 use steps::{Commit, Committed};
 
 /// What a transaction sees of a row.
-pub(crate) enum VisibleRow<'s, T> {
+pub enum VisibleRow<'s, T> {
     /// The row in place: a copy of the wanted columns.
     There(T),
     /// An older version, all of it, with its key.
@@ -64,75 +71,157 @@ impl<'s, T> From<OldVersion<'s>> for VisibleRow<'s, T> {
     }
 }
 
+/// How commands are replayed, if the log may hold any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandReplay {
+    /// The log holds none.
+    Never,
+    /// On one version of each row, in the order of the records.
+    InOrder,
+    /// Vectors order the writers of a row, so that several versions of the row may be kept.
+    MayKeepVersions,
+}
+
+/// The settings of a database that concern concurrency controls.
+pub struct ControlSettings {
+    /// How often two-phase locking looks again for a lock before it aborts.
+    pub patience: u32,
+    /// The number of partitions, where transactions take turns.
+    pub partitions: usize,
+    /// Whether a transaction may wait for another one. Not where one thread runs several sessions
+    /// inside each other.
+    pub may_wait: bool,
+    /// Transactions read a snapshot and need not be serializable.
+    pub snapshot_isolation: bool,
+    pub commands: CommandReplay,
+}
+
+/// What a session knows when it begins a transaction.
+#[derive(Clone, Copy)]
+pub struct Beginning {
+    /// Whether the transaction may wait for its turn. Not if it must not wait at all, or if its
+    /// thread is in the middle of another transaction, for which others may wait.
+    pub may_wait: bool,
+    /// The stream of the session had no backlog.
+    pub was_idle: bool,
+}
+
 /// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.
-pub(crate) trait ConcurrencyControl<P: LoggingProtocol>:
-    Send + Sync + Sized + 'static
-{
+/// The value is the state that the transactions of a database share for it.
+pub trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + Sized + 'static {
+    /// What rows and gaps keep: the stamp of the protocol, and what the control keeps beside it.
+    type Row: Stamp;
     /// What it keeps of a running transaction, beside what all concurrency controls keep.
-    type Txn<'s>: Default;
-    /// Whether a row is locked by its lock word, and not by a bit of its version word.
-    const USES_LOCK_WORD: bool = false;
+    type Txn<'s>;
+    /// How one record is locked outside transactions.
+    type Lock: RecordLock;
     /// Initial version word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
-    /// Its initial lock word: where that is used, the record is locked.
-    const INSERTED_LOCK: u32 = if Self::USES_LOCK_WORD { WRITER } else { 0 };
-    /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
-    const LIMITS_KEYS: bool = true;
-    /// Whether transactions read a snapshot: they write nothing, and remember nothing of what they
-    /// have read.
-    const READS_SNAPSHOT: bool = false;
-    /// Whether the transactions of a partition run one after the other. Then rows and gaps have no
-    /// stamps, and gaps are not remembered.
-    const TAKES_TURNS: bool = false;
 
-    /// Called before an access, with the partitions that it touches, if transactions take turns.
-    /// Returns once the transaction holds them.
+    /// The protocol's stamp in a row or gap.
+    fn stamp(row: &Self::Row) -> &P::RowStamp;
+
+    /// Called with the protocol's hook of the same name, for what the control keeps in rows.
+    #[inline(always)]
+    fn observe_read(_: &Self::Row, _: &mut Self::Txn<'_>) {}
+
+    /// Called with the protocol's hook of the same name, for what the control keeps in rows.
+    #[inline(always)]
+    fn observe_write(_: &Self::Row, _: &mut Self::Txn<'_>) {}
+
+    /// Called with the protocol's hook of the same name, for what the control keeps in rows.
+    #[inline(always)]
+    fn inherit(_to: &Self::Row, _from: &Self::Row) {}
+
+    /// Called before an access: takes turns in the partitions that it touches, and returns once the
+    /// transaction holds these.
+    #[inline(always)]
     fn enter(
-        _: &Engine<P>,
+        &self,
         _: &mut TxnState<'_, Self, P>,
-        _: TouchedPartitions,
+        _: impl FnOnce() -> TouchedPartitions,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
     /// Holds the partitions of these slots, which the transaction has stated that it will access.
-    fn hold(_: &Engine<P>, _: &mut TxnState<'_, Self, P>, _slots: u64) -> Result<(), Abort> {
+    fn hold(&self, _: &mut TxnState<'_, Self, P>, _slots: u64) -> Result<(), Abort> {
         Ok(())
+    }
+
+    /// Holds the partitions that the procedure states of its calls.
+    #[inline(always)]
+    fn hold_stated(
+        &self,
+        _: &mut TxnState<'_, Self, P>,
+        _slots: impl FnOnce() -> Result<u64, Abort>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Runs an operation that is of the present: a write, or a question for the version of a row.
+    #[inline(always)]
+    fn in_present<'s, T>(
+        state: &mut TxnState<'s, Self, P>,
+        run: impl FnOnce(&mut TxnState<'s, Self, P>) -> Result<T, Abort>,
+    ) -> Result<T, Abort> {
+        run(state)
+    }
+
+    /// Looks where rows are kept that have left the indexes, for a transaction that reads them
+    /// there. `None` if it does not.
+    #[inline(always)]
+    fn beside_indexes<T>(_look: impl FnOnce() -> T) -> Option<T> {
+        None
+    }
+
+    /// The index in `writes` of what the transaction has written to this row last.
+    #[inline(always)]
+    fn own_write(state: &TxnState<'_, Self, P>, record: &Record<Self::Row>) -> Option<usize> {
+        state.own_write(record)
+    }
+
+    /// Called for a key over the limit of its size, which `abort` says. Refuses it.
+    fn exceeds_key_size(abort: Abort) -> Result<(), Abort> {
+        Err(abort)
     }
 
     /// Reads a row. `copy` copies the wanted columns of the row in place, and may be called more
     /// than once.
     fn read<'s, T>(
-        engine: &Engine<P>,
+        &self,
+        engine: &Engine<P, Self::Row>,
         state: &mut TxnState<'s, Self, P>,
         table: u32,
-        record: &'s Record<P::RowStamp>,
+        record: &'s Record<Self::Row>,
         copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort>;
 
     /// Prepares a write that depends on the row's content. Returns whether the row exists.
     fn intend<'s>(
-        engine: &Engine<P>,
+        &self,
+        engine: &Engine<P, Self::Row>,
         state: &mut TxnState<'s, Self, P>,
         table: u32,
-        record: &'s Record<P::RowStamp>,
+        record: &'s Record<Self::Row>,
     ) -> Result<bool, Abort>;
 
     /// Prepares a blind write: the transaction does not observe whether the row exists.
     fn intend_blindly<'s>(
-        engine: &Engine<P>,
+        &self,
+        engine: &Engine<P, Self::Row>,
         state: &mut TxnState<'s, Self, P>,
         table: u32,
-        record: &'s Record<P::RowStamp>,
+        record: &'s Record<Self::Row>,
     ) -> Result<(), Abort> {
-        Self::intend(engine, state, table, record).map(drop)
+        self.intend(engine, state, table, record).map(drop)
     }
 
     /// Copies the row, of which the transaction has changed columns, as it was before that.
     fn read_base<'s>(
         _: &TxnState<'s, Self, P>,
-        table: &TableData<P::RowStamp>,
-        record: &'s Record<P::RowStamp>,
+        table: &TableData<Self::Row>,
+        record: &'s Record<Self::Row>,
         to: &mut Vec<u8>,
     ) {
         table.read_row(record, to);
@@ -147,116 +236,173 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>:
         false
     }
 
-    /// What the transaction reads as of, if that is not the present.
-    fn reads_as_of(_: &TxnState<'_, Self, P>) -> Tid {
-        Tid::NONE
+    /// What the record of a transaction states for a replay that keeps several versions of rows: as
+    /// of what a command has read, and the floor, if `states_floor`.
+    #[inline(always)]
+    fn stated_versions(
+        &self,
+        _: &Engine<P, Self::Row>,
+        _: &TxnState<'_, Self, P>,
+        _states_floor: bool,
+        _command: bool,
+    ) -> StatedVersions {
+        StatedVersions::default()
     }
 
-    /// Called when the transaction has found that a gap has no key that it seeks, and has observed
-    /// the gap's stamp.
+    /// Called when the transaction has found that a gap has no key that it seeks: observes the gap,
+    /// and remembers the gap.
+    #[inline(always)]
     fn saw_gap<'s>(
-        _: &Engine<P>,
+        &self,
+        engine: &Engine<P, Self::Row>,
         state: &mut TxnState<'s, Self, P>,
-        gap: Gap<'s, P::RowStamp>,
+        gap: Gap<'s, Self::Row>,
     ) -> Result<(), Abort> {
+        state.observe_read(&engine.protocol, gap.stamp());
         state.gaps.push(gap);
         Ok(())
     }
 
+    /// Called when the transaction has inserted a key into a gap, that of `record` or of an index
+    /// entry: the record inherits the stamp of the gap, the transaction observes it, and the gaps
+    /// that the transaction saw are updated. Or a gap is observed whose entry was there already.
+    #[inline(always)]
+    fn entered_gap<'s>(
+        engine: &Engine<P, Self::Row>,
+        state: &mut TxnState<'s, Self, P>,
+        change: Result<GapChange<'s, Self::Row>, Gap<'s, Self::Row>>,
+        record: Option<&Record<Self::Row>>,
+    ) {
+        match change {
+            Ok(change) => {
+                let (protocol, holder) = (&engine.protocol, change.holder.stamp());
+                if let Some(record) = record {
+                    inherit::<Self, P>(protocol, &record.stamp, holder, state.stamp);
+                }
+                state.observe_write(protocol, holder);
+                change.update_observations(&mut state.gaps, &mut state.gap_places);
+            }
+            Err(gap) => state.observe_write(&engine.protocol, gap.stamp()),
+        }
+    }
+
     /// Called after a record inserted by this transaction has inherited the stamp of its gap.
-    fn inserted<'s>(state: &mut TxnState<'s, Self, P>, table: u32, record: &'s Record<P::RowStamp>);
+    fn inserted<'s>(state: &mut TxnState<'s, Self, P>, table: u32, record: &'s Record<Self::Row>);
 
     /// Whether everything the transaction has read is still current. An early check while the
     /// transaction runs, to stop bodies that work on inconsistent rows; commit validates anyway.
     fn is_current(_: &TxnState<'_, Self, P>) -> bool {
         true
     }
+}
 
-    /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
-    /// version word.
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        if Self::USES_LOCK_WORD {
-            locks::try_lock_record(record)
-        } else {
-            optimistic::try_lock_record(record)
-        }
-    }
+/// Raises what row or gap `to` keeps to at least what `from` keeps: the hook of the protocol and of
+/// the concurrency control.
+#[inline(always)]
+pub(crate) fn inherit<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    protocol: &P,
+    to: &C::Row,
+    from: &C::Row,
+    txn: &mut P::TxnStamp,
+) {
+    C::inherit(to, from);
+    protocol.inherit(C::stamp(to), C::stamp(from), txn);
+}
 
-    /// Ends [`ConcurrencyControl::try_lock_record`], and marks the record dead if `dead` is true.
-    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        if Self::USES_LOCK_WORD {
-            locks::unlock_record(record, version, dead);
-        } else {
-            record.unlock(version | if dead { word::DEAD } else { 0 });
-        }
-    }
-
+/// How one record is locked outside transactions: for garbage collection.
+pub trait RecordLock {
+    /// Initial lock word of a record that a transaction inserts under a new key.
+    const INSERTED: u32;
+    /// Locks a record, if it is neither locked nor dead. Returns its version word.
+    fn try_lock<S>(record: &Record<S>) -> Option<u64>;
+    /// Unlocks it, and marks it dead if `dead` is true.
+    fn unlock<S>(record: &Record<S>, version: u64, dead: bool);
     /// Clears the dead mark. Only the thread that set it may call this.
-    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        if Self::USES_LOCK_WORD {
-            locks::unmark_dead(record, version);
-        } else {
-            record.unlock(version);
-        }
-    }
+    fn unmark_dead<S>(record: &Record<S>, version: u64);
 }
 
 /// A concurrency control that commits transactions: all but replay, which installs what the log
 /// says.
-pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
-    /// Whether sessions have slots that state what their transactions read as of.
-    const HAS_SLOTS: bool = false;
-    /// Whether transactions have their timestamps from the beginning. One that writes conflicts if
-    /// a snapshot or a checkpoint is begun while it runs.
-    const DRAWS_AT_BEGIN: bool = false;
-    /// What rows keep under a protocol whose rows have timestamps.
-    const TIMES: RowTimes = RowTimes::Intervals;
+pub trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
+    /// What it keeps of a session between its transactions.
+    type Session: Send;
 
-    /// Adds what a session needs; returns its number, 0 if it needs nothing.
-    fn add_session(engine: &Engine<P>) -> Result<u32, Error> {
-        if Self::HAS_SLOTS { engine.snapshots.active.add() } else { Ok(0) }
+    /// Its state in a database that is being opened.
+    fn new(settings: &ControlSettings) -> Self;
+
+    /// Its transactions that read older versions of rows, which are kept for them.
+    fn readers(&self) -> Option<&Arc<ActiveTransactions>> {
+        None
     }
 
-    /// Removes the session with this number.
-    fn remove_session(engine: &Engine<P>, number: u32) {
-        if Self::HAS_SLOTS {
-            engine.snapshots.active.remove(number);
-        }
+    /// Whether commands are replayed on several versions of rows, as of the timestamps that they
+    /// read.
+    fn replays_versions(&self) -> bool {
+        false
     }
+
+    /// Adds a session.
+    fn add_session(&self) -> Result<Self::Session, Error>;
+
+    /// Removes a session.
+    fn remove_session(&self, _: &mut Self::Session) {}
 
     /// Whether a transaction that has met a conflict, and written nothing, needs most of all rows
     /// that there are: then it reads a snapshot.
-    fn reads_many(_: &Engine<P>, _: &TxnState<'_, Self, P>) -> bool {
+    fn reads_many(&self, _: &TxnState<'_, Self, P>) -> bool {
         false
     }
 
     /// Forgets what a session's attempts have found out: its transaction has ended otherwise.
-    fn forget_attempts(_: &Engine<P>, _session: u32) {}
+    fn forget_attempts(&self, _: &Self::Session) {}
 
     /// Called before a transaction begins, while it holds and pins nothing: waits for what the
     /// session's last attempt has found out that it needs. False if that is not to be had: then
     /// nothing is held, and the transaction has met a conflict.
     #[inline(always)]
-    fn await_turns(_: &Engine<P>, _session: u32, _may_wait: bool) -> bool {
+    fn await_turns(&self, _: &Self::Session, _may_wait: bool) -> bool {
         true
     }
 
     /// A thread has panicked while it held what it will never release: ends all waiting for it.
-    fn stop(_: &Engine<P>) {}
+    fn stop(&self) {}
 
     /// Returns an error once it was stopped. Asked where there is no log, which would say so.
-    fn check_stopped(_: &Engine<P>) -> Result<(), Error> {
+    fn check_stopped(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Begins a transaction, in its session's slot if there are any. `may_wait`: whether it may
-    /// wait for its turn. Not if it must not wait at all, or if its thread is in the middle of
-    /// another transaction, for which others may wait.
-    #[inline(always)]
-    fn begin(_: &Engine<P>, _: &mut TxnState<'_, Self, P>, _slot: u32, _may_wait: bool) {}
+    /// Called before an epoch is closed, for a snapshot or a checkpoint, where that may be waited
+    /// for: `let_end` lets a transaction that runs alone, because it starves, make a few attempts.
+    fn before_epoch_closes(&self, _let_end: impl FnOnce()) {}
 
-    /// Installs what a call has written that was logged before it runs.
-    fn install_arrived(_: &Engine<P>, _: &mut TxnState<'_, Self, P>, _: Tid) {
+    /// Begins a transaction of a session.
+    fn begin<'s>(
+        &self,
+        engine: &Engine<P, Self::Row>,
+        session: &'s mut Self::Session,
+        beginning: Beginning,
+    ) -> Self::Txn<'s>;
+
+    /// The partitions whose transactions take turns. Calls are logged before they run only where
+    /// there are some.
+    #[inline(always)]
+    fn partitions(&self) -> Option<&PartitionStamps<P::RowStamp>> {
+        None
+    }
+
+    /// The seat of a session in the queues of partitions.
+    fn seat(_: &Self::Session) -> u32 {
+        unreachable!("only transactions that take turns have seats");
+    }
+
+    /// Begins a call that was logged before it runs, and has its turn.
+    fn begin_arrived(&self, _seat: u32) -> Self::Txn<'_> {
+        unreachable!("only transactions that take turns are logged before they run");
+    }
+
+    /// Installs what such a call has written.
+    fn install_arrived(&self, _: &Engine<P, Self::Row>, _: &mut TxnState<'_, Self, P>, _: Tid) {
         unreachable!("only transactions that take turns are logged before they run");
     }
 
@@ -265,15 +411,20 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
 
     /// Commits the transaction, in the order of the scheme's paper.
     fn commit<'s>(
-        engine: &Engine<P>,
+        &self,
+        engine: &Engine<P, Self::Row>,
         state: &mut TxnState<'s, Self, P>,
         commit: Commit<'_>,
     ) -> Result<Committed, Abort>;
 
     /// Ends a transaction whose abort the caller will see. Validates it like a read-only one, and
     /// returns what the frontier has to reach before the caller is answered.
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, Self, P>) -> Result<Needs, Abort>;
+    fn abandon<'s>(
+        &self,
+        engine: &Engine<P, Self::Row>,
+        state: &mut TxnState<'s, Self, P>,
+    ) -> Result<Needs, Abort>;
 
     /// Releases what the transaction holds, after it has committed or failed.
-    fn release(engine: &Engine<P>, state: &mut TxnState<'_, Self, P>);
+    fn release(&self, state: &mut TxnState<'_, Self, P>);
 }

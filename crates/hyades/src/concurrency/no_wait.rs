@@ -9,16 +9,20 @@
 //! releases its locks, and opens the circle. So there is no deadlock to detect, and patience bounds
 //! what one costs.
 
+use super::locks::LockWord;
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
 use crate::engine::Engine;
-use crate::error::Abort;
+use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, WRITER, word};
 use std::sync::atomic::Ordering;
 
-pub(crate) struct NoWait;
+pub struct NoWait {
+    /// How often it looks again for a lock before it aborts.
+    patience: u32,
+}
 
 impl NoWait {
     #[inline]
@@ -61,6 +65,7 @@ impl NoWait {
     /// Locks the row for writing; returns its version word.
     #[inline]
     fn lock_to_write<'s, P: LoggingProtocol>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, NoWait, P>,
         table: u32,
@@ -69,7 +74,7 @@ impl NoWait {
     ) -> Result<u64, Abort> {
         // SeqCst: orders the lock before the load of the read stamp at commit (E4).
         let take = |from| {
-            Self::acquire(record, engine.patience, || {
+            Self::acquire(record, self.patience, || {
                 record
                     .lock
                     .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
@@ -111,12 +116,19 @@ impl NoWait {
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
+    type Row = P::RowStamp;
     type Txn<'s> = ();
+    type Lock = LockWord;
     const INSERTED_WORD: u64 = word::ABSENT;
-    const USES_LOCK_WORD: bool = true;
+
+    #[inline(always)]
+    fn stamp(row: &P::RowStamp) -> &P::RowStamp {
+        row
+    }
 
     #[inline]
     fn read<'s, T>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, NoWait, P>,
         table: u32,
@@ -129,7 +141,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
             // a writer.
             let shared =
                 |readers: u32| if readers & WRITER == 0 { Some(readers + 1) } else { None };
-            Self::acquire(record, engine.patience, || {
+            Self::acquire(record, self.patience, || {
                 record.lock.load(Ordering::Relaxed) & WRITER == 0
                     && record
                         .lock
@@ -150,23 +162,25 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
 
     #[inline]
     fn intend<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, NoWait, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        let version = Self::lock_to_write(engine, state, table, record, true)?;
+        let version = self.lock_to_write(engine, state, table, record, true)?;
         Ok(version & word::ABSENT == 0)
     }
 
     #[inline]
     fn intend_blindly<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, NoWait, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
-        Self::lock_to_write(engine, state, table, record, false).map(drop)
+        self.lock_to_write(engine, state, table, record, false).map(drop)
     }
 
     fn inserted<'s>(
@@ -183,7 +197,20 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
 }
 
 impl<P: LoggingProtocol> Commits<P> for NoWait {
+    type Session = ();
+
+    fn new(settings: &ControlSettings) -> Self {
+        NoWait { patience: settings.patience }
+    }
+
+    fn add_session(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn begin(&self, _: &Engine<P>, _: &mut (), _: Beginning) {}
+
     fn commit<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, NoWait, P>,
         mut commit: Commit<'_>,
@@ -206,7 +233,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         if !early && !state.gaps_are_current() {
             return Err(Abort::Conflict);
         }
-        let reserved = steps::append(engine, state, &mut commit, tid, command);
+        let reserved = steps::append(self, engine, state, &mut commit, tid, command);
         if readers {
             steps::publish_reads(engine, state);
         }
@@ -228,13 +255,14 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
     }
 
     fn abandon<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, NoWait, P>,
     ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &Engine<P>, state: &mut TxnState<'_, NoWait, P>) {
+    fn release(&self, state: &mut TxnState<'_, NoWait, P>) {
         for HeldLock { record, writer, .. } in state.held.drain(..) {
             if writer {
                 record.lock.store(0, Ordering::Release);

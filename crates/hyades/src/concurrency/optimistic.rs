@@ -1,8 +1,8 @@
 //! What the optimistic concurrency controls share: rows are read without locks, and the write set
 //! is locked at commit, by the lock bit of the version word.
 
-use super::ConcurrencyControl;
 use super::state::TxnState;
+use super::{ConcurrencyControl, RecordLock};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -29,10 +29,24 @@ pub(super) fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
     Err(Abort::Conflict)
 }
 
-/// Locks a record outside any transaction, if it is neither locked nor dead.
-pub(super) fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
-    let version = record.word.load(Ordering::Acquire);
-    (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
+/// A row is locked by a bit of its version word.
+pub struct LockBit;
+
+impl RecordLock for LockBit {
+    const INSERTED: u32 = 0;
+
+    fn try_lock<S>(record: &Record<S>) -> Option<u64> {
+        let version = record.word.load(Ordering::Acquire);
+        (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
+    }
+
+    fn unlock<S>(record: &Record<S>, version: u64, dead: bool) {
+        record.unlock(version | if dead { word::DEAD } else { 0 });
+    }
+
+    fn unmark_dead<S>(record: &Record<S>, version: u64) {
+        record.unlock(version);
+    }
 }
 
 /// Locks the write set and folds the stamps of the rows that it overwrites
@@ -40,7 +54,7 @@ pub(super) fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
 /// each other for ever.
 #[inline(always)]
 pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
 ) -> Result<(), Abort> {
     for at in 0..state.writes.len() {
@@ -52,7 +66,8 @@ pub(super) fn lock<C: ConcurrencyControl<P>, P: LoggingProtocol>(
             Ok(version) if write.record.try_lock(version) => {
                 write.base = word::tid(version);
                 state.max_tid = state.max_tid.max(write.base);
-                engine.protocol.observe_write(&write.record.stamp, state.stamp);
+                C::observe_write(&write.record.stamp, &mut state.control);
+                engine.protocol.observe_write(C::stamp(&write.record.stamp), state.stamp);
             }
             _ => {
                 unlock(&state.writes[..at]);

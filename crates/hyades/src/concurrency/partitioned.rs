@@ -4,10 +4,10 @@
 //! rows are locked. docs/protocols/partitioned.md explains departures from the papers.
 //!
 //! No thread owns a partition. A transaction enters the queues of its partitions and runs on its
-//! caller's thread when it is first in each ([`crate::engine::turns`]). It states its partitions
-//! first ([`crate::Transaction::hold`]), or enters them as it reaches their rows: it waits for the
-//! first one, takes further ones that are free, and otherwise runs again, with what it has found
-//! out. Each access is checked, which is the isolation.
+//! caller's thread when it is first in each ([`super::turns`]). It states its partitions first
+//! ([`crate::Transaction::hold`]), or enters them as it reaches their rows: it waits for the first
+//! one, takes further ones that are free, and otherwise runs again, with what it has found out.
+//! Each access is checked, which is the isolation.
 //!
 //! **A stamp for each partition** takes the place of those of rows and gaps. All that a transaction
 //! observes of others was written by transactions that held one of its partitions before, and the
@@ -30,23 +30,26 @@
 //! such rows as they write them. Readers need no locks: a row that is being removed is absent, and
 //! only a holder of its partition inserts it anew.
 
+use super::locks::LockWord;
+use super::partitions::PartitionStamps;
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
 use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
-use crate::storage::gap::Gap;
+use crate::storage::gap::{Gap, GapChange};
 use crate::storage::partition::{Partitions, TouchedPartitions};
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
 use hyades_platform::broken;
 use std::sync::atomic::Ordering;
 
-pub(crate) struct Partitioned;
+pub(crate) struct Partitioned<P: LoggingProtocol> {
+    partitions: PartitionStamps<P::RowStamp>,
+}
 
 /// What it keeps of a running transaction.
-#[derive(Default)]
 pub(crate) struct PartitionedTxn {
     /// The number of its session in the queues.
     session: u32,
@@ -61,16 +64,16 @@ pub(crate) struct PartitionedTxn {
 /// Looks at a row that garbage collection has locked before the transaction runs again.
 const PATIENCE: u32 = 256;
 
-impl Partitioned {
+impl<P: LoggingProtocol> Partitioned<P> {
     /// Enters partitions that the transaction does not hold, or remembers that it needs them.
     #[cold]
-    fn enter_more<P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'_, Partitioned, P>,
+    fn enter_more(
+        &self,
+        state: &mut TxnState<'_, Self, P>,
         set: u64,
         is_stated: bool,
     ) -> Result<(), Abort> {
-        let partitions = &engine.partitions;
+        let partitions = &self.partitions;
         let (turns, number) = (&partitions.turns, state.control.session);
         let held = turns.held(number);
         if held != 0 && broken!(UncheckedPartitions) {
@@ -85,20 +88,15 @@ impl Partitioned {
             return Err(Abort::Conflict);
         }
         let entered = match held {
-            0 => Self::enter_first(engine, number, set, state.control.may_wait),
+            0 => self.enter_first(number, set, state.control.may_wait),
             _ => turns.try_enter(number, set),
         };
         if entered { Ok(()) } else { Err(Abort::Conflict) }
     }
 
     /// Enters partitions while the session holds none: all of them, or none.
-    fn enter_first<P: LoggingProtocol>(
-        engine: &Engine<P>,
-        number: u32,
-        set: u64,
-        may_wait: bool,
-    ) -> bool {
-        let turns = &engine.partitions.turns;
+    fn enter_first(&self, number: u32, set: u64, may_wait: bool) -> bool {
+        let turns = &self.partitions.turns;
         if may_wait {
             return turns.enter(number, set);
         }
@@ -108,16 +106,13 @@ impl Partitioned {
     /// Enters one partition, a free one if there is any. It protects the replicated rows that are
     /// read, since whatever writes these holds all partitions; the next attempt does not need it.
     #[cold]
-    fn enter_any<P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'_, Partitioned, P>,
-    ) -> Result<(), Abort> {
-        let partitions = &engine.partitions;
+    fn enter_any(&self, state: &mut TxnState<'_, Self, P>) -> Result<(), Abort> {
+        let partitions = &self.partitions;
         let count = partitions.all().count_ones();
         let (number, may_wait) = (state.control.session, state.control.may_wait);
         let from = |at: u32| 1 << ((number + at) % count);
         let free = (0..count).map(from).find(|one| partitions.turns.try_enter(number, *one));
-        let waited_for = || Self::enter_first(engine, number, from(0), may_wait).then(|| from(0));
+        let waited_for = || self.enter_first(number, from(0), may_wait).then(|| from(0));
         state.control.any_partition = free.or_else(waited_for).ok_or(Abort::Conflict)?;
         Ok(())
     }
@@ -140,28 +135,35 @@ impl Partitioned {
 
     /// Installs the rows, and leaves the stamp and the TID in the partitions.
     #[inline(always)]
-    fn install<P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'_, Partitioned, P>,
-        tid: Tid,
-        held: u64,
-    ) {
+    fn install(&self, engine: &Engine<P>, state: &mut TxnState<'_, Self, P>, tid: Tid, held: u64) {
         let lock = |record: &Record<_>| _ = record.lock_in_turn();
         steps::install_unstamped(engine, state, tid, lock, |record, version| {
             record.word.store(version, Ordering::Release)
         });
-        let partitions = &engine.partitions;
-        for partition in partitions.stamps(stamped(engine, state, held)) {
+        let partitions = &self.partitions;
+        for partition in partitions.stamps(self.stamped(state, held)) {
             engine.protocol.publish_write(RowRef::gap(&partition.stamp), state.stamp);
             partition.set_last(tid);
         }
     }
 
-    fn end_read_only<P: LoggingProtocol>(
+    /// The partitions in which a transaction leaves its stamp: all that it holds.
+    fn stamped(&self, state: &TxnState<'_, Self, P>, held: u64) -> u64 {
+        if broken!(StampHomeOnly) {
+            return held & held.wrapping_neg();
+        }
+        if broken!(StampWrittenOnly) {
+            return self.partitions.turns.written(state.control.session) & held;
+        }
+        held
+    }
+
+    fn end_read_only(
+        &self,
         engine: &Engine<P>,
-        state: &mut TxnState<'_, Partitioned, P>,
+        state: &mut TxnState<'_, Self, P>,
     ) -> Result<Needs, Abort> {
-        let partitions = &engine.partitions;
+        let partitions = &self.partitions;
         if P::LOGS_FIRST {
             engine
                 .protocol
@@ -175,33 +177,24 @@ impl Partitioned {
     }
 }
 
-/// The partitions in which a transaction leaves its stamp: all that it holds.
-fn stamped<P: LoggingProtocol>(
-    engine: &Engine<P>,
-    state: &TxnState<'_, Partitioned, P>,
-    held: u64,
-) -> u64 {
-    if broken!(StampHomeOnly) {
-        return held & held.wrapping_neg();
-    }
-    if broken!(StampWrittenOnly) {
-        return engine.partitions.turns.written(state.control.session) & held;
-    }
-    held
-}
-
-impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
+impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned<P> {
+    type Row = P::RowStamp;
     type Txn<'s> = PartitionedTxn;
+    type Lock = LockWord;
     const INSERTED_WORD: u64 = word::ABSENT;
-    const USES_LOCK_WORD: bool = true;
-    const TAKES_TURNS: bool = true;
+
+    #[inline(always)]
+    fn stamp(row: &P::RowStamp) -> &P::RowStamp {
+        row
+    }
 
     #[inline]
     fn enter(
-        engine: &Engine<P>,
-        state: &mut TxnState<'_, Partitioned, P>,
-        touched: TouchedPartitions,
+        &self,
+        state: &mut TxnState<'_, Self, P>,
+        touched: impl FnOnce() -> TouchedPartitions,
     ) -> Result<(), Abort> {
+        let touched = touched();
         if P::LOGS_FIRST {
             if let Some(stated) = state.call.stated_slots {
                 return touched.check_stated(stated).or_else(|abort| state.refuse(abort));
@@ -212,24 +205,20 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
                 return Err(Abort::OnlyCalls);
             }
         }
-        let held = engine.partitions.turns.held(state.control.session);
+        let held = self.partitions.turns.held(state.control.session);
         if touched == TouchedPartitions::Any {
-            return if held != 0 { Ok(()) } else { Self::enter_any(engine, state) };
+            return if held != 0 { Ok(()) } else { self.enter_any(state) };
         }
-        let set = engine.partitions.touched(touched);
+        let set = self.partitions.touched(touched);
         state.control.any_partition &= !set;
         if state.is_writer && broken!(StampWrittenOnly) {
-            engine.partitions.turns.note_written(state.control.session, set);
+            self.partitions.turns.note_written(state.control.session, set);
         }
-        if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, false) }
+        if set & !held == 0 { Ok(()) } else { self.enter_more(state, set, false) }
     }
 
     #[inline]
-    fn hold(
-        engine: &Engine<P>,
-        state: &mut TxnState<'_, Partitioned, P>,
-        slots: u64,
-    ) -> Result<(), Abort> {
+    fn hold(&self, state: &mut TxnState<'_, Self, P>, slots: u64) -> Result<(), Abort> {
         if let Some(stated) = state.call.stated_slots.filter(|_| P::LOGS_FIRST) {
             let is_stated = slots & !stated == 0;
             return if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) };
@@ -239,15 +228,28 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
             state.control.states_all = true;
             return Ok(());
         }
-        let set = engine.partitions.of_slots(slots);
-        let held = engine.partitions.turns.held(state.control.session);
-        if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, true) }
+        let set = self.partitions.of_slots(slots);
+        let held = self.partitions.turns.held(state.control.session);
+        if set & !held == 0 { Ok(()) } else { self.enter_more(state, set, true) }
+    }
+
+    /// A call that is logged first has stated them in its record.
+    fn hold_stated(
+        &self,
+        state: &mut TxnState<'_, Self, P>,
+        slots: impl FnOnce() -> Result<u64, Abort>,
+    ) -> Result<(), Abort> {
+        if P::LOGS_FIRST && state.call.stated_slots.is_some() {
+            return Ok(());
+        }
+        self.hold(state, slots()?)
     }
 
     #[inline]
     fn read<'s, T>(
+        &self,
         _: &Engine<P>,
-        _: &mut TxnState<'s, Partitioned, P>,
+        _: &mut TxnState<'s, Self, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -259,8 +261,9 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
 
     #[inline]
     fn intend<'s>(
+        &self,
         engine: &Engine<P>,
-        state: &mut TxnState<'s, Partitioned, P>,
+        state: &mut TxnState<'s, Self, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -279,15 +282,25 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
     }
 
     fn saw_gap<'s>(
+        &self,
         _: &Engine<P>,
-        _: &mut TxnState<'s, Partitioned, P>,
+        _: &mut TxnState<'s, Self, P>,
         _: Gap<'s, P::RowStamp>,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
+    /// Gaps have no stamps, and are not remembered: in its turn nothing is inserted.
+    fn entered_gap<'s>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, Self, P>,
+        _: Result<GapChange<'s, P::RowStamp>, Gap<'s, P::RowStamp>>,
+        _: Option<&Record<P::RowStamp>>,
+    ) {
+    }
+
     fn inserted<'s>(
-        state: &mut TxnState<'s, Partitioned, P>,
+        state: &mut TxnState<'s, Self, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) {
@@ -295,31 +308,38 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
     }
 }
 
-impl<P: LoggingProtocol> Commits<P> for Partitioned {
-    fn add_session(engine: &Engine<P>) -> Result<u32, Error> {
-        engine.partitions.turns.add()
+impl<P: LoggingProtocol> Commits<P> for Partitioned<P> {
+    /// The seat in the queues of the partitions.
+    type Session = u32;
+
+    fn new(settings: &ControlSettings) -> Self {
+        Partitioned { partitions: PartitionStamps::new(settings.partitions, settings.may_wait) }
     }
 
-    fn remove_session(engine: &Engine<P>, number: u32) {
-        engine.partitions.turns.remove(number);
+    fn add_session(&self) -> Result<u32, Error> {
+        self.partitions.turns.add()
     }
 
-    fn forget_attempts(engine: &Engine<P>, session: u32) {
-        engine.partitions.turns.want(session, 0);
+    fn remove_session(&self, seat: &mut u32) {
+        self.partitions.turns.remove(*seat);
+    }
+
+    fn forget_attempts(&self, seat: &u32) {
+        self.partitions.turns.want(*seat, 0);
     }
 
     #[inline(always)]
-    fn await_turns(engine: &Engine<P>, session: u32, may_wait: bool) -> bool {
-        let wanted = engine.partitions.turns.wanted(session);
-        wanted == 0 || Self::enter_first(engine, session, wanted, may_wait)
+    fn await_turns(&self, seat: &u32, may_wait: bool) -> bool {
+        let wanted = self.partitions.turns.wanted(*seat);
+        wanted == 0 || self.enter_first(*seat, wanted, may_wait)
     }
 
-    fn stop(engine: &Engine<P>) {
-        engine.partitions.turns.stop();
+    fn stop(&self) {
+        self.partitions.turns.stop();
     }
 
-    fn check_stopped(engine: &Engine<P>) -> Result<(), Error> {
-        if engine.partitions.turns.has_stopped() {
+    fn check_stopped(&self) -> Result<(), Error> {
+        if self.partitions.turns.has_stopped() {
             let cause = "a commit panicked, and left partitions that are half changed";
             return Err(Error::Poisoned(cause.to_string()));
         }
@@ -327,17 +347,31 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
     }
 
     #[inline(always)]
-    fn begin(_: &Engine<P>, state: &mut TxnState<'_, Partitioned, P>, slot: u32, may_wait: bool) {
-        (state.control.session, state.control.may_wait) = (slot, may_wait);
+    fn begin(&self, _: &Engine<P>, seat: &mut u32, beginning: Beginning) -> PartitionedTxn {
+        let may_wait = beginning.may_wait;
+        PartitionedTxn { session: *seat, may_wait, any_partition: 0, states_all: false }
     }
 
-    fn reads_many(engine: &Engine<P>, state: &TxnState<'_, Partitioned, P>) -> bool {
-        let partitions = &engine.partitions;
+    fn reads_many(&self, state: &TxnState<'_, Self, P>) -> bool {
+        let partitions = &self.partitions;
         let all = partitions.all();
         partitions.turns.wanted(state.control.session) == all && all.count_ones() > 1
     }
 
-    fn install_arrived(engine: &Engine<P>, state: &mut TxnState<'_, Partitioned, P>, tid: Tid) {
+    #[inline(always)]
+    fn partitions(&self) -> Option<&PartitionStamps<P::RowStamp>> {
+        Some(&self.partitions)
+    }
+
+    fn seat(seat: &u32) -> u32 {
+        *seat
+    }
+
+    fn begin_arrived(&self, seat: u32) -> PartitionedTxn {
+        PartitionedTxn { session: seat, may_wait: false, any_partition: 0, states_all: false }
+    }
+
+    fn install_arrived(&self, engine: &Engine<P>, state: &mut TxnState<'_, Self, P>, tid: Tid) {
         debug_assert!(
             state.final_writes().all(|w| word::tid(w.record.word.load(Ordering::Relaxed)) < tid),
             "what has written these rows had arrived before"
@@ -348,7 +382,7 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         });
     }
 
-    fn release_rows(state: &mut TxnState<'_, Partitioned, P>) {
+    fn release_rows(state: &mut TxnState<'_, Self, P>) {
         for HeldLock { record, .. } in state.held.drain(..) {
             record.lock.store(0, Ordering::Release);
         }
@@ -356,16 +390,17 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
 
     /// Holds the turns of all its partitions, so nothing can fail.
     fn commit<'s>(
+        &self,
         engine: &Engine<P>,
-        state: &mut TxnState<'s, Partitioned, P>,
+        state: &mut TxnState<'s, Self, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "those that only read leave no stamp") };
         const { assert!(!P::TELLS_BLIND_WRITES, "what is held counts as read") };
         if state.writes.is_empty() {
-            return Self::end_read_only(engine, state).map(Committed::read_only);
+            return self.end_read_only(engine, state).map(Committed::read_only);
         }
-        let partitions = &engine.partitions;
+        let partitions = &self.partitions;
         let held = partitions.turns.held(state.control.session);
         debug_assert_ne!(held, 0, "a writer has entered the partitions of its rows");
 
@@ -382,20 +417,20 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         let command = steps::as_command(engine, state, &commit);
 
         if broken!(HandOnBeforeFrames) {
-            Self::install(engine, state, tid, held);
+            self.install(engine, state, tid, held);
             Self::release_rows(state);
             partitions.turns.leave(state.control.session);
             if tid.sequence().is_multiple_of(4) {
                 // Makes it likely that the power goes while what has read from it is on disk.
                 std::thread::sleep(std::time::Duration::from_micros(200));
             }
-            let reserved = steps::append(engine, state, &mut commit, tid, command);
+            let reserved = steps::append(self, engine, state, &mut commit, tid, command);
             let placed = reserved.fill(tid);
             return Ok(steps::committed(engine, state, placed));
         }
 
         // 2. Reserve and fill.
-        let reserved = steps::append(engine, state, &mut commit, tid, command);
+        let reserved = steps::append(self, engine, state, &mut commit, tid, command);
         let placed = reserved.fill(tid);
         if broken!(HandOnBeforeInstall) {
             partitions.turns.leave(state.control.session);
@@ -403,20 +438,21 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         }
 
         // 3. Install; leave the own stamp and TID in all partitions held.
-        Self::install(engine, state, tid, held);
+        self.install(engine, state, tid, held);
         partitions.turns.want(state.control.session, 0);
         Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(
+        &self,
         engine: &Engine<P>,
-        state: &mut TxnState<'s, Partitioned, P>,
+        state: &mut TxnState<'s, Self, P>,
     ) -> Result<Needs, Abort> {
-        Self::end_read_only(engine, state)
+        self.end_read_only(engine, state)
     }
 
-    fn release(engine: &Engine<P>, state: &mut TxnState<'_, Partitioned, P>) {
+    fn release(&self, state: &mut TxnState<'_, Self, P>) {
         Self::release_rows(state);
-        engine.partitions.turns.leave(state.control.session);
+        self.partitions.turns.leave(state.control.session);
     }
 }

@@ -2,14 +2,16 @@
 //! Where it orders only writers, readers use row versions.
 
 use super::earlier::{EarlierVersions, ReadAsOf, read_as_of};
+use super::optimistic::LockBit;
 use super::state::TxnState;
 use super::steps;
-use super::{ConcurrencyControl, VisibleRow};
+use super::{ConcurrencyControl, RecordLock, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::versions::{Versions, View};
 use crate::logging::write::{Pending, final_writes};
+use crate::storage::gap::{Gap, GapChange};
 use crate::storage::old_versions::{OldVersion, OldVersionWriter, OldVersions, Overwritten};
 use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
@@ -24,12 +26,19 @@ pub(crate) struct Replaying;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     /// The row versions that it reads and its view of them, in replays that keep several.
+    type Row = P::RowStamp;
     type Txn<'s> = Option<EarlierVersions<'s>>;
+    type Lock = WaitsForLock;
     const INSERTED_WORD: u64 = word::ABSENT;
-    const LIMITS_KEYS: bool = false;
+
+    #[inline(always)]
+    fn stamp(row: &P::RowStamp) -> &P::RowStamp {
+        row
+    }
 
     #[inline]
     fn read<'s, T>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Replaying, P>,
         table: u32,
@@ -61,6 +70,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
 
     #[inline]
     fn intend<'s>(
+        &self,
         _: &Engine<P>,
         state: &mut TxnState<'s, Replaying, P>,
         _: u32,
@@ -99,11 +109,12 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
         }
     }
 
-    fn inserted<'s>(_: &mut TxnState<'s, Replaying, P>, _: u32, _: &'s Record<P::RowStamp>) {}
-
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        lock(record)
+    /// Old logs may hold keys over the limit.
+    fn exceeds_key_size(_: Abort) -> Result<(), Abort> {
+        Ok(())
     }
+
+    fn inserted<'s>(_: &mut TxnState<'s, Replaying, P>, _: u32, _: &'s Record<P::RowStamp>) {}
 }
 
 /// Replay of calls that were logged before they ran: they end as they did, with an abort if that is
@@ -112,31 +123,33 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
 pub(crate) struct ReplayingCalls;
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
+    type Row = P::RowStamp;
     type Txn<'s> = ();
+    type Lock = WaitsForLock;
     const INSERTED_WORD: u64 = word::ABSENT;
-    const INSERTED_LOCK: u32 = 0;
-    const TAKES_TURNS: bool = true;
 
-    fn enter(
-        _: &Engine<P>,
-        state: &mut TxnState<'_, ReplayingCalls, P>,
-        touched: TouchedPartitions,
-    ) -> Result<(), Abort> {
-        let stated = state.call.stated_slots.unwrap_or(u64::MAX);
-        touched.check_stated(stated).or_else(|abort| state.refuse(abort))
+    #[inline(always)]
+    fn stamp(row: &P::RowStamp) -> &P::RowStamp {
+        row
     }
 
-    fn hold(
-        _: &Engine<P>,
+    fn enter(
+        &self,
         state: &mut TxnState<'_, ReplayingCalls, P>,
-        slots: u64,
+        touched: impl FnOnce() -> TouchedPartitions,
     ) -> Result<(), Abort> {
+        let stated = state.call.stated_slots.unwrap_or(u64::MAX);
+        touched().check_stated(stated).or_else(|abort| state.refuse(abort))
+    }
+
+    fn hold(&self, state: &mut TxnState<'_, ReplayingCalls, P>, slots: u64) -> Result<(), Abort> {
         let is_stated = slots & !state.call.stated_slots.unwrap_or(u64::MAX) == 0;
         if is_stated { Ok(()) } else { state.refuse(Abort::OutsidePartitions) }
     }
 
     #[inline]
     fn read<'s, T>(
+        &self,
         _: &Engine<P>,
         _: &mut TxnState<'s, ReplayingCalls, P>,
         _: u32,
@@ -149,6 +162,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
 
     #[inline]
     fn intend<'s>(
+        &self,
         _: &Engine<P>,
         _: &mut TxnState<'s, ReplayingCalls, P>,
         _: u32,
@@ -157,10 +171,43 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for ReplayingCalls {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn inserted<'s>(_: &mut TxnState<'s, ReplayingCalls, P>, _: u32, _: &'s Record<P::RowStamp>) {}
+    fn saw_gap<'s>(
+        &self,
+        _: &Engine<P>,
+        _: &mut TxnState<'s, Self, P>,
+        _: Gap<'s, P::RowStamp>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
 
-    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+    /// Gaps have no stamps, and are not remembered: in its turn nothing is inserted.
+    fn entered_gap<'s>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, Self, P>,
+        _: Result<GapChange<'s, P::RowStamp>, Gap<'s, P::RowStamp>>,
+        _: Option<&Record<P::RowStamp>>,
+    ) {
+    }
+
+    fn inserted<'s>(_: &mut TxnState<'s, ReplayingCalls, P>, _: u32, _: &'s Record<P::RowStamp>) {}
+}
+
+/// Replay waits for the lock of a row.
+pub(crate) struct WaitsForLock;
+
+impl RecordLock for WaitsForLock {
+    const INSERTED: u32 = LockBit::INSERTED;
+
+    fn try_lock<S>(record: &Record<S>) -> Option<u64> {
         lock(record)
+    }
+
+    fn unlock<S>(record: &Record<S>, version: u64, dead: bool) {
+        LockBit::unlock(record, version, dead);
+    }
+
+    fn unmark_dead<S>(record: &Record<S>, version: u64) {
+        LockBit::unmark_dead(record, version);
     }
 }
 
@@ -236,7 +283,7 @@ pub(crate) fn install<P: LoggingProtocol>(
 
 /// Installs the writes of a replayed command or call, on rows of one version.
 pub(crate) fn install_in_place<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
     tid: Tid,
 ) {

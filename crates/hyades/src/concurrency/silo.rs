@@ -2,18 +2,18 @@
 //! Transactions in Multicore In-Memory Databases", SOSP 2013), with the logging of Taurus,
 //! algorithm 6, as corrected in docs/protocols/taurus.md, E4. Phases are Silo's (section 4.4).
 
-use super::optimistic::{self, PATIENCE, stable_word};
+use super::optimistic::{self, LockBit, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
 use crate::engine::Engine;
-use crate::error::Abort;
+use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use hyades_platform::broken;
 use std::sync::atomic::{Ordering, fence};
 
-pub(crate) struct Silo;
+pub struct Silo;
 
 impl Silo {
     /// Whether every row read still has its version and every gap is unchanged. Rows that the
@@ -37,12 +37,20 @@ impl Silo {
 }
 
 impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
+    type Row = P::RowStamp;
     type Txn<'s> = ();
+    type Lock = LockBit;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
 
+    #[inline(always)]
+    fn stamp(row: &P::RowStamp) -> &P::RowStamp {
+        row
+    }
+
     #[inline]
     fn read<'s, T>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Silo, P>,
         table: u32,
@@ -74,17 +82,19 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
 
     #[inline]
     fn intend<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Silo, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        let seen = Self::read(engine, state, table, record, || ())?;
+        let seen = self.read(engine, state, table, record, || ())?;
         Ok(matches!(seen, VisibleRow::There(())))
     }
 
     /// Does nothing: commit locks the row and folds its stamp.
     fn intend_blindly<'s>(
+        &self,
         _: &Engine<P>,
         _: &mut TxnState<'s, Silo, P>,
         _: u32,
@@ -108,7 +118,20 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
 }
 
 impl<P: LoggingProtocol> Commits<P> for Silo {
+    type Session = ();
+
+    fn new(_: &ControlSettings) -> Self {
+        Silo
+    }
+
+    fn add_session(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn begin(&self, _: &Engine<P>, _: &mut (), _: Beginning) {}
+
     fn commit<'s>(
+        &self,
         engine: &Engine<P>,
         state: &mut TxnState<'s, Silo, P>,
         mut commit: Commit<'_>,
@@ -126,7 +149,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         // Phase 2. A command reserves its frame and raises the read stamps of what it read before
         // it validates (E4, ii). A data record does so only if the protocol tracks its readers.
         let reserved = if command || P::TRACKS_READERS {
-            let reserved = steps::append(engine, state, &mut commit, tid, command);
+            let reserved = steps::append(self, engine, state, &mut commit, tid, command);
             steps::publish_reads(engine, state);
             if !Self::validate(state) {
                 reserved.void();
@@ -139,7 +162,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
                 optimistic::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
-            let reserved = steps::append(engine, state, &mut commit, tid, false);
+            let reserved = steps::append(self, engine, state, &mut commit, tid, false);
             // What was read is valid in the epoch of the version, too.
             let is_late = reserved.is_in_later_epoch(tid) && !Self::validate(state);
             if is_late || reserved.is_divided(tid, || engine.snapshots.closed()) {
@@ -160,9 +183,13 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         Ok(steps::committed(engine, state, placed))
     }
 
-    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, Silo, P>) -> Result<Needs, Abort> {
+    fn abandon<'s>(
+        &self,
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, Silo, P>,
+    ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &Engine<P>, _: &mut TxnState<'_, Silo, P>) {}
+    fn release(&self, _: &mut TxnState<'_, Silo, P>) {}
 }

@@ -3,22 +3,62 @@
 //! installed, and writers keep what they overwrite of it ([`crate::engine::snapshots`]).
 
 use super::state::TxnState;
-use super::{ConcurrencyControl, VisibleRow};
+use super::{ConcurrencyControl, RecordLock, VisibleRow};
 use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::Stamp;
+use crate::storage::gap::Gap;
 use crate::storage::record::{Record, word};
+use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 
-pub(crate) struct SnapshotReads;
+/// `S`: what rows keep.
+pub(crate) struct SnapshotReads<S>(pub PhantomData<fn() -> S>);
 
-impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
+impl<S: Stamp, P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads<S> {
+    type Row = S;
     /// What it reads.
     type Txn<'s> = Option<&'s SnapshotState>;
+    type Lock = NeverLocked;
     // It inserts nothing.
     const INSERTED_WORD: u64 = word::ABSENT;
-    const READS_SNAPSHOT: bool = true;
+
+    fn stamp(_: &S) -> &P::RowStamp {
+        unreachable!("a reader of a snapshot observes no stamps");
+    }
+
+    /// It is refused, and not compiled. A transaction that was to read a snapshot runs again
+    /// without one.
+    fn in_present<'s, T>(
+        state: &mut TxnState<'s, SnapshotReads<S>, P>,
+        _: impl FnOnce(&mut TxnState<'s, SnapshotReads<S>, P>) -> Result<T, Abort>,
+    ) -> Result<T, Abort> {
+        state.is_writer = true;
+        Err(Abort::ReadOnly)
+    }
+
+    #[inline(always)]
+    fn beside_indexes<T>(look: impl FnOnce() -> T) -> Option<T> {
+        Some(look())
+    }
+
+    #[inline(always)]
+    fn own_write(_: &TxnState<'_, SnapshotReads<S>, P>, _: &Record<S>) -> Option<usize> {
+        None
+    }
+
+    /// What was inserted later is absent as of the snapshot.
+    #[inline(always)]
+    fn saw_gap<'s>(
+        &self,
+        _: &Engine<P, S>,
+        _: &mut TxnState<'s, SnapshotReads<S>, P>,
+        _: Gap<'s, S>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
 
     /// A row in place that is unlocked, before and after the copy, is as the version word says. One
     /// that is locked may be half-written, but only after its version was kept: so after the copy
@@ -26,10 +66,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
     /// visits every interleaving.
     #[inline]
     fn read<'s, T>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, SnapshotReads, P>,
+        &self,
+        engine: &Engine<P, S>,
+        state: &mut TxnState<'s, SnapshotReads<S>, P>,
         _: u32,
-        record: &'s Record<P::RowStamp>,
+        record: &'s Record<S>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
         let Some(snapshot) = state.control else { return Err(Abort::SnapshotEnded) };
@@ -72,24 +113,36 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
     }
 
     #[inline(always)]
-    fn has_ended(state: &TxnState<'_, SnapshotReads, P>) -> bool {
+    fn has_ended(state: &TxnState<'_, SnapshotReads<S>, P>) -> bool {
         state.control.is_none_or(SnapshotState::has_ended)
     }
 
     fn intend<'s>(
-        _: &Engine<P>,
-        _: &mut TxnState<'s, SnapshotReads, P>,
+        &self,
+        _: &Engine<P, S>,
+        _: &mut TxnState<'s, SnapshotReads<S>, P>,
         _: u32,
-        _: &'s Record<P::RowStamp>,
+        _: &'s Record<S>,
     ) -> Result<bool, Abort> {
         Err(Abort::ReadOnly)
     }
 
-    fn inserted<'s>(_: &mut TxnState<'s, SnapshotReads, P>, _: u32, _: &'s Record<P::RowStamp>) {
+    fn inserted<'s>(_: &mut TxnState<'s, SnapshotReads<S>, P>, _: u32, _: &'s Record<S>) {
         unreachable!("a reader of a snapshot inserts nothing");
     }
+}
 
-    fn try_lock_record(_: &Record<P::RowStamp>) -> Option<u64> {
+/// A reader of a snapshot locks no row.
+pub(crate) struct NeverLocked;
+
+impl RecordLock for NeverLocked {
+    const INSERTED: u32 = 0;
+
+    fn try_lock<S>(_: &Record<S>) -> Option<u64> {
         None
     }
+
+    fn unlock<S>(_: &Record<S>, _: u64, _: bool) {}
+
+    fn unmark_dead<S>(_: &Record<S>, _: u64) {}
 }

@@ -96,7 +96,7 @@ impl Workspace {
 pub(crate) const CHECK_INTERVAL: u32 = 1024;
 
 /// An entry of the read set.
-pub(crate) struct ReadRow<'s, S> {
+pub struct ReadRow<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     /// The version word when it was read.
@@ -106,7 +106,7 @@ pub(crate) struct ReadRow<'s, S> {
 }
 
 /// A row lock held under two-phase locking.
-pub(crate) struct HeldLock<'s, S> {
+pub struct HeldLock<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub writer: bool,
@@ -170,21 +170,21 @@ pub(crate) struct CallState {
 }
 
 /// What every concurrency control keeps of a running transaction, and what one keeps of its own.
-pub(crate) struct TxnState<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
+pub struct TxnState<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
     pub arena: &'s Bump,
     pub guard: &'s Guard,
     pub stamp: &'s mut P::TxnStamp,
     /// What the concurrency control keeps.
     pub control: C::Txn<'s>,
-    pub reads: ArenaVec<'s, ReadRow<'s, P::RowStamp>>,
-    pub held: ArenaVec<'s, HeldLock<'s, P::RowStamp>>,
-    pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
+    pub reads: ArenaVec<'s, ReadRow<'s, C::Row>>,
+    pub held: ArenaVec<'s, HeldLock<'s, C::Row>>,
+    pub gaps: ArenaVec<'s, Gap<'s, C::Row>>,
     /// Where gaps are in `gaps`.
     pub gap_places: GapPlaces,
-    pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
-    pub index_changes: IndexChanges<'s, P::RowStamp>,
+    pub writes: ArenaVec<'s, Write<'s, C::Row>>,
+    pub index_changes: IndexChanges<'s, C::Row>,
     /// The row found last, which is often accessed again: read, then written.
-    pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
+    pub last_found: Option<(u32, &'s Record<C::Row>)>,
     pub announced: Announced<'s>,
     pub draws: Draws<'s>,
     /// Highest version read or about to be overwritten.
@@ -210,6 +210,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         arena: &'s Bump,
         guard: &'s Guard,
         stamp: &'s mut P::TxnStamp,
+        control: C::Txn<'s>,
         workspace: &'s mut Workspace,
         row_ids: RowIds<'s>,
         determinism: Determinism,
@@ -219,7 +220,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
             arena,
             guard,
             stamp,
-            control: Default::default(),
+            control,
             reads: ArenaVec::with_capacity_in(64, arena),
             held: ArenaVec::with_capacity_in(64, arena),
             gaps: ArenaVec::with_capacity_in(16, arena),
@@ -265,32 +266,27 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
 
     /// Returns the index in `writes` of the latest write of this row.
     #[inline]
-    pub fn own_write(&self, record: &Record<P::RowStamp>) -> Option<usize> {
+    pub fn own_write(&self, record: &Record<C::Row>) -> Option<usize> {
         let known = self.workspace.known.get(record)?;
         (known.write as usize).checked_sub(1)
     }
 
     /// Returns the index in `held` of the lock on this row.
     #[inline]
-    pub fn own_lock(&self, record: &Record<P::RowStamp>) -> Option<usize> {
+    pub fn own_lock(&self, record: &Record<C::Row>) -> Option<usize> {
         let known = self.workspace.known.get(record)?;
         (known.held as usize).checked_sub(1)
     }
 
     /// Adds an acquired lock, of a row that is not read yet.
     #[inline]
-    pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
+    pub fn push_lock(&mut self, table: u32, record: &'s Record<C::Row>, writer: bool) {
         self.held.push(HeldLock { record, table, writer, is_read: false, overwritten: false });
         self.workspace.known.entry(record).held = self.held.len() as u32;
     }
 
     /// Adds a write, which replaces an earlier one of the same row.
-    pub fn push_write(
-        &mut self,
-        table: u32,
-        record: &'s Record<P::RowStamp>,
-        pending: Pending<'s>,
-    ) {
+    pub fn push_write(&mut self, table: u32, record: &'s Record<C::Row>, pending: Pending<'s>) {
         let known = self.workspace.known.entry(record);
         let replaces = known.write.checked_sub(1);
         known.write = self.writes.len() as u32 + 1;
@@ -314,11 +310,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
     }
 
     /// Returns the row as it is after write `at`; `None` if it is absent then.
-    pub fn own_row(
-        &self,
-        at: usize,
-        table: &TableData<P::RowStamp>,
-    ) -> Result<Option<&'s [u8]>, Abort> {
+    pub fn own_row(&self, at: usize, table: &TableData<C::Row>) -> Result<Option<&'s [u8]>, Abort> {
         let write = &self.writes[at];
         match write.pending {
             Pending::Put(row) => Ok(Some(row)),
@@ -342,6 +334,20 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         self.gaps.iter().all(Gap::is_current)
     }
 
+    /// Folds what a row or gap keeps that was read: the hooks of the protocol and the control.
+    #[inline(always)]
+    pub fn observe_read(&mut self, protocol: &P, row: &C::Row) {
+        C::observe_read(row, &mut self.control);
+        protocol.observe_read(C::stamp(row), self.stamp);
+    }
+
+    /// Like [`TxnState::observe_read`], for a row that is overwritten, or a gap that is entered.
+    #[inline(always)]
+    pub fn observe_write(&mut self, protocol: &P, row: &C::Row) {
+        C::observe_write(row, &mut self.control);
+        protocol.observe_write(C::stamp(row), self.stamp);
+    }
+
     /// Folds the stamps of the rows read or locked into the transaction's own stamp. If
     /// `overwrites`, the write set is locked and its rows are marked as overwritten. Under
     /// two-phase locking their stamps are folded here as well; under Silo that was done when they
@@ -354,7 +360,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
             let is_locked = || read.record.word.load(Ordering::Relaxed) & word::LOCKED != 0;
             read.overwritten = overwrites && is_locked() && own_write(read.record);
             if !read.overwritten || tells_blind_writes::<P>() {
-                protocol.observe_read(&read.record.stamp, self.stamp);
+                C::observe_read(&read.record.stamp, &mut self.control);
+                protocol.observe_read(C::stamp(&read.record.stamp), self.stamp);
             }
         }
         self.observe_held(protocol, overwrites);
@@ -368,11 +375,13 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
         for held in &mut self.held {
             held.overwritten = overwrites && held.writer && own_write(held.record);
             if held.overwritten {
-                protocol.observe_write(&held.record.stamp, self.stamp);
+                C::observe_write(&held.record.stamp, &mut self.control);
+                protocol.observe_write(C::stamp(&held.record.stamp), self.stamp);
             }
             // A row that was locked for writing and is not written counts as read.
             if !held.overwritten || (tells_blind_writes::<P>() && held.is_read) {
-                protocol.observe_read(&held.record.stamp, self.stamp);
+                C::observe_read(&held.record.stamp, &mut self.control);
+                protocol.observe_read(C::stamp(&held.record.stamp), self.stamp);
             }
         }
     }
@@ -393,7 +402,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> TxnState<'s, C, P> {
     }
 
     /// The writes that no later write supersedes.
-    pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
+    pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, C::Row>> {
         final_writes(&self.writes)
     }
 }

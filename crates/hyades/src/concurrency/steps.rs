@@ -5,10 +5,11 @@ use super::state::TxnState;
 use crate::engine::Engine;
 use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
-use crate::logging::draft::{Call, Draft, RecordPlace, Reserved, StatedVersions};
+use crate::logging::draft::{Call, Draft, RecordPlace, Reserved};
 use crate::logging::record::RecordKind;
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
+use crate::storage::Stamp;
 use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
@@ -21,7 +22,7 @@ use hyades_wal::Writer;
 use std::sync::atomic::{Ordering, fence};
 
 /// What a commit is given besides the transaction's sets: where and how it is logged.
-pub(crate) struct Commit<'a> {
+pub struct Commit<'a> {
     /// `None` without a log.
     pub writer: Option<&'a mut Writer>,
     pub stream: usize,
@@ -38,7 +39,7 @@ pub(crate) struct Commit<'a> {
 }
 
 /// A transaction that has committed: its writes are installed.
-pub(crate) struct Committed {
+pub struct Committed {
     /// Where it is logged, and its version.
     pub placed: RecordPlace,
     /// What the frontier has to reach before the caller is answered.
@@ -61,8 +62,8 @@ const ADAPTIVE_SLACK_BYTES: usize = 32;
 /// Returns the next TID: above every version read or overwritten, and in the current epoch. Called
 /// while the write set is locked.
 #[inline]
-pub(crate) fn next_tid<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn next_tid<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P, C::Row>,
     state: &TxnState<'_, C, P>,
 ) -> Tid {
     state.max_tid.next_in(&engine.epoch)
@@ -73,8 +74,8 @@ const MOST_ID_BYTES: usize = 10;
 
 /// Whether the transaction is logged as a command.
 #[inline]
-pub(crate) fn as_command<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn as_command<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P, C::Row>,
     state: &TxnState<'_, C, P>,
     commit: &Commit<'_>,
 ) -> bool {
@@ -105,8 +106,9 @@ pub(crate) fn as_command<C: ConcurrencyControl<P>, P: LoggingProtocol>(
 
 /// Logs the transaction: reserves its frame, the order point.
 #[inline(always)]
-pub(crate) fn append<'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn append<'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    control: &C,
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
     commit: &'w mut Commit<'_>,
     tid: Tid,
@@ -114,13 +116,8 @@ pub(crate) fn append<'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
 ) -> Reserved<'w> {
     let Some(writer) = commit.writer.as_deref_mut() else { return Reserved::nothing() };
     let states_epoch = tid.epoch() != commit.stated_epoch;
-    let versions = match engine.replays_versions {
-        true => {
-            let states_floor = states_epoch || commit.stream != commit.last_stream;
-            stated_versions(engine, state, states_floor, command)
-        }
-        false => StatedVersions::default(),
-    };
+    let states_floor = states_epoch || commit.stream != commit.last_stream;
+    let versions = control.stated_versions(engine, state, states_floor, command);
     let draft = Draft {
         writer,
         stream: commit.stream,
@@ -143,43 +140,33 @@ pub(crate) fn append<'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine.protocol.append(state.stamp, draft)
 }
 
-/// What the record states for a replay that keeps several versions: as of what the command has
-/// read, and, with its epoch or in another stream than before, the floor. The record has no
-/// position yet: what gets one later was found committing, or commits later, and not in an epoch
-/// that is settled.
-fn stated_versions<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
-    state: &TxnState<'_, C, P>,
-    states_floor: bool,
-    command: bool,
-) -> StatedVersions {
-    let snapshots = engine.snapshot_isolation;
-    let floor = || {
-        let active = engine.snapshots.active.replay_floor(&engine.epoch, snapshots);
-        active.max(Tid::new(engine.snapshots.settled().next(), 0))
-    };
-    StatedVersions {
-        as_of: (command && snapshots).then_some(C::reads_as_of(state)),
-        floor: states_floor.then(floor),
-    }
+/// A row as its protocol knows the row.
+#[inline(always)]
+fn row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    table: u32,
+    record: &Record<C::Row>,
+) -> RowRef<'_, P::RowStamp> {
+    RowRef::row(table, record).with_stamp(C::stamp(&record.stamp))
 }
 
 /// Raises the read stamps of everything read, before validation.
 #[inline(always)]
-pub(crate) fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn publish_reads<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
 ) {
     // A row locked for writing but not written counts as read. A row that is overwritten gets the
     // write stamp, which is higher.
     for read in state.reads.iter().filter(|read| !read.overwritten) {
-        engine.protocol.publish_read(RowRef::row(read.table, read.record), state.stamp);
+        let row = row::<C, P>(read.table, read.record);
+        engine.protocol.publish_read(row, state.stamp);
     }
     for held in state.held.iter().filter(|held| !held.overwritten) {
-        engine.protocol.publish_read(RowRef::row(held.table, held.record), state.stamp);
+        let row = row::<C, P>(held.table, held.record);
+        engine.protocol.publish_read(row, state.stamp);
     }
     for gap in &state.gaps {
-        engine.protocol.publish_read(RowRef::gap(gap.stamp()), state.stamp);
+        engine.protocol.publish_read(RowRef::gap(C::stamp(gap.stamp())), state.stamp);
     }
     // Raising a read stamp, or finding it high enough, is SeqCst, and so are the loads of the
     // validation that follows. A writer's lock and its later load of the stamps are in the same
@@ -201,18 +188,18 @@ pub(crate) enum Valid {
 /// ii; C8). If it has become late since it was found not to be, it fails.
 #[inline(always)]
 pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    control: &C,
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
     commit: &'w mut Commit<'_>,
-    tid: Tid,
-    command: bool,
+    (tid, command): (Tid, bool),
     validate: impl Fn(&TxnState<'s, C, P>) -> Option<Valid>,
 ) -> Result<Reserved<'w>, Abort> {
     if !command {
         validate(state).ok_or(Abort::Conflict)?;
-        return Ok(append(engine, state, commit, tid, false));
+        return Ok(append(control, engine, state, commit, tid, false));
     }
-    let reserved = append(engine, state, commit, tid, true);
+    let reserved = append(control, engine, state, commit, tid, true);
     publish_reads(engine, state);
     match validate(state) {
         Some(Valid::Now) => Ok(reserved),
@@ -227,12 +214,12 @@ pub(crate) fn validate_and_append<'s, 'w, C: ConcurrencyControl<P>, P: LoggingPr
 /// Installs and publishes the writes. `lock` is called before a row is changed. `release` is called
 /// with the new version word of each row, which it stores; that may end the row's protection.
 #[inline(always)]
-pub(crate) fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
     tid: Tid,
-    lock: impl Fn(&Record<P::RowStamp>),
-    release: impl Fn(&Record<P::RowStamp>, u64),
+    lock: impl Fn(&Record<C::Row>),
+    release: impl Fn(&Record<C::Row>, u64),
 ) {
     install_each::<C, P, true>(engine, state, tid, lock, release);
 }
@@ -240,22 +227,22 @@ pub(crate) fn install<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
 /// Like [`install`], where rows have no stamps.
 #[inline(always)]
 pub(crate) fn install_unstamped<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
     tid: Tid,
-    lock: impl Fn(&Record<P::RowStamp>),
-    release: impl Fn(&Record<P::RowStamp>, u64),
+    lock: impl Fn(&Record<C::Row>),
+    release: impl Fn(&Record<C::Row>, u64),
 ) {
     install_each::<C, P, false>(engine, state, tid, lock, release);
 }
 
 #[inline(always)]
 fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: bool>(
-    engine: &Engine<P>,
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'s, C, P>,
     tid: Tid,
-    lock: impl Fn(&Record<P::RowStamp>),
-    release: impl Fn(&Record<P::RowStamp>, u64),
+    lock: impl Fn(&Record<C::Row>),
+    release: impl Fn(&Record<C::Row>, u64),
 ) {
     let keeps = engine.snapshots.are_below(tid) || !state.workspace.readers.is_empty();
     for write in final_writes(&state.writes) {
@@ -279,7 +266,7 @@ fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: 
             state.guard,
             &mut state.workspace.scratch,
         );
-        let row = RowRef::row(write.table, write.record);
+        let row = row::<C, P>(write.table, write.record);
         let late = broken!(StampAfterRelease);
         if STAMPS && !late {
             engine.protocol.publish_write(row, state.stamp);
@@ -295,15 +282,15 @@ fn install_each<'s, C: ConcurrencyControl<P>, P: LoggingProtocol, const STAMPS: 
 
 /// For a concurrency control under which rows are protected before they are installed.
 #[inline(always)]
-pub(crate) fn already_locked<S>(_: &Record<S>) {}
+pub fn already_locked<S>(_: &Record<S>) {}
 
 /// Keeps a row, before transaction `tid` overwrites it, for readers of an earlier state. The caller
 /// has its write protection, and keeps it until it stores a new version word.
 #[cold]
-fn keep_overwritten<P: LoggingProtocol>(
-    engine: &Engine<P>,
-    table: &TableData<P::RowStamp>,
-    write: &Write<'_, P::RowStamp>,
+fn keep_overwritten<P: LoggingProtocol, S: Stamp>(
+    engine: &Engine<P, S>,
+    table: &TableData<S>,
+    write: &Write<'_, S>,
     (tid, readers): (Tid, &ReaderTimes),
     writer: &mut OldVersionWriter,
     guard: &Guard,
@@ -323,8 +310,8 @@ fn keep_overwritten<P: LoggingProtocol>(
 /// Ends a transaction that wrote nothing or whose writes are discarded: returns what it read from,
 /// for which it has to wait.
 #[inline(always)]
-pub(crate) fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
     valid: bool,
 ) -> Result<Needs, Abort> {
@@ -341,8 +328,8 @@ pub(crate) fn end_read_only<C: ConcurrencyControl<P>, P: LoggingProtocol>(
 
 /// The result of a commit that installed its writes.
 #[inline(always)]
-pub(crate) fn committed<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+pub fn committed<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+    engine: &Engine<P, C::Row>,
     state: &mut TxnState<'_, C, P>,
     placed: RecordPlace,
 ) -> Committed {

@@ -22,13 +22,13 @@
 //! - **Stamps are folded when a row is read**, not at commit: later they may be those of another
 //!   version, or half-written.
 
-use super::optimistic::{self, PATIENCE, stable_word};
+use super::optimistic::{self, LockBit, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
-use super::timestamps::{MAX_TIMESTAMP, RowStamp, Timestamped};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::timestamps::{Interval, MAX_TIMESTAMP, RowStamp};
+use super::{Beginning, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
 use crate::engine::Engine;
-use crate::error::Abort;
+use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
@@ -38,11 +38,33 @@ use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct TicToc;
 
+/// What it keeps of a session.
+#[derive(Default)]
+pub(crate) struct TicTocSession {
+    /// The timestamp of the session's last transaction.
+    last: u64,
+    /// A buffer for [`TicTocTxn::until`].
+    until: Vec<u64>,
+}
+
+/// What it keeps of a running transaction.
+pub(crate) struct TicTocTxn<'s> {
+    /// The lowest timestamp that it may commit at, as far as is known: not below what its session
+    /// committed at, or the version of a row that it read; above the readers of what it overwrites.
+    at_least: u64,
+    /// For each row in its read set, until when the version is valid, as read.
+    until: &'s mut Vec<u64>,
+    /// The current epoch before it read its first row; 0 until then.
+    began: EpochNumber,
+    /// That of its session.
+    last: &'s mut u64,
+}
+
 impl TicToc {
     /// The timestamp at which the transaction commits (algorithm 2, step 2). The write set is
     /// locked.
-    fn timestamp<P: LoggingProtocol>(state: &TxnState<'_, TicToc, Timestamped<P>>) -> u64 {
-        state.stamp.at_least.min(MAX_TIMESTAMP)
+    fn timestamp<P: LoggingProtocol>(state: &TxnState<'_, TicToc, P>) -> u64 {
+        state.control.at_least.min(MAX_TIMESTAMP)
     }
 
     /// Validates the reads at timestamp `ts` (algorithm 2, step 3). `epoch` is called for the epoch
@@ -52,14 +74,18 @@ impl TicToc {
     /// it has locked: so what overwrites a row that is found unlocked here has a later timestamp.
     /// Gaps are not valid in the past: an insertion is visible at once.
     fn validate<P: LoggingProtocol>(
-        state: &TxnState<'_, TicToc, Timestamped<P>>,
+        state: &TxnState<'_, TicToc, P>,
         ts: u64,
         epoch: impl Fn() -> EpochNumber,
     ) -> Option<Valid> {
         let mut valid = Valid::Now;
         let is_seen = |read: &ReadRow<'_, _>| read.record.word.load(Ordering::SeqCst) == read.seen;
-        debug_assert_eq!(state.reads.len(), state.stamp.until.len(), "each read has its interval");
-        for (read, &until) in state.reads.iter().zip(&state.stamp.until) {
+        debug_assert_eq!(
+            state.reads.len(),
+            state.control.until.len(),
+            "each read has its interval"
+        );
+        for (read, &until) in state.reads.iter().zip(&*state.control.until) {
             if read.overwritten {
                 let now = read.record.word.load(Ordering::SeqCst);
                 if now != read.seen | word::LOCKED {
@@ -86,12 +112,12 @@ impl TicToc {
             }
         }
         let is_sound = state.gaps_are_current()
-            && (valid == Valid::Now || epoch() <= state.stamp.began || broken!(LateAcrossEpochs));
+            && (valid == Valid::Now || epoch() <= state.control.began || broken!(LateAcrossEpochs));
         is_sound.then_some(valid)
     }
 
     /// Whether it is late by now. It is then logged as data, provided that it is valid.
-    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TicToc, Timestamped<P>>) -> bool {
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TicToc, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, _>| {
             !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
         };
@@ -99,8 +125,8 @@ impl TicToc {
     }
 
     fn end_read_only<P: LoggingProtocol>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'_, TicToc, Timestamped<P>>,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'_, TicToc, P>,
     ) -> Result<Needs, Abort> {
         let ts = Self::timestamp(state);
         // As if it belonged to the epoch of the newest version that it read. If it has seen a gap,
@@ -114,33 +140,60 @@ impl TicToc {
         };
         let valid = Self::validate(state, ts, epoch);
         let needs = steps::end_read_only(engine, state, valid.is_some())?;
-        state.stamp.last = ts;
+        *state.control.last = ts;
         Ok(needs)
     }
 }
 
-impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
-    type Txn<'s> = ();
+impl<P: LoggingProtocol> ConcurrencyControl<P> for TicToc {
+    type Row = RowStamp<P>;
+    type Txn<'s> = TicTocTxn<'s>;
+    type Lock = LockBit;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
+
+    #[inline(always)]
+    fn stamp(row: &RowStamp<P>) -> &P::RowStamp {
+        &row.stamp
+    }
+
+    #[inline(always)]
+    fn observe_read(row: &RowStamp<P>, txn: &mut TicTocTxn<'_>) {
+        txn.at_least = txn.at_least.max(row.valid.load().wts);
+    }
+
+    #[inline(always)]
+    fn observe_write(row: &RowStamp<P>, txn: &mut TicTocTxn<'_>) {
+        txn.at_least = txn.at_least.max(row.valid.load().rts + 1);
+    }
+
+    #[inline(always)]
+    fn inherit(to: &RowStamp<P>, from: &RowStamp<P>) {
+        if !broken!(GapsWithoutTimestamps) {
+            to.valid.inherit(&from.valid);
+        }
+    }
 
     /// Algorithm 1.
     #[inline]
     fn read<'s, T>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TicToc, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
-        if state.stamp.began == EpochNumber::default() {
-            state.stamp.began = engine.epoch.current();
+        if state.control.began == EpochNumber::default() {
+            state.control.began = engine.epoch.current();
         }
         for _ in 0..PATIENCE {
             // A locked row is waited for: so what overwrites this version has not yet read the
             // epoch.
             let seen = stable_word(record)?;
-            let until = engine.protocol.observe_version(&record.stamp, state.stamp);
+            let Interval { wts, rts: until } = record.stamp.valid.load();
+            state.control.at_least = state.control.at_least.max(wts);
+            engine.protocol.observe_read(&record.stamp.stamp, state.stamp);
             let copied = if seen & word::ABSENT == 0 {
                 VisibleRow::There(copy())
             } else {
@@ -154,7 +207,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
                 let last = state.reads.last();
                 if last.is_none_or(|last| !std::ptr::eq(last.record, record) || last.seen != seen) {
                     state.reads.push(ReadRow { record, table, seen, overwritten: false });
-                    state.stamp.until.push(until);
+                    state.control.until.push(until);
                     state.max_tid = state.max_tid.max(word::tid(seen));
                 }
                 return Ok(copied);
@@ -165,19 +218,21 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
 
     #[inline]
     fn intend<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TicToc, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) -> Result<bool, Abort> {
-        let seen = Self::read(engine, state, table, record, || ())?;
+        let seen = self.read(engine, state, table, record, || ())?;
         Ok(matches!(seen, VisibleRow::There(())))
     }
 
     /// Does nothing: commit locks the row and folds its stamp.
     fn intend_blindly<'s>(
-        _: &Engine<Timestamped<P>>,
-        _: &mut TxnState<'s, TicToc, Timestamped<P>>,
+        &self,
+        _: &Engine<P, RowStamp<P>>,
+        _: &mut TxnState<'s, TicToc, P>,
         _: u32,
         _: &'s Record<RowStamp<P>>,
     ) -> Result<(), Abort> {
@@ -185,7 +240,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
     }
 
     fn inserted<'s>(
-        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
+        state: &mut TxnState<'s, TicToc, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) {
@@ -193,23 +248,45 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
         state.reads.push(ReadRow { record, table, seen: word::ABSENT, overwritten: false });
         // Valid when its gap is, which is validated as well. Should the row get a version by then,
         // that is a conflict: no timestamp is as low as this.
-        state.stamp.until.push(0);
+        state.control.until.push(0);
     }
 
-    fn is_current(state: &TxnState<'_, TicToc, Timestamped<P>>) -> bool {
+    fn is_current(state: &TxnState<'_, TicToc, P>) -> bool {
         let is_valid = |(read, until): (&ReadRow<'_, _>, &u64)| {
             let now = read.record.word.load(Ordering::SeqCst);
-            now == read.seen || state.stamp.at_least <= *until
+            now == read.seen || state.control.at_least <= *until
         };
-        state.reads.iter().zip(&state.stamp.until).all(is_valid) && state.gaps_are_current()
+        state.reads.iter().zip(&*state.control.until).all(is_valid) && state.gaps_are_current()
     }
 }
 
-impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
+impl<P: LoggingProtocol> Commits<P> for TicToc {
+    type Session = TicTocSession;
+
+    fn new(_: &ControlSettings) -> Self {
+        TicToc
+    }
+
+    fn add_session(&self) -> Result<TicTocSession, Error> {
+        Ok(TicTocSession::default())
+    }
+
+    fn begin<'s>(
+        &self,
+        _: &Engine<P, RowStamp<P>>,
+        session: &'s mut TicTocSession,
+        _: Beginning,
+    ) -> TicTocTxn<'s> {
+        let TicTocSession { last, until } = session;
+        until.clear();
+        TicTocTxn { at_least: *last, until, began: EpochNumber::default(), last }
+    }
+
     /// Algorithms 2 to 4.
     fn commit<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TicToc, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
@@ -226,7 +303,8 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
 
         // Step 3.
         let valid = |state: &TxnState<'_, TicToc, _>| Self::validate(state, ts, || tid.epoch());
-        let logged = steps::validate_and_append(engine, state, &mut commit, tid, command, valid);
+        let logged =
+            steps::validate_and_append(self, engine, state, &mut commit, (tid, command), valid);
         let reserved = logged.inspect_err(|_| optimistic::unlock(&state.writes))?;
         let placed = reserved.fill(tid);
 
@@ -237,16 +315,17 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
             record.stamp.valid.set(ts);
             record.unlock(version);
         });
-        state.stamp.last = ts;
+        *state.control.last = ts;
         Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TicToc, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TicToc, P>,
     ) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &Engine<Timestamped<P>>, _: &mut TxnState<'_, TicToc, Timestamped<P>>) {}
+    fn release(&self, _: &mut TxnState<'_, TicToc, P>) {}
 }

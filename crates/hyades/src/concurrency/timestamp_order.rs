@@ -32,22 +32,31 @@
 //! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
 //!   and a row that is marked but not written has been read.
 
-use super::locks::{self, ReadTime, writer_of};
+use super::locks::{self, LockWord, MarksRows, ReadTime, writer_of};
 use super::optimistic::PATIENCE;
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
-use super::timestamps::{RowStamp, Timestamped};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::timestamps::RowStamp;
+use super::{Beginning, CommandReplay, Commits, ConcurrencyControl, ControlSettings, VisibleRow};
 use crate::engine::Engine;
-use crate::engine::active::Preparing;
-use crate::error::Abort;
-use crate::logging::{LoggingProtocol, Needs, RowTimes};
+use crate::engine::active::{ActiveTransactions, Preparing};
+use crate::error::{Abort, Error};
+use crate::logging::draft::StatedVersions;
+use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::gap::Gap;
 use crate::storage::record::{Record, word};
+use crate::storage::tid::Tid;
 use hyades_platform::broken;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) struct TimestampOrder;
+pub(crate) struct TimestampOrder {
+    active: Arc<ActiveTransactions>,
+    /// Commands are replayed on several versions of rows, as of their own timestamps.
+    replays_versions: bool,
+    /// Commands are replayed on one version of each row, in the order of their records.
+    orders_commands: bool,
+}
 
 /// How often a transaction looks at a row that an earlier one has marked before it fails. It yields
 /// after the first [`PATIENCE`], but few times: while it waits it holds back what it may read.
@@ -57,11 +66,11 @@ impl TimestampOrder {
     /// Whether an earlier transaction has marked the row, and has not written it yet.
     #[inline]
     fn is_before<P: LoggingProtocol>(
-        engine: &Engine<Timestamped<P>>,
-        state: &TxnState<'_, TimestampOrder, Timestamped<P>>,
+        &self,
+        state: &TxnState<'_, TimestampOrder, P>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
-        match writer_of(engine, state, record) {
+        match writer_of(self, state, record) {
             Preparing::At(at) if at < state.control.as_of => {
                 word::tid(record.word.load(Ordering::SeqCst)) < at
             }
@@ -73,12 +82,12 @@ impl TimestampOrder {
     /// Marks a row as read. False if an earlier transaction is about to write it.
     #[inline]
     fn mark_read<P: LoggingProtocol>(
-        engine: &Engine<Timestamped<P>>,
-        state: &TxnState<'_, TimestampOrder, Timestamped<P>>,
+        &self,
+        state: &TxnState<'_, TimestampOrder, P>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
         // A reader that only waits leaves no mark, on which that one would fail.
-        if Self::is_before(engine, state, record) {
+        if self.is_before(state, record) {
             return false;
         }
         let looks_first = broken!(LookBeforeReadMark);
@@ -89,39 +98,40 @@ impl TimestampOrder {
         if record.lock.load(Ordering::Relaxed) != state.control.slot {
             record.stamp.valid.raise_last_read(state.control.as_of);
         }
-        looks_first || !Self::is_before(engine, state, record)
+        looks_first || !self.is_before(state, record)
     }
 
     /// Whether a row that another transaction has marked may soon be free for this one.
     #[inline]
     fn may_wait<P: LoggingProtocol>(
-        engine: &Engine<Timestamped<P>>,
-        state: &TxnState<'_, TimestampOrder, Timestamped<P>>,
+        &self,
+        state: &TxnState<'_, TimestampOrder, P>,
         record: &Record<RowStamp<P>>,
     ) -> bool {
-        let writer = writer_of(engine, state, record);
+        let writer = writer_of(self, state, record);
         !matches!(writer, Preparing::At(at) if at > state.control.as_of)
     }
 
     /// Adds a version to the read set, if commands are replayed on one version of each row.
     #[inline]
     fn remember<'s, P: LoggingProtocol>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
         seen: u64,
     ) {
         // The stamp of this version, or of a later one, which is not lower.
-        engine.protocol.observe_read(&record.stamp, state.stamp);
-        if engine.orders_commands {
+        engine.protocol.observe_read(&record.stamp.stamp, state.stamp);
+        if self.orders_commands {
             state.reads.push(ReadRow { record, table, seen, overwritten: false });
         }
     }
 
     /// Whether the log may have a later transaction before this one that writes what it has read,
     /// or would have read: one that has written it, or is about to.
-    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, Timestamped<P>>) -> bool {
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, RowStamp<P>>| {
             let owner = read.record.lock.load(Ordering::SeqCst);
             let is_marked = owner != 0 && owner != state.control.slot;
@@ -132,7 +142,7 @@ impl TimestampOrder {
     }
 
     /// Protects what it has seen of the rows that it has marked and does not write.
-    fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, Timestamped<P>>) {
+    fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, TimestampOrder, P>) {
         if broken!(MarkedWithoutReader) {
             return;
         }
@@ -142,28 +152,55 @@ impl TimestampOrder {
     }
 
     fn end_read_only<P: LoggingProtocol>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'_, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'_, TimestampOrder, P>,
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
         Self::protect_unwritten(state);
         // What it has not found in an index may have been there as of its beginning.
-        let valid = !engine.snapshots.active.has_ended(state.control.slot, state.control.as_of);
+        let valid = !self.active.has_ended(state.control.slot, state.control.as_of);
         steps::end_read_only(engine, state, valid)
     }
 }
 
-impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
+impl<P: LoggingProtocol> MarksRows<P> for TimestampOrder {
+    #[inline(always)]
+    fn active(&self) -> &ActiveTransactions {
+        &self.active
+    }
+}
+
+impl<P: LoggingProtocol> ConcurrencyControl<P> for TimestampOrder {
+    type Row = RowStamp<P>;
     type Txn<'s> = ReadTime;
+    type Lock = LockWord;
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const USES_LOCK_WORD: bool = true;
+
+    #[inline(always)]
+    fn stamp(row: &RowStamp<P>) -> &P::RowStamp {
+        &row.stamp
+    }
+
+    #[inline(always)]
+    fn observe_write(row: &RowStamp<P>, txn: &mut ReadTime) {
+        txn.last_read = txn.last_read.max(row.valid.last_read());
+    }
+
+    #[inline(always)]
+    fn inherit(to: &RowStamp<P>, from: &RowStamp<P>) {
+        if !broken!(GapsWithoutTimestamps) {
+            to.valid.raise_last_read(Tid::from_bits(from.valid.last_read()));
+        }
+    }
 
     /// Section 2.2: the newest version that is not later, and the time of the read.
     #[inline]
     fn read<'s, T>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
         mut copy: impl FnMut() -> T,
@@ -181,13 +218,13 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
                     continue;
                 };
                 // Nothing may have been kept for it any more.
-                if engine.snapshots.active.has_ended(state.control.slot, as_of) {
+                if self.active.has_ended(state.control.slot, as_of) {
                     return Err(Abort::Conflict);
                 }
-                Self::remember(engine, state, table, record, found);
+                self.remember(engine, state, table, record, found);
                 return Ok(version.into());
             }
-            if !Self::mark_read(engine, state, record) {
+            if !self.mark_read(state, record) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -201,12 +238,12 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
             }
             if seen & word::LOCKED == 0 {
                 if let Some(copied) = locks::copy_in_place(record, seen, &mut copy) {
-                    Self::remember(engine, state, table, record, seen);
+                    self.remember(engine, state, table, record, seen);
                     return Ok(copied);
                 }
             } else if let Some(kept) = versions.kept(record, seen, arena, guard) {
                 // It is being overwritten at a later timestamp, for which this version was kept.
-                Self::remember(engine, state, table, record, seen & !word::LOCKED);
+                self.remember(engine, state, table, record, seen & !word::LOCKED);
                 return Ok(kept.into());
             }
             std::hint::spin_loop();
@@ -218,8 +255,9 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     /// moment, for an earlier transaction that has the row marked.
     #[inline]
     fn intend<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) -> Result<bool, Abort> {
@@ -229,11 +267,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
             match record.lock.compare_exchange(0, state.control.slot, unmarked, failed) {
                 Ok(_) => {
                     state.push_lock(table, record, true);
-                    engine.protocol.prefetch(&record.stamp);
+                    engine.protocol.prefetch(&record.stamp.stamp);
                     break;
                 }
                 Err(owner) if owner == state.control.slot => break,
-                Err(_) if looks < LOOKS && Self::may_wait(engine, state, record) => looks += 1,
+                Err(_) if looks < LOOKS && self.may_wait(state, record) => looks += 1,
                 Err(_) => return Err(Abort::Conflict),
             }
             if looks >= PATIENCE {
@@ -254,22 +292,37 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     }
 
     fn saw_gap<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
         gap: Gap<'s, RowStamp<P>>,
     ) -> Result<(), Abort> {
+        engine.protocol.observe_read(&gap.stamp().stamp, state.stamp);
         if !broken!(GapsWithoutTimestamps) {
             gap.stamp().valid.raise_last_read(state.control.as_of);
         }
         let is_current = gap.is_current();
-        if engine.orders_commands {
+        if self.orders_commands {
             state.gaps.push(gap);
         }
         if is_current { Ok(()) } else { Err(Abort::Conflict) }
     }
 
+    fn stated_versions(
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &TxnState<'_, Self, P>,
+        states_floor: bool,
+        command: bool,
+    ) -> StatedVersions {
+        if !self.replays_versions {
+            return StatedVersions::default();
+        }
+        locks::stated_versions(self, engine, state, (states_floor, command), false)
+    }
+
     fn inserted<'s>(
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) {
@@ -277,31 +330,61 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
     }
 }
 
-impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
-    const HAS_SLOTS: bool = true;
-    const TIMES: RowTimes = RowTimes::LastReads;
-    const DRAWS_AT_BEGIN: bool = true;
+impl<P: LoggingProtocol> Commits<P> for TimestampOrder {
+    /// Its number among the active transactions.
+    type Session = u32;
+
+    fn new(settings: &ControlSettings) -> Self {
+        TimestampOrder {
+            active: Arc::default(),
+            replays_versions: settings.commands == CommandReplay::MayKeepVersions,
+            orders_commands: settings.commands == CommandReplay::InOrder,
+        }
+    }
+
+    fn readers(&self) -> Option<&Arc<ActiveTransactions>> {
+        Some(&self.active)
+    }
+
+    fn replays_versions(&self) -> bool {
+        self.replays_versions
+    }
+
+    fn add_session(&self) -> Result<u32, Error> {
+        self.active.add()
+    }
+
+    fn remove_session(&self, slot: &mut u32) {
+        self.active.remove(*slot);
+    }
+
+    /// A transaction that has drawn its timestamp in the epoch meets a conflict.
+    fn before_epoch_closes(&self, let_end: impl FnOnce()) {
+        let_end();
+    }
 
     fn begin(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'_, TimestampOrder, Timestamped<P>>,
-        slot: u32,
-        _: bool,
-    ) {
-        state.control.slot = slot;
-        state.control.as_of = engine.snapshots.active.begin_at(slot, &engine.epoch);
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        slot: &mut u32,
+        beginning: Beginning,
+    ) -> ReadTime {
+        engine.end_old_epoch(beginning.was_idle);
+        let as_of = self.active.begin_at(*slot, &engine.epoch);
+        ReadTime { slot: *slot, as_of, checks_uniqueness: false, last_read: 0 }
     }
 
     /// Section 2.1. What it writes is marked, and nothing later has read it.
     fn commit<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
         const { assert!(!P::TELLS_BLIND_WRITES, "locks do not say whether their row was read") };
         if state.writes.is_empty() {
-            return Self::end_read_only(engine, state).map(Committed::read_only);
+            return self.end_read_only(engine, state).map(Committed::read_only);
         }
         let tid = state.control.as_of;
         // The session has entered the current epoch: what closes this one later waits for it.
@@ -310,7 +393,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
             return Err(Abort::Conflict);
         }
         // What it has missed in an index may be a row that is gone since, and was not kept for it.
-        let is_ended = engine.snapshots.active.has_ended(state.control.slot, tid);
+        let is_ended = self.active.has_ended(state.control.slot, tid);
         if is_ended && !broken!(CommitAfterEnded) {
             return Err(Abort::Conflict);
         }
@@ -322,34 +405,33 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         state.observe_held(&engine.protocol, true);
         Self::protect_unwritten(state);
         // The last readers of the rows that it overwrites, and of the gaps that it enters.
-        let is_read_later = state.stamp.at_least > tid.bits();
+        let is_read_later = state.control.last_read > tid.bits();
         if is_read_later && !broken!(OverwriteReadLater) {
             return Err(Abort::Conflict);
         }
         let may_be_command =
-            !engine.orders_commands || !Self::is_late(state) || broken!(LateCommands);
+            !self.orders_commands || !Self::is_late(state) || broken!(LateCommands);
         let command = may_be_command && steps::as_command(engine, state, &commit);
         let valid = |state: &TxnState<'_, TimestampOrder, _>| {
-            let is_late = command && engine.orders_commands && Self::is_late(state);
+            let is_late = command && self.orders_commands && Self::is_late(state);
             Some(if is_late { Valid::Late } else { Valid::Now })
         };
-        let reserved = steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?;
+        let reserved =
+            steps::validate_and_append(self, engine, state, &mut commit, (tid, command), valid)?;
         let placed = reserved.fill(tid);
-        locks::install(engine, state, tid);
+        locks::install(self, engine, state, tid);
         Ok(steps::committed(engine, state, placed))
     }
 
     fn abandon<'s>(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'s, TimestampOrder, Timestamped<P>>,
+        &self,
+        engine: &Engine<P, RowStamp<P>>,
+        state: &mut TxnState<'s, TimestampOrder, P>,
     ) -> Result<Needs, Abort> {
-        Self::end_read_only(engine, state)
+        self.end_read_only(engine, state)
     }
 
-    fn release(
-        engine: &Engine<Timestamped<P>>,
-        state: &mut TxnState<'_, TimestampOrder, Timestamped<P>>,
-    ) {
-        locks::release(engine, state);
+    fn release(&self, state: &mut TxnState<'_, TimestampOrder, P>) {
+        locks::release(self, state);
     }
 }

@@ -1,7 +1,6 @@
-//! Timestamps of rows, for concurrency controls that order transactions by them: what rows and
-//! transactions keep beside the logging protocol's stamps. Which timestamps a row has is a matter
-//! of the concurrency control, see [`RowTimes`]: the interval in which its version is valid, or the
-//! timestamp of the last transaction that has read it.
+//! Timestamps of rows, for concurrency controls that order transactions by them: what rows and gaps
+//! keep beside the logging protocol's stamp. TicToc keeps the interval in which a version is valid,
+//! timestamp order the timestamp of the last transaction that has read it.
 //!
 //! A version is valid from the timestamp of its writer, `wts`, to at least the highest timestamp of
 //! its readers, `rts`: what overwrites it has a timestamp above that. A gap between rows has both
@@ -10,20 +9,9 @@
 //! are inherited where the protocol's stamps are; and so is the last timestamp that has read a row,
 //! by the gap that its tombstone leaves.
 
-use crate::logging::draft::{Draft, Reserved};
-use crate::logging::record::RecordKind;
-use crate::logging::row_frame::RowFrames;
-use crate::logging::settings::LogSettings;
-use crate::logging::{
-    HotRows, LoggingProtocol, Needs, RowRef, RowTimes, StartContext, StartsOnLog,
-};
-use crate::storage::Stamp;
+use crate::logging::LoggingProtocol;
 use crate::storage::tid::Tid;
-use hyades_platform::broken;
-use hyades_platform::epoch::EpochNumber;
 use hyades_platform::sync::{AtomicU64, Ordering};
-use hyades_wal::{Lsn, Writer};
-use std::time::Duration;
 
 /// A timestamp has 48 bits: 2^48 conflicting commits, eight years at a million in a second. A
 /// transaction that would need more gets this one; see [`super::tictoc`].
@@ -109,7 +97,7 @@ impl ValidFor {
     }
 
     /// Raises both ends to at least those of `from`.
-    fn inherit(&self, from: &ValidFor) {
+    pub fn inherit(&self, from: &ValidFor) {
         let from = from.load();
         let join = |word| {
             let now = Interval::unpack(word);
@@ -121,193 +109,15 @@ impl ValidFor {
     }
 }
 
-/// The stamp of a row or gap: its interval, and the logging protocol's stamp.
+/// What a row or gap keeps: its timestamps, and the stamp of the logging protocol.
 #[derive(Default)]
 pub(crate) struct TimestampedRow<S> {
     pub(super) valid: ValidFor,
-    stamp: S,
+    pub(super) stamp: S,
 }
 
-/// State of a session's transaction.
-pub(crate) struct TimestampedTxn<T> {
-    /// The lowest timestamp that it may commit at, as far as is known: not below what its session
-    /// committed at, or the version of a row that it read; above the readers of what it overwrites.
-    /// Where rows keep their last readers: the last reader of what it overwrites, as a TID.
-    pub(super) at_least: u64,
-    /// For each row in its read set, until when the version is valid, as read.
-    pub(super) until: Vec<u64>,
-    /// The current epoch before it read its first row; 0 until then.
-    pub(super) began: EpochNumber,
-    /// The timestamp of the session's last transaction.
-    pub(super) last: u64,
-    stamp: T,
-}
-
-/// A logging protocol whose rows also have timestamps. Its hooks are those of the protocol, and
-/// keep the lowest timestamp that the transaction may commit at.
-pub(crate) struct Timestamped<P> {
-    protocol: P,
-    times: RowTimes,
-}
-
-/// The stamp of a row or gap under protocol `P`.
-pub(super) type RowStamp<P> = <Timestamped<P> as LoggingProtocol>::RowStamp;
-
-impl<P> Timestamped<P> {
-    /// A protocol that needs no log.
-    pub fn without_log(protocol: P, times: RowTimes) -> Self {
-        Timestamped { protocol, times }
-    }
-}
-
-impl<P: LoggingProtocol> Timestamped<P> {
-    /// Observes the version in a row, like `observe_read`. Returns until when it is valid.
-    #[inline(always)]
-    pub(super) fn observe_version(
-        &self,
-        row: &TimestampedRow<P::RowStamp>,
-        txn: &mut TimestampedTxn<P::TxnStamp>,
-    ) -> u64 {
-        let Interval { wts, rts } = row.valid.load();
-        txn.at_least = txn.at_least.max(wts);
-        self.protocol.observe_read(&row.stamp, &mut txn.stamp);
-        rts
-    }
-}
-
-impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
-    const TRACKS_READERS: bool = P::TRACKS_READERS;
-    const PARTITIONED: bool = P::PARTITIONED;
-    const TELLS_BLIND_WRITES: bool = P::TELLS_BLIND_WRITES;
-    type RowStamp = TimestampedRow<P::RowStamp>;
-    type TxnStamp = TimestampedTxn<P::TxnStamp>;
-
-    fn txn_stamp(&self) -> Self::TxnStamp {
-        TimestampedTxn {
-            at_least: 0,
-            until: Vec::new(),
-            began: EpochNumber::default(),
-            last: 0,
-            stamp: self.protocol.txn_stamp(),
-        }
-    }
-
-    fn end_session(&self, txn: Self::TxnStamp) {
-        self.protocol.end_session(txn.stamp);
-    }
-
-    #[inline]
-    fn enter_stream(&self, writer: &mut Writer, stream: usize) {
-        self.protocol.enter_stream(writer, stream);
-    }
-
-    fn housekeep(&self) {
-        self.protocol.housekeep();
-    }
-
-    #[inline]
-    fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
-        txn.at_least = txn.last;
-        txn.until.clear();
-        txn.began = EpochNumber::default();
-        self.protocol.begin(&mut txn.stamp, record);
-    }
-
-    fn follow(&self, txn: &mut Self::TxnStamp, order: &Needs) {
-        self.protocol.follow(&mut txn.stamp, order);
-    }
-
-    #[inline]
-    fn prefetch(&self, row: &Self::RowStamp) {
-        self.protocol.prefetch(&row.stamp);
-    }
-
-    #[inline]
-    fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
-        match self.times {
-            RowTimes::Intervals => _ = self.observe_version(row, txn),
-            RowTimes::LastReads => self.protocol.observe_read(&row.stamp, &mut txn.stamp),
-        }
-    }
-
-    #[inline]
-    fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
-        let above = match self.times {
-            RowTimes::Intervals => row.valid.load().rts + 1,
-            RowTimes::LastReads => row.valid.last_read(),
-        };
-        txn.at_least = txn.at_least.max(above);
-        self.protocol.observe_write(&row.stamp, &mut txn.stamp);
-    }
-
-    fn replay_lag(&self, txn: &Self::TxnStamp) -> u64 {
-        self.protocol.replay_lag(&txn.stamp)
-    }
-
-    #[inline]
-    fn append<'w, M: Stamp>(
-        &self,
-        txn: &mut Self::TxnStamp,
-        draft: Draft<'_, 'w, M>,
-    ) -> Reserved<'w> {
-        self.protocol.append(&mut txn.stamp, draft)
-    }
-
-    #[inline]
-    fn publish_read(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
-        self.protocol.publish_read(row.with_stamp(&row.stamp.stamp), &mut txn.stamp);
-    }
-
-    #[inline]
-    fn publish_write(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
-        self.protocol.publish_write(row.with_stamp(&row.stamp.stamp), &mut txn.stamp);
-    }
-
-    fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp) {
-        if !broken!(GapsWithoutTimestamps) {
-            match self.times {
-                RowTimes::Intervals => to.valid.inherit(&from.valid),
-                RowTimes::LastReads => {
-                    to.valid.raise_last_read(Tid::from_bits(from.valid.last_read()))
-                }
-            }
-        }
-        self.protocol.inherit(&to.stamp, &from.stamp, &mut txn.stamp);
-    }
-
-    fn observe_versions(&self, highest: Tid, txn: &mut Self::TxnStamp) {
-        self.protocol.observe_versions(highest, &mut txn.stamp);
-    }
-
-    fn removes(&self, version: Tid) {
-        self.protocol.removes(version);
-    }
-
-    #[inline]
-    fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        self.protocol.needs(&mut txn.stamp, own, needs);
-    }
-}
-
-impl<P: StartsOnLog> StartsOnLog for Timestamped<P> {
-    const NAME: &'static str = P::NAME;
-    const VECTORS: bool = P::VECTORS;
-    const PREDECESSORS: bool = P::PREDECESSORS;
-    const MARKS: Option<&'static str> = P::MARKS;
-    const EPOCH: Duration = P::EPOCH;
-
-    fn rows(settings: &LogSettings) -> RowFrames {
-        P::rows(settings)
-    }
-
-    fn hot_rows(&self) -> HotRows {
-        self.protocol.hot_rows()
-    }
-
-    fn start(context: &StartContext<'_>) -> Self {
-        Timestamped { protocol: P::start(context), times: context.times }
-    }
-}
+/// What a row or gap keeps under protocol `P`.
+pub(super) type RowStamp<P> = TimestampedRow<<P as LoggingProtocol>::RowStamp>;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -97,9 +97,7 @@ impl ReaderTimes {
 }
 
 /// The slots of all sessions, and the clock. See the module.
-pub(crate) struct ActiveTransactions {
-    /// Whether sessions have slots at all.
-    exist: bool,
+pub struct ActiveTransactions {
     blocks: Box<[OnceLock<SlotBlock>]>,
     /// How many numbers were ever used: 1 to this. Raised (SeqCst) before the slot is used.
     used: AtomicU32,
@@ -109,11 +107,16 @@ pub(crate) struct ActiveTransactions {
     clock: Padded<AtomicU64>,
 }
 
+impl Default for ActiveTransactions {
+    fn default() -> Self {
+        ActiveTransactions::new()
+    }
+}
+
 impl ActiveTransactions {
-    /// Without slots yet. Sessions have some only if they `exist`.
-    pub fn new(exist: bool) -> Self {
+    /// Without slots yet.
+    pub fn new() -> Self {
         ActiveTransactions {
-            exist,
             blocks: (0..MOST_BLOCKS).map(|_| OnceLock::new()).collect(),
             used: AtomicU32::new(0),
             free: Mutex::default(),
@@ -307,9 +310,6 @@ impl ActiveTransactions {
 
     /// No transaction, now or later, reads as of a lower TID than this.
     pub fn lowest(&self, epoch: &Epoch) -> Tid {
-        if !self.exist {
-            return Tid::ABOVE_ALL;
-        }
         let now = self.now(epoch);
         let reads = self.slots().filter_map(|(_, slot)| {
             let reads = slot.reads.load(Ordering::SeqCst);
@@ -338,9 +338,9 @@ impl ActiveTransactions {
         Tid::from_bits(committing.fold(above_now.bits(), u64::min))
     }
 
-    /// The last timestamp drawn, if there are slots.
-    pub fn latest(&self, epoch: &Epoch) -> Option<Tid> {
-        self.exist.then(|| Tid::from_bits(self.now(epoch)))
+    /// The last timestamp drawn.
+    pub fn latest(&self, epoch: &Epoch) -> Tid {
+        Tid::from_bits(self.now(epoch))
     }
 
     /// Ends the transaction that reads as of the lowest TID below `tid`: nothing is kept for it any
@@ -381,7 +381,7 @@ mod tests {
     use hyades_platform::epoch::EpochNumber;
 
     fn active() -> (ActiveTransactions, Epoch) {
-        (ActiveTransactions::new(true), Epoch::new(EpochNumber(5)))
+        (ActiveTransactions::new(), Epoch::new(EpochNumber(5)))
     }
 
     #[test]

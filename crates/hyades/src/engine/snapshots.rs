@@ -136,8 +136,8 @@ pub(crate) struct Snapshots {
     registry: Mutex<Registry>,
     versions: OldVersions,
     kept: KeptBytes,
-    /// Transactions that read older versions as well.
-    pub active: ActiveTransactions,
+    /// Transactions that read older versions as well, if the concurrency control has such.
+    readers: Option<Arc<ActiveTransactions>>,
     settings: SnapshotSettings,
     /// Snapshots ended before they were closed, and transactions for which nothing is kept.
     /// Relaxed: a counter.
@@ -146,13 +146,13 @@ pub(crate) struct Snapshots {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Snapshots::new(SnapshotSettings::default(), false)
+        Snapshots::new(SnapshotSettings::default(), None)
     }
 }
 
 impl Snapshots {
-    /// `have_slots`: transactions read older versions as well.
-    pub fn new(settings: SnapshotSettings, have_slots: bool) -> Self {
+    /// `readers`: transactions that read older versions as well.
+    pub fn new(settings: SnapshotSettings, readers: Option<Arc<ActiveTransactions>>) -> Self {
         Snapshots {
             lowest: Padded(AtomicU64::new(NONE.0)),
             oldest: AtomicU64::new(NONE.0),
@@ -171,7 +171,7 @@ impl Snapshots {
             }),
             versions: OldVersions::default(),
             kept: KeptBytes::default(),
-            active: ActiveTransactions::new(have_slots),
+            readers,
             settings,
             ended: AtomicU64::new(0),
         }
@@ -195,6 +195,11 @@ impl Snapshots {
     /// Called when all commits of a closed epoch have been waited for.
     pub fn settle(&self, epoch: EpochNumber) {
         self.settled.fetch_max(epoch.0, Ordering::SeqCst);
+    }
+
+    /// No transaction of the concurrency control, now or later, reads as of a lower TID than this.
+    fn lowest_reader(&self, epoch: &Epoch) -> Tid {
+        self.readers.as_ref().map_or(Tid::ABOVE_ALL, |readers| readers.lowest(epoch))
     }
 
     /// Whether a snapshot or a checkpoint reads as of an epoch before the one of transaction `tid`,
@@ -373,7 +378,7 @@ impl Snapshots {
         let oldest = registry.open.front().map(|open| open.state.epoch);
         // Under the lock no snapshot is opened, and one opened later is not below this epoch.
         let lowest = Tid::last_of(oldest.unwrap_or_else(|| epoch.current()));
-        let lowest = lowest.min(self.active.lowest(epoch));
+        let lowest = lowest.min(self.lowest_reader(epoch));
         self.versions.free_up_to(lowest, &hyades_platform::reclaim::pin());
     }
 

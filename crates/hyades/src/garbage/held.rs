@@ -10,6 +10,7 @@ use super::{AbsentRow, Garbage, StaleEntry};
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::tid::Tid;
 use hyades_platform::reclaim::pin;
@@ -45,30 +46,35 @@ pub(super) struct HeldGarbage {
 }
 
 impl HeldGarbage {
-    pub fn add_row<P: LoggingProtocol>(
+    pub fn add_row<P: LoggingProtocol, S: Stamp>(
         &mut self,
         row: AbsentRow,
         end: Tid,
         bytes: u64,
-        engine: &Engine<P>,
+        engine: &Engine<P, S>,
     ) {
         let AbsentRow { table, key, .. } = row;
         self.add(HeldItem { table, index: None, key, end }, bytes, engine);
     }
 
-    pub fn add_entry<P: LoggingProtocol>(
+    pub fn add_entry<P: LoggingProtocol, S: Stamp>(
         &mut self,
         entry: StaleEntry,
         end: Tid,
         bytes: u64,
-        engine: &Engine<P>,
+        engine: &Engine<P, S>,
     ) {
         let StaleEntry { table, index, key, .. } = entry;
         self.add(HeldItem { table, index: Some(index), key, end }, bytes, engine);
     }
 
     /// `bytes` of it are kept beside an index.
-    fn add<P: LoggingProtocol>(&mut self, item: HeldItem, bytes: u64, engine: &Engine<P>) {
+    fn add<P: LoggingProtocol, S: Stamp>(
+        &mut self,
+        item: HeldItem,
+        bytes: u64,
+        engine: &Engine<P, S>,
+    ) {
         let bytes = bytes + item.bytes();
         engine.snapshots.has_kept(bytes);
         let (uncharged, end) = self.uncharged;
@@ -80,7 +86,7 @@ impl HeldGarbage {
     }
 
     /// Charges to snapshots what was kept.
-    pub fn charge<P: LoggingProtocol>(&mut self, engine: &Engine<P>) {
+    pub fn charge<P: LoggingProtocol, S: Stamp>(&mut self, engine: &Engine<P, S>) {
         let (bytes, end) = std::mem::take(&mut self.uncharged);
         if bytes > 0 {
             engine.snapshots.charge(bytes, end, &engine.epoch);
@@ -94,11 +100,11 @@ impl HeldGarbage {
 
     /// Moves up to `most` items that no snapshot holds any more to `taken`, and what is not charged
     /// yet.
-    pub fn take<P: LoggingProtocol>(
+    pub fn take<P: LoggingProtocol, S: Stamp>(
         &mut self,
         most: usize,
         taken: &mut HeldGarbage,
-        engine: &Engine<P>,
+        engine: &Engine<P, S>,
     ) {
         let oldest = engine.snapshots.oldest_snapshot();
         while taken.items.len() < most
@@ -125,7 +131,7 @@ impl Garbage {
     /// Frees up to `most` items that no snapshot holds any more.
     pub(super) fn free_held<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         most: usize,
     ) {

@@ -46,7 +46,7 @@ impl OrphanedGarbage {
     /// this at once. Returns how many are removed.
     pub fn sweep<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         noted: usize,
     ) -> usize {
@@ -66,7 +66,10 @@ impl OrphanedGarbage {
     }
 
     /// Removes everything it can.
-    pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(&self, engine: &Engine<P>) {
+    pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+        &self,
+        engine: &Engine<P, C::Row>,
+    ) {
         if self.len() > 0 {
             let mut stamp = engine.protocol.txn_stamp();
             let mut taken = self.items().take(usize::MAX, engine);
@@ -77,7 +80,7 @@ impl OrphanedGarbage {
 
     fn sweep_taken<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
-        engine: &Engine<P>,
+        engine: &Engine<P, C::Row>,
         stamp: &mut P::TxnStamp,
         taken: &mut Garbage,
     ) -> usize {

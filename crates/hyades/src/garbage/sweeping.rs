@@ -1,9 +1,10 @@
 //! How one tombstone, or one stale index entry, is removed.
 
 use super::{AbsentRow, StaleEntry};
-use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::{ConcurrencyControl, RecordLock, inherit};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
+use crate::storage::Stamp;
 use crate::storage::gap::StampHooks;
 use crate::storage::record::word;
 use crate::storage::secondary::{EntryUnlinked, IndexEntry};
@@ -29,13 +30,13 @@ pub(super) enum Swept {
 
 /// Entries that became stale with versions up to this one can leave their index: no transaction
 /// needs them.
-pub(super) fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> Tid {
+pub(super) fn oldest<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>) -> Tid {
     engine.snapshots.oldest_transaction(&engine.epoch)
 }
 
 /// Rows deleted in epochs below this one can leave their index: the epoch is over, so that a new
 /// row under the key gets a higher version, and no transaction reads an earlier version of the row.
-pub(super) fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
+pub(super) fn horizon<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>) -> EpochNumber {
     // In this order: a transaction that begins later, or a snapshot that is opened later, is not
     // below `now`.
     let now = engine.epoch.current();
@@ -47,20 +48,20 @@ pub(super) fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
 }
 
 /// Whether this version of a row is below the [`horizon`].
-fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
+fn is_past<P: LoggingProtocol, S: Stamp>(engine: &Engine<P, S>, version: u64) -> bool {
     word::tid(version).epoch() < horizon(engine)
 }
 
 /// Removes a tombstone, or moves it out of the index if a snapshot holds the row.
 pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    engine: &Engine<P, C::Row>,
     stamp: &mut P::TxnStamp,
     row: &AbsentRow,
     guard: &Guard,
 ) -> Swept {
     let stamp = RefCell::new(stamp);
-    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
-        engine.protocol.inherit(to, from, *stamp.borrow_mut());
+    let raise = |to: &C::Row, from: &C::Row| {
+        inherit::<C, P>(&engine.protocol, to, from, *stamp.borrow_mut());
     };
     let table = &engine.tables[row.table as usize];
     let Lookup::Found(record) = table.find(&row.key, guard) else { return Swept::Done };
@@ -75,13 +76,13 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
         return Swept::NotYet;
     }
-    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
+    let Some(version) = C::Lock::try_lock(record) else { return Swept::NotYet };
     let gone = version & word::ABSENT != 0
         && version & word::DEAD == 0
         && record.entries.load(Ordering::Acquire) == 0
         && is_past(engine, version);
     if !gone {
-        C::unlock_record(record, version, false);
+        C::Lock::unlock(record, version, false);
         return Swept::NotYet;
     }
     // After `is_past`: its epoch is over, so a snapshot that is opened later does not hold the row.
@@ -89,39 +90,39 @@ pub(super) fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     let versions = engine.snapshots.versions();
     let is_held = end > open.0 && versions.any_wanted(record, open, guard, |_| true);
     if is_held && !table.is_ordered() {
-        C::unlock_record(record, version, false);
+        C::Lock::unlock(record, version, false);
         return Swept::Held { end, bytes: 0 };
     }
     // Marked dead before it is unlinked: a thread that still holds a reference fails and looks the
     // key up again. A transaction that links an entry to the record counts the entry first and then
     // checks whether the record is dead.
-    C::unlock_record(record, version, true);
+    C::Lock::unlock(record, version, true);
     fence(Ordering::SeqCst);
     if record.entries.load(Ordering::SeqCst) != 0 {
-        C::unmark_dead(record, version);
+        C::Lock::unmark_dead(record, version);
         return Swept::NotYet;
     }
-    let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+    let leave = |gap: &C::Row| raise(gap, &record.stamp);
     engine.protocol.removes(end);
     if is_held {
-        let bytes = table.move_to_kept(record, &StampHooks(inherit), &leave, guard);
+        let bytes = table.move_to_kept(record, &StampHooks(raise), &leave, guard);
         return Swept::Held { end, bytes };
     }
-    table.unlink(record, &StampHooks(inherit), &leave, guard);
+    table.unlink(record, &StampHooks(raise), &leave, guard);
     Swept::Done
 }
 
 /// Removes an index entry that does not match its row, or moves it out of the index if a snapshot
 /// needs it.
 pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    engine: &Engine<P, C::Row>,
     stamp: &mut P::TxnStamp,
     stale: &StaleEntry,
     guard: &Guard,
 ) -> Swept {
     let stamp = RefCell::new(stamp);
-    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
-        engine.protocol.inherit(to, from, *stamp.borrow_mut());
+    let raise = |to: &C::Row, from: &C::Row| {
+        inherit::<C, P>(&engine.protocol, to, from, *stamp.borrow_mut());
     };
     let table = &engine.tables[stale.table as usize];
     let at = stale.index as usize;
@@ -129,7 +130,7 @@ pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         return Swept::Done;
     };
     let record = entry.record();
-    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
+    let Some(version) = C::Lock::try_lock(record) else { return Swept::NotYet };
     let mut row = Vec::new();
     let there = version & word::ABSENT == 0;
     if there {
@@ -144,25 +145,25 @@ pub(super) fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         Swept::NotYet
     } else {
         engine.protocol.removes(end);
-        let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+        let leave = |gap: &C::Row| raise(gap, &record.stamp);
         let ended_by = is_needed(engine, table, at, entry, end, guard).then_some(end);
-        match table.unlink_entry(at, entry, ended_by, &StampHooks(inherit), &leave, guard) {
+        match table.unlink_entry(at, entry, ended_by, &StampHooks(raise), &leave, guard) {
             EntryUnlinked::Pinned => Swept::NotYet,
             EntryUnlinked::Gone => Swept::Done,
             EntryUnlinked::Kept(bytes) => Swept::Held { end, bytes },
         }
     };
-    C::unlock_record(record, version, false);
+    C::Lock::unlock(record, version, false);
     swept
 }
 
 /// Whether a snapshot needs an entry, which does not match version `end` of its row: it matches an
 /// older version that the snapshot holds, and is not kept for all snapshots already.
-fn is_needed<P: LoggingProtocol>(
-    engine: &Engine<P>,
-    table: &TableData<P::RowStamp>,
+fn is_needed<P: LoggingProtocol, S: Stamp>(
+    engine: &Engine<P, S>,
+    table: &TableData<S>,
     index: usize,
-    entry: &IndexEntry<P::RowStamp>,
+    entry: &IndexEntry<S>,
     end: Tid,
     guard: &Guard,
 ) -> bool {

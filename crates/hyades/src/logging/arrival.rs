@@ -23,7 +23,9 @@
 use super::draft::{ArrivedPlace, Call, Draft};
 use super::lanes::clear;
 use super::outcomes::{StatedSum, push_sums, take_sums};
-use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};
+use super::{
+    LoggingProtocol, Needs, StampFormat, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
+};
 use crate::storage::Stamp;
 use crate::storage::partition::members;
 use crate::storage::tid::Tid;
@@ -176,6 +178,7 @@ impl Arrival {
 impl StartsOnLog for Arrival {
     const NAME: &'static str = "arrival";
     const VECTORS: bool = true;
+    const STAMPS: StampFormat = StampFormat::Vectors { read: read_stamp, skip: Some(skip_stamp) };
 
     /// After recovery all vectors are zero: an incarnation is a barrier, and everything in earlier
     /// ones precedes everything in this one.

@@ -3,7 +3,7 @@
 //!
 //! A number and a position in the stream are drawn in one step: the counter is locked from the one
 //! to the other, about as long as two additions take. So numbers grow along the stream, and while
-//! the counter is m no later frame has a number up to m: m is the stream's watermark (`mark` in the
+//! the counter is m no later frame has a number up to m: m is the stream's mark (`mark` in the
 //! code).
 
 use hyades_platform::broken;
@@ -162,7 +162,7 @@ mod loom_tests {
     use super::*;
     use std::sync::Arc;
 
-    /// One thread draws two numbers with their positions while the flusher reads the watermark,
+    /// One thread draws two numbers with their positions while the flusher reads the mark,
     /// then reserves the frame that states it; where a number is wanted the flusher skips numbers.
     #[test]
     fn every_number_up_to_the_mark_has_a_place_before_its_statement() {

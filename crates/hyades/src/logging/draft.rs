@@ -39,7 +39,7 @@ pub(crate) struct Call<'a> {
 
 /// Where a call is logged that has not run yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ArrivedPlace {
+pub struct ArrivedPlace {
     pub tid: Tid,
     pub stream: usize,
     /// Where its frame is; the last one, if it has several.
@@ -51,7 +51,7 @@ pub(crate) struct ArrivedPlace {
 
 /// What a record states for a replay that keeps several versions of rows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StatedVersions {
+pub struct StatedVersions {
     /// What the transaction read as of, if not its own TID.
     pub as_of: Option<Tid>,
     /// No transaction that gets its position later reads as of a lower TID.
@@ -59,7 +59,7 @@ pub(crate) struct StatedVersions {
 }
 
 /// A transaction that is about to be logged. Its write set is protected, and its version is chosen.
-pub(crate) struct Draft<'d, 'w, S: Stamp> {
+pub struct Draft<'d, 'w, S: Stamp> {
     pub writer: &'w mut Writer,
     pub stream: usize,
     pub tid: Tid,
@@ -304,7 +304,7 @@ pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Ls
 }
 
 /// A record whose bytes are known, but for what depends on its position.
-pub(crate) struct Composed<'w> {
+pub struct Composed<'w> {
     writer: &'w mut Writer,
     stream: usize,
     payload: &'w mut Vec<u8>,
@@ -327,7 +327,7 @@ impl<'w> Composed<'w> {
 }
 
 /// A record that has its position, or several, or nothing where there is no log.
-pub(crate) struct Reserved<'w> {
+pub struct Reserved<'w> {
     frames: ReservedFrames<'w>,
     /// The transaction's version, if that was drawn with the position.
     version: Option<Tid>,
@@ -339,7 +339,7 @@ pub(crate) struct Reserved<'w> {
 
 /// Where a transaction is logged, and its version.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RecordPlace {
+pub struct RecordPlace {
     /// Its version; [`Tid::NONE`] if it wrote nothing.
     pub tid: Tid,
     /// Whether the version is of the draft's epoch, whose beginning the record states if the draft

@@ -5,7 +5,7 @@
 //! of the stream that its record goes to. The rows that it wrote take the number, and so do those
 //! that it read. So numbers grow along every dependency, anti-dependencies included, and along
 //! every stream. A transaction is acknowledged, and belongs to the recovered state, iff its number
-//! is not above the common watermark, the lowest of all streams: each stream has stated that all
+//! is not above the common mark, the lowest of all streams: each stream has stated that all
 //! its records up to there are durable. This is the paper's passive group commit: only the answer
 //! waits for other streams, not the record's own stream.
 //!
@@ -22,7 +22,7 @@
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StampFormat, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
@@ -131,6 +131,7 @@ impl LoggingProtocol for Gsn {
 impl StartsOnLog for Gsn {
     const NAME: &'static str = "gsn";
     const VECTORS: bool = false;
+    const STAMPS: StampFormat = StampFormat::Number { read: read_stamp, version: None };
     const MARKS: Option<&'static str> = Some(hyades_wal::SEPARATE_NUMBERS);
 
     fn start(context: &StartContext<'_>) -> Self {

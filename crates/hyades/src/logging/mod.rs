@@ -51,7 +51,7 @@ use std::time::Duration;
 
 /// What a protocol keeps of recently used rows, beside the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HotRows {
+pub struct HotRows {
     /// The most rows that had a place at once.
     pub slots: u64,
     /// Memory of these places in bytes.
@@ -59,7 +59,7 @@ pub(crate) struct HotRows {
 }
 
 /// A row, or a gap between rows, of which a protocol knows the stamp.
-pub(crate) struct RowRef<'r, S> {
+pub struct RowRef<'r, S> {
     pub stamp: &'r S,
     /// The table of a row; `None` for a gap.
     pub table: Option<u32>,
@@ -96,7 +96,7 @@ impl<'r, S> RowRef<'r, S> {
 
 /// The hooks of a protocol into reading, writing and committing. The defaults do nothing: a
 /// protocol without row stamps only has to state what its transactions need.
-pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
+pub trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether readers stamp rows for data records too. If so, every transaction reserves its frame
     /// and calls `publish_read` before it validates, as commands always do.
     const TRACKS_READERS: bool = false;
@@ -224,14 +224,16 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
 }
 
 /// A protocol that writes a log.
-pub(crate) trait StartsOnLog: LoggingProtocol {
+pub trait StartsOnLog: LoggingProtocol {
     /// Its name in the manifest.
     const NAME: &'static str;
     /// Whether its records carry vectors.
     const VECTORS: bool;
+    /// How recovery reads the stamps of its records.
+    const STAMPS: StampFormat = StampFormat::Empty;
     /// Whether its records also carry lists of predecessors.
     const PREDECESSORS: bool = false;
-    /// If its records have numbers, and its streams state watermarks: the value of the setting
+    /// If its records have numbers, and its streams state marks: the value of the setting
     /// [`hyades_wal::MARKS`].
     const MARKS: Option<&'static str> = None;
     /// The length of an epoch, unless [`LogSettings::epoch`] is set.
@@ -249,17 +251,8 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     fn start(context: &StartContext<'_>) -> Self;
 }
 
-/// What rows keep for a concurrency control that orders transactions by timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RowTimes {
-    /// The interval in which the version in place is valid.
-    Intervals,
-    /// The highest TID that has read the version in place.
-    LastReads,
-}
-
 /// What a protocol needs to start.
-pub(crate) struct StartContext<'g> {
+pub struct StartContext<'g> {
     pub log: &'g Log,
     pub settings: &'g LogSettings,
     /// Whether the log will hold data records only.
@@ -271,8 +264,6 @@ pub(crate) struct StartContext<'g> {
     pub epoch_interval: Duration,
     /// Where sessions announce the epoch in which they commit.
     pub active: &'g Arc<ActiveEpochs>,
-    /// What rows keep, where they have timestamps.
-    pub times: RowTimes,
     /// The number of tables.
     pub tables: usize,
     /// The number of partitions, where transactions take turns.
@@ -281,9 +272,9 @@ pub(crate) struct StartContext<'g> {
 
 /// The stamp of a record that has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NumberStamp {
+pub struct NumberStamp {
     pub number: u64,
-    /// Where only transactions that have read need the common watermark: whether this one has.
+    /// Where only transactions that have read need the common mark: whether this one has.
     pub has_read: Option<bool>,
     /// Whether this record is the one counted for its transaction: exactly one of several is.
     pub counts: bool,
@@ -294,7 +285,7 @@ pub(crate) struct NumberStamp {
 /// How recovery reads the stamps of a protocol's records. Each protocol's file has the reader
 /// beside what writes them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum StampFormat {
+pub enum StampFormat {
     /// Records have no stamps.
     Empty,
     Number {
@@ -311,23 +302,22 @@ pub(crate) enum StampFormat {
 
 /// Reads the stamp of a record of version `tid`, and stores what the record needs in `needs`, by
 /// frontier slot. `needs` is zeroed and as long as the frontier; its last slot is the common
-/// watermark (the lowest of all streams). `None` if the stamp is malformed.
-pub(crate) type NumberReader =
-    fn(tid: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
+/// mark (the lowest of all streams). `None` if the stamp is malformed.
+pub type NumberReader = fn(tid: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
 
 /// Reads the TID of a record whose stamp, and what follows, is given.
-pub(crate) type VersionReader = fn(stamp: &[u8]) -> Option<Tid>;
+pub type VersionReader = fn(stamp: &[u8]) -> Option<Tid>;
 
 /// Reads the stamp of a record. The error says what is malformed.
-pub(crate) type VectorReader =
+pub type VectorReader =
     fn(kind: StampKind, stamp: &mut &[u8], out: VectorStamp<'_>) -> Result<(), &'static str>;
 
 /// Leaves `stamp` behind a record's stamp; `None` if that is malformed.
-pub(crate) type StampSkipper = fn(kind: StampKind, stamp: &mut &[u8]) -> Option<()>;
+pub type StampSkipper = fn(kind: StampKind, stamp: &mut &[u8]) -> Option<()>;
 
 /// What decides which vectors a stamp has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StampKind {
+pub struct StampKind {
     pub command: bool,
     /// Whether readers leave no stamps: the log may hold data records only, or replay keeps several
     /// versions of rows.
@@ -335,7 +325,7 @@ pub(crate) struct StampKind {
 }
 
 /// Where the vectors of a stamp go, by stream.
-pub(crate) struct VectorStamp<'o> {
+pub struct VectorStamp<'o> {
     /// The anchor in effect: components at or below it are left out of the stamp.
     pub anchor: &'o [Lsn],
     /// What the record needs to be live.

@@ -12,7 +12,7 @@
 //! number: nothing that is recovered needs that order (docs/protocols/plover.md).
 //!
 //! A transaction is acknowledged, and belongs to the recovered state, iff its number is not above
-//! the common watermark (the lowest of all streams): then all its records are durable, and so are
+//! the common mark (the lowest of all streams): then all its records are durable, and so are
 //! those of all that it depends on. Each stream is replayed alone. Checking only the touched
 //! partitions, as the paper's description suggests, is not enough: docs/protocols/plover.md, has
 //! the sequence.
@@ -28,7 +28,7 @@
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StampFormat, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
@@ -171,6 +171,7 @@ impl LoggingProtocol for Plover {
 impl StartsOnLog for Plover {
     const NAME: &'static str = "plover";
     const VECTORS: bool = false;
+    const STAMPS: StampFormat = StampFormat::Number { read: read_stamp, version: None };
     const MARKS: Option<&'static str> = Some(hyades_wal::SEPARATE_NUMBERS);
 
     fn start(context: &StartContext<'_>) -> Self {

@@ -9,12 +9,12 @@
 //! record states it once. Numbers grow along every stream, from writer to reader and from writer to
 //! next writer, but not from a reader to a later writer.
 //!
-//! *Watermarks* (DSN and CSN, algorithm 2; `marks` in the code). A stream states its number in the
-//! log; the lowest stated and durable number of all streams is the common watermark, the paper's
+//! *Marks* (DSN and CSN, algorithm 2; `marks` in the code). A stream states its number in the
+//! log; the lowest stated and durable number of all streams is the common mark, the paper's
 //! CSN, and at recovery its RSNe.
 //!
 //! *Rule* (section 4.3). A transaction that has read is acknowledged, and belongs to the recovered
-//! state, iff its number is not above the common watermark: then neither are the numbers of all
+//! state, iff its number is not above the common mark: then neither are the numbers of all
 //! transactions whose writes it saw. A transaction of blind writes only saw no writes: it is
 //! acknowledged once its own record is durable, and belongs to the recovered state wherever it is
 //! found. The record states which of the two it is, because recovery has to know (section 5).
@@ -47,7 +47,7 @@
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, StampFormat, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
@@ -77,7 +77,7 @@ pub(crate) struct PoplarTxn {
     has_read: bool,
     /// The streams with records that it follows in its session's order, a bit for each.
     follows: u64,
-    /// The highest number that it follows there, if the common watermark has to reach one.
+    /// The highest number that it follows there, if the common mark has to reach one.
     follows_number: u64,
 }
 
@@ -186,6 +186,7 @@ impl LoggingProtocol for Poplar {
 impl StartsOnLog for Poplar {
     const NAME: &'static str = "poplar";
     const VECTORS: bool = false;
+    const STAMPS: StampFormat = StampFormat::Number { read: read_stamp, version: Some(version) };
     const MARKS: Option<&'static str> = Some(NUMBERS_ARE_VERSIONS);
 
     fn start(context: &StartContext<'_>) -> Self {

@@ -10,7 +10,7 @@ use hyades_wal::{Frame, Lsn};
 
 /// Whether changed rows have frames of their own, and what these hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RowFrames {
+pub enum RowFrames {
     /// No row frames: all changes are in the record.
     #[default]
     None,

@@ -11,7 +11,7 @@ use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::broken;
 use hyades_wal::{Lane, Log, Lsn};
 
-pub(crate) struct Serial {
+pub struct Serial {
     log: Log,
 }
 

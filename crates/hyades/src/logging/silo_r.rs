@@ -4,9 +4,9 @@
 //!
 //! A transaction belongs to the epoch of its version, which it reads while it holds its write
 //! locks. A stream *closes* an epoch when no record of it, or of an earlier one, can follow: that
-//! epoch is the stream's watermark (`mark` in the code), stated in the log along with the records.
-//! The lowest watermark of all streams is the durable epoch D. A transaction is acknowledged, and
-//! belongs to the recovered state, iff its epoch is not above D. Rows have no stamps.
+//! epoch is the stream's mark, stated in the log along with the records. The lowest mark of all
+//! streams is the durable epoch D. A transaction is acknowledged, and belongs to the recovered
+//! state, iff its epoch is not above D. Rows have no stamps.
 //!
 //! Why this is correct. A transaction that read or overwrote what another one wrote has an epoch
 //! that is not lower (both are read under write protection, so they are in the order of the
@@ -19,10 +19,10 @@
 //!
 //! Where the paper is silent (docs/protocols/silo-r.md): idle streams close epochs as well, but
 //! only when a transaction waits for it; a closed epoch counts once its statement is on disk; a
-//! dead record is judged by the watermarks of its own incarnation for ever.
+//! dead record is judged by the marks of its own incarnation for ever.
 
 use super::draft::{Draft, Reserved};
-use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, StampFormat, StartContext, StartsOnLog};
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
@@ -116,6 +116,7 @@ impl Marks for Epochs {
 impl StartsOnLog for SiloR {
     const NAME: &'static str = "silo-r";
     const VECTORS: bool = false;
+    const STAMPS: StampFormat = StampFormat::Number { read: read_stamp, version: None };
     const MARKS: Option<&'static str> = Some(hyades_wal::SEPARATE_NUMBERS);
     /// The paper's length.
     const EPOCH: Duration = Duration::from_millis(40);

@@ -1,21 +1,23 @@
 //! The formats of stamps by protocol: recovery knows only the protocol's name.
 
-use super::arrival::{self, Arrival};
-use super::gsn::{self, Gsn};
-use super::plover::{self, Plover};
+use super::arrival::Arrival;
+use super::gsn::Gsn;
+use super::plover::Plover;
 use super::poplar::{self, Poplar};
 use super::record::RecordHead;
-use super::silo_r::{self, SiloR};
-use super::taurus::{self, Taurus};
-use super::taurus_2016::{self, Taurus2016};
+use super::silo_r::SiloR;
+use super::taurus::Taurus;
+use super::taurus_2016::Taurus2016;
 use super::{StampFormat, StartsOnLog};
 use hyades_wal::{Incarnation, MARKS, NUMBERS_ARE_VERSIONS};
 
 impl StampFormat {
-    /// The format of an incarnation's records.
-    pub fn of(incarnation: &Incarnation) -> Self {
+    /// The format of an incarnation's records. Those of a protocol that is not known here have no
+    /// stamps, unless it is the `own` one, by its name, of the database that is being opened.
+    pub fn of(incarnation: &Incarnation, own: Option<(&str, StampFormat)>) -> Self {
         let marks = incarnation.settings.get(MARKS).map(String::as_str);
-        stamp_format(&incarnation.protocol, marks)
+        let own = own.filter(|(name, _)| *name == incarnation.protocol).map(|(_, format)| format);
+        stamp_format(&incarnation.protocol, marks).or(own).unwrap_or(StampFormat::Empty)
     }
 
     /// Decodes the head of a record, and leaves `rest` behind it. `None` if it is malformed.
@@ -35,24 +37,20 @@ impl StampFormat {
 }
 
 /// The format of a protocol's stamps, by its name in the manifest and the value of [`MARKS`] there.
-fn stamp_format(name: &str, marks: Option<&str>) -> StampFormat {
-    let numbered = |read| StampFormat::Number { read, version: None };
-    match name {
-        SiloR::NAME => numbered(silo_r::read_stamp),
-        Gsn::NAME => numbered(gsn::read_stamp),
-        Plover::NAME => numbered(plover::read_stamp),
+/// `None` if the name is not known here.
+fn stamp_format(name: &str, marks: Option<&str>) -> Option<StampFormat> {
+    Some(match name {
+        SiloR::NAME => SiloR::STAMPS,
+        Gsn::NAME => Gsn::STAMPS,
+        Plover::NAME => Plover::STAMPS,
         // Numbers beside versions are not written any more.
-        Poplar::NAME if marks != Some(NUMBERS_ARE_VERSIONS) => numbered(poplar::read_stamp),
-        Poplar::NAME => {
-            StampFormat::Number { read: poplar::read_stamp, version: Some(poplar::version) }
+        Poplar::NAME if marks != Some(NUMBERS_ARE_VERSIONS) => {
+            StampFormat::Number { read: poplar::read_stamp, version: None }
         }
-        Taurus::NAME => {
-            StampFormat::Vectors { read: taurus::read_stamp, skip: Some(taurus::skip_stamp) }
-        }
-        Arrival::NAME => {
-            StampFormat::Vectors { read: arrival::read_stamp, skip: Some(arrival::skip_stamp) }
-        }
-        Taurus2016::NAME => StampFormat::Vectors { read: taurus_2016::read_stamp, skip: None },
-        _ => StampFormat::Empty,
-    }
+        Poplar::NAME => Poplar::STAMPS,
+        Taurus::NAME => Taurus::STAMPS,
+        Arrival::NAME => Arrival::STAMPS,
+        Taurus2016::NAME => Taurus2016::STAMPS,
+        _ => return None,
+    })
 }

@@ -19,8 +19,8 @@ use super::draft::{Draft, Reserved};
 use super::lanes::clear;
 use super::record::RecordKind;
 use super::{
-    HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
-    is_met,
+    HotRows, LoggingProtocol, Needs, RowRef, StampFormat, StampKind, StartContext, StartsOnLog,
+    VectorStamp, is_met,
 };
 use crate::storage::Stamp;
 use anchoring::Anchoring;
@@ -31,7 +31,7 @@ use lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservati
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use unwritten::{UnwrittenTables, WriterFollows};
 
-pub(crate) struct Taurus {
+pub struct Taurus {
     log: Log,
     lanes: usize,
     /// Whether this incarnation of the log may have command records.
@@ -55,7 +55,7 @@ pub(crate) struct Taurus {
 }
 
 /// State of a session's transaction.
-pub(crate) struct TaurusTxn {
+pub struct TaurusTxn {
     validity: Vec<u64>,
     /// Zero and unused if `joined`.
     order: Vec<u64>,
@@ -64,8 +64,8 @@ pub(crate) struct TaurusTxn {
     joined: bool,
     /// Whether some row was evicted, at least in part: both vectors are at least the eviction
     /// vector, which is joined late, or not at all where it is not needed (see `one_byte_stamp`).
-    cold: bool,
-    /// Whether both vectors are zero, apart from the eviction vector that `cold` implies.
+    joins_eviction: bool,
+    /// Whether both vectors are zero, apart from the eviction vector that `joins_eviction` implies.
     is_zero: bool,
     /// Whether all components of validity but its own are covered by the eviction vector.
     single: bool,
@@ -159,7 +159,7 @@ impl Taurus {
                 let order = if txn.joined { &mut txn.validity } else { &mut txn.order };
                 match self.unwritten.overwrite(write.table, order, reserved) {
                     WriterFollows::Vector => txn.is_zero = false,
-                    WriterFollows::Cold => txn.cold = true,
+                    WriterFollows::EvictionVector => txn.joins_eviction = true,
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Taurus {
     #[inline(always)]
     fn encode(&self, txn: &mut TaurusTxn, stream: usize, command: bool, out: &mut Vec<u8>) {
         txn.command = command;
-        let only_cold = txn.is_zero;
+        let only_evicted = txn.is_zero;
         if txn.joined && !command {
             // A command that was too long is logged as data. Unneeded dependencies are not wrong.
             txn.order.copy_from_slice(&txn.validity);
@@ -192,15 +192,15 @@ impl Taurus {
         } else if command && !txn.joined {
             join(&mut txn.validity, &txn.order);
         }
-        if std::mem::take(&mut txn.cold) {
-            self.table.join_cold(&mut txn.validity);
+        if std::mem::take(&mut txn.joins_eviction) {
+            self.table.join_eviction(&mut txn.validity);
             // A command's order is in `validity` by now.
             if self.orders_readers && !command {
-                self.table.join_cold(&mut txn.order);
+                self.table.join_eviction(&mut txn.order);
             }
             txn.is_zero = false;
         }
-        txn.single = only_cold || self.table.is_single(&txn.validity, stream);
+        txn.single = only_evicted || self.table.is_single(&txn.validity, stream);
         let anchors = self.log.anchors(stream);
         let load = |lsn: &AtomicU64| lsn.load(Ordering::Acquire);
         compress::encode(out, &txn.validity, anchors, load);
@@ -219,10 +219,10 @@ impl Taurus {
         if !(txn.joined && txn.is_zero) {
             return None;
         }
-        if txn.cold {
+        if txn.joins_eviction {
             // Acquire: the anchor is reserved before this record.
             let anchor = self.log.anchors(stream).iter().map(|lsn| lsn.load(Ordering::Acquire));
-            if !self.table.is_cold_below(anchor) {
+            if !self.table.is_eviction_below(anchor) {
                 return None;
             }
         }
@@ -241,8 +241,8 @@ impl Taurus {
         // If replay of this record waits for others, its rows need a slot, which has the replay
         // time.
         let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
-        if !single && txn.cold {
-            self.table.join_cold(&mut txn.validity);
+        if !single && txn.joins_eviction {
+            self.table.join_eviction(&mut txn.validity);
         }
     }
 }
@@ -256,7 +256,7 @@ impl LoggingProtocol for Taurus {
             validity: vec![0; self.lanes],
             order: vec![0; self.lanes],
             joined: false,
-            cold: false,
+            joins_eviction: false,
             is_zero: true,
             single: false,
             command: false,
@@ -273,7 +273,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 5, FlushPLV; the eviction vector follows delta bytes behind.
     fn housekeep(&self) {
-        self.anchoring.housekeep(&self.table, |cold| self.unwritten.housekeep(cold));
+        self.anchoring.housekeep(&self.table, |eviction| self.unwritten.housekeep(eviction));
     }
 
     #[inline(always)]
@@ -286,7 +286,7 @@ impl LoggingProtocol for Taurus {
             txn.is_zero = true;
         }
         txn.joined = record == RecordKind::Command;
-        txn.cold = false;
+        txn.joins_eviction = false;
         txn.single = false;
         txn.command = false;
         if self.commands {
@@ -314,7 +314,7 @@ impl LoggingProtocol for Taurus {
     #[inline(always)]
     fn observe_read(&self, row: &Reference, txn: &mut TaurusTxn) {
         let row = self.table.fold(row, FoldTarget::Write(&mut txn.validity), &mut txn.ring);
-        txn.cold |= row.cold;
+        txn.joins_eviction |= row.joins_eviction;
         if row.warm {
             txn.is_zero = false;
             if txn.distance.kept {
@@ -335,7 +335,7 @@ impl LoggingProtocol for Taurus {
             FoldTarget::Apart(&mut txn.validity, &mut txn.order)
         };
         let row = self.table.fold(row, into, &mut txn.ring);
-        txn.cold |= row.cold;
+        txn.joins_eviction |= row.joins_eviction;
         if row.warm {
             txn.is_zero = false;
             if txn.distance.kept {
@@ -421,6 +421,7 @@ impl LoggingProtocol for Taurus {
 impl StartsOnLog for Taurus {
     const NAME: &'static str = "taurus";
     const VECTORS: bool = true;
+    const STAMPS: StampFormat = StampFormat::Vectors { read: read_stamp, skip: Some(skip_stamp) };
 
     fn hot_rows(&self) -> HotRows {
         self.table.hot_rows()

@@ -4,13 +4,13 @@
 //! docs/protocols/taurus-2016.md explains departures from the report.
 //!
 //! The stamp of a row has its last writer, identified by the position of that record in the log
-//! (its *id*, `name` in the code), and no readers. A transaction gathers these ids: *RAW*
-//! predecessors, whose rows it read, and *WAW* predecessors, whose rows it only overwrote. To be
-//! acknowledged it needs all that its RAW predecessors need, and its own frame: its *predecessor
-//! vector* (definition 1). Of its WAW predecessors it needs nothing: it may be acknowledged before
-//! them, and survive them. Only `put` writes blindly, into tables without secondary indexes: it
-//! replaces the whole row. All else that writes learns whether the row exists, needs its index
-//! entries, or logs changed columns alone, so it has read the row.
+//! (its *id*), and no readers. A transaction gathers these ids: *RAW* predecessors, whose rows it
+//! read, and *WAW* predecessors, whose rows it only overwrote. To be acknowledged it needs all that
+//! its RAW predecessors need, and its own frame: its *predecessor vector* (definition 1). Of its
+//! WAW predecessors it needs nothing: it may be acknowledged before them, and survive them. Only
+//! `overwrite` writes blindly, into tables without secondary indexes: it replaces the whole row.
+//! All else that writes learns whether the row exists, needs its index entries, or logs changed
+//! columns alone, so it has read the row.
 //!
 //! **The commit dependency table** is the LSN vector table: it holds predecessor vectors by row
 //! instead of by transaction, rows written by one transaction share an entry, and an entry may be
@@ -49,8 +49,8 @@ use super::taurus::lsn_vector_table::{
     FoldTarget, LsnVectorTable, Reference, Ring, RowObservation,
 };
 use super::{
-    HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
-    is_met,
+    HotRows, LoggingProtocol, Needs, RowRef, StampFormat, StampKind, StartContext, StartsOnLog,
+    VectorStamp, is_met,
 };
 use crate::storage::Stamp;
 use hyades_platform::broken;
@@ -89,7 +89,7 @@ pub(crate) struct Taurus2016Txn {
     list: Vec<Predecessor>,
     /// Whether something was evicted, at least in part: it stands for the eviction vector, which is
     /// joined late.
-    cold: bool,
+    joins_eviction: bool,
     /// Whether both vectors are zero.
     is_zero: bool,
     /// The number of commands that replay runs one after the other before what this one reads
@@ -190,7 +190,7 @@ impl Taurus2016 {
 
     fn note(&self, found: RowObservation, txn: &mut Taurus2016Txn) {
         txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
-        txn.cold |= found.cold;
+        txn.joins_eviction |= found.joins_eviction;
         txn.is_zero &= !found.warm;
     }
 
@@ -224,8 +224,8 @@ impl Taurus2016 {
 
     /// Algorithm 2, line 4. The anchor is loaded before the frame is reserved.
     fn encode(&self, txn: &mut Taurus2016Txn, stream: usize, out: &mut Vec<u8>) {
-        if std::mem::take(&mut txn.cold) {
-            self.table.join_cold(&mut txn.unnamed);
+        if std::mem::take(&mut txn.joins_eviction) {
+            self.table.join_eviction(&mut txn.unnamed);
             txn.is_zero = false;
         }
         // Acquire: pairs with the Release of the session that appended the anchor, so that all that
@@ -275,7 +275,7 @@ impl LoggingProtocol for Taurus2016 {
             found: Vec::new(),
             list: Vec::new(),
             needs: Vec::new(),
-            cold: false,
+            joins_eviction: false,
             is_zero: true,
             depth: 0,
             command: false,
@@ -303,7 +303,7 @@ impl LoggingProtocol for Taurus2016 {
         }
         txn.found.clear();
         txn.needs.clear();
-        txn.cold = false;
+        txn.joins_eviction = false;
         txn.depth = 0;
         txn.command = false;
         self.table.begin(&mut txn.ring);
@@ -395,6 +395,7 @@ impl LoggingProtocol for Taurus2016 {
 impl StartsOnLog for Taurus2016 {
     const NAME: &'static str = "taurus-2016";
     const VECTORS: bool = true;
+    const STAMPS: StampFormat = StampFormat::Vectors { read: read_stamp, skip: None };
     const PREDECESSORS: bool = true;
 
     fn hot_rows(&self) -> HotRows {

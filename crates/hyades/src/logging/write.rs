@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// Buffered change of a row.
 #[derive(Clone, Copy)]
-pub(crate) enum Pending<'s> {
+pub enum Pending<'s> {
     /// The whole row.
     Put(&'s [u8]),
     /// Changed columns: their set as a bit mask, and the encoded delta.
@@ -23,7 +23,7 @@ pub(crate) enum Pending<'s> {
     Delete,
 }
 
-pub(crate) struct Write<'s, S> {
+pub struct Write<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub pending: Pending<'s>,

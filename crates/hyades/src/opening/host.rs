@@ -3,10 +3,10 @@
 use super::pairs::RunsUnder;
 use crate::checkpoint::keeper::Checkpointed;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
+use crate::concurrency::turns::TurnListener;
 use crate::digest;
 use crate::engine::cut::Cut;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::engine::turns::TurnListener;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::{HotRows, LoggingProtocol};
@@ -20,25 +20,22 @@ use crate::tally::SessionCounts;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::broken;
 use hyades_wal::{Checkpoint, Log};
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub(super) struct Host<C, P: LoggingProtocol> {
-    pub shared: Arc<Sessions<P>>,
+pub(super) struct Host<C: RunsUnder<P>, P: LoggingProtocol> {
+    pub shared: Arc<Sessions<C, P>>,
     pub log: Option<Log>,
     pub hot_rows: fn(&P) -> HotRows,
-    pub concurrency: PhantomData<fn() -> C>,
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> Host<C, P> {
-    /// Before an epoch is closed, for a snapshot or a checkpoint: a transaction that has drawn its
-    /// timestamp in that epoch meets a conflict, so one that runs alone because it starves gets a
-    /// few attempts first. Inside a transaction nothing is waited for: it may be that one.
+    /// Before an epoch is closed, for a snapshot or a checkpoint: a transaction that runs alone,
+    /// because it starves, gets a few attempts first, if closing the epoch is a conflict to it.
+    /// Inside a transaction nothing is waited for: it may be that one.
     fn let_one_that_starves_end(&self) {
-        let waits = C::DRAWS_AT_BEGIN && !self.is_inside();
-        if waits && !broken!(CloseEpochsOfStarving) {
-            self.shared.gate.pass();
+        if !self.is_inside() && !broken!(CloseEpochsOfStarving) {
+            self.shared.control.before_epoch_closes(|| self.shared.gate.pass());
         }
     }
 }
@@ -120,22 +117,22 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     }
 
     fn on_ready(&self, ready: Box<TurnListener>) {
-        self.shared.engine.partitions.turns.on_ready(ready);
+        self.shared.partitions().turns.on_ready(ready);
     }
 
     fn add_seat(&self) -> Result<(u32, Arc<EpochSlot>), Error> {
         let engine = &self.shared.engine;
-        Ok((engine.partitions.turns.add()?, engine.cut.add_slot()))
+        Ok((self.shared.partitions().turns.add()?, engine.cut.add_slot()))
     }
 
     fn remove_seat(&self, (seat, slot): (u32, Arc<EpochSlot>)) {
         let engine = &self.shared.engine;
-        engine.partitions.turns.remove(seat);
+        self.shared.partitions().turns.remove(seat);
         engine.cut.remove_slot(&slot);
     }
 
     fn let_run(&self, seat: u32) {
-        self.shared.engine.partitions.turns.let_run(seat);
+        self.shared.partitions().turns.let_run(seat);
     }
 
     fn counts(&self) -> SessionCounts {

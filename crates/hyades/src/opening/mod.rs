@@ -1,20 +1,19 @@
 //! Opens a database: from the builder's description, through recovery, to a running database.
 
 mod host;
-mod pairs;
+mod incarnation;
+pub(crate) mod pairs;
 
 use crate::checkpoint::{self, keeper::Keeper};
-use crate::concurrency::Commits;
+use crate::concurrency::{CommandReplay, Commits, ControlSettings};
 use crate::config::{Builder, Isolation};
 use crate::database::{Database, DatabaseInner};
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
-use crate::engine::partitions::PartitionStamps;
 use crate::engine::snapshots::Snapshots;
 use crate::erased::AnyEngine;
 use crate::error::Error;
 use crate::logging::record::RecordKind;
-use crate::logging::row_frame::RowFrames;
 use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
 use crate::origin;
 use crate::pool::SessionPool;
@@ -41,10 +40,9 @@ use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::reclaim::SettleOnDrop;
 use hyades_platform::{clock, event, span};
-use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
+use hyades_wal::{Log, LogOptions, Recovering, Unfinished};
 use pairs::RunsUnder;
 use std::collections::HashSet;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -68,7 +66,10 @@ impl Builder {
         let started_ns = clock::monotonic_ns();
         check(&self)?;
         let pair = (self.protocol, self.control());
-        pairs::open(pair, Opening { builder: self, started_ns, source: None })
+        pairs::open(
+            pair,
+            Opening { builder: self, control: pair.1.name(), started_ns, source: None },
+        )
     }
 }
 
@@ -85,7 +86,26 @@ pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<D
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
     let pair = (builder.protocol, builder.control());
-    pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
+    let control = pair.1.name();
+    pairs::open(pair, Opening { builder, control, started_ns, source: Some(source) })
+}
+
+/// Opens the described database in `dir` with a pair that no setting names. `control`: what the
+/// manifest calls the concurrency control.
+#[cfg(feature = "plug")]
+pub(crate) fn open_plugged<C, P>(
+    mut builder: Builder,
+    control: &'static str,
+    dir: &Path,
+) -> Result<Database, Error>
+where
+    C: RunsUnder<P>,
+    P: StartsOnLog,
+{
+    builder.log.dirs.insert(0, dir.to_path_buf());
+    let started_ns = clock::monotonic_ns();
+    check(&builder)?;
+    Opening { builder, control, started_ns, source: None }.with_log::<C, P>()
 }
 
 fn check(builder: &Builder) -> Result<(), Error> {
@@ -142,6 +162,8 @@ fn epoch_above(reached: EpochNumber) -> Result<EpochNumber, Error> {
 /// A database being opened.
 pub(crate) struct Opening<'s> {
     builder: Builder,
+    /// The name of the concurrency control.
+    control: &'static str,
     started_ns: u64,
     source: Option<RestoreSource<'s>>,
 }
@@ -154,29 +176,47 @@ impl Opening<'_> {
         P: LoggingProtocol,
     {
         let catalogue = self.catalogue(&[])?;
-        let tables = self.tables::<P::RowStamp>(&catalogue);
+        let tables = self.tables::<C::Row>(&catalogue);
         let epoch = Arc::new(Epoch::new(FIRST_EPOCH));
         let row_ids = Arc::new(AtomicU64::new(1));
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        self.configure::<C, P>(&mut engine);
-        let shared =
-            Arc::new(Sessions::new(engine, self.builder.retries, self.builder.removed_limit));
+        let control = C::new(&self.control_settings(CommandReplay::Never));
+        self.configure(&mut engine, &control);
+        let Builder { retries, removed_limit, .. } = self.builder;
+        let shared = Arc::new(Sessions::new(engine, control, retries, removed_limit));
         let hot_rows = |_: &P| HotRows::default();
-        let host = Host::<C, P> { shared, log: None, hot_rows, concurrency: PhantomData };
+        let host = Host::<C, P> { shared, log: None, hot_rows };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
     /// Sets what does not depend on a log.
-    fn configure<C: Commits<P>, P: LoggingProtocol>(&self, engine: &mut Engine<P>) {
-        engine.snapshots = Snapshots::new(self.builder.snapshots, C::HAS_SLOTS);
-        engine.patience = self.builder.patience;
-        if C::TAKES_TURNS {
-            // In simulations one thread runs transactions of several sessions inside each other.
-            let waits = !self.builder.log.research.stepped;
-            engine.partitions = PartitionStamps::new(self.builder.partitions, waits);
-        }
-        engine.snapshot_isolation = self.builder.isolation == Isolation::Snapshot;
+    fn configure<C, P>(&self, engine: &mut Engine<P, C::Row>, control: &C)
+    where
+        C: Commits<P>,
+        P: LoggingProtocol,
+    {
+        engine.snapshots = Snapshots::new(self.builder.snapshots, control.readers().cloned());
         engine.epoch_interval = self.builder.log.epoch.unwrap_or(engine.epoch_interval);
+    }
+
+    fn control_settings(&self, commands: CommandReplay) -> ControlSettings {
+        ControlSettings {
+            patience: self.builder.patience,
+            partitions: self.builder.partitions,
+            // In simulations one thread runs transactions of several sessions inside each other.
+            may_wait: !self.builder.log.research.stepped,
+            snapshot_isolation: self.builder.isolation == Isolation::Snapshot,
+            commands,
+        }
+    }
+
+    /// How commands are replayed from the log of a protocol.
+    fn command_replay<P: StartsOnLog>(&self) -> CommandReplay {
+        match self.is_data_only() {
+            true => CommandReplay::Never,
+            false if P::VECTORS && !P::PREDECESSORS => CommandReplay::MayKeepVersions,
+            false => CommandReplay::InOrder,
+        }
     }
 
     fn catalogue(&self, stored: &[u8]) -> Result<Catalogue, Error> {
@@ -247,10 +287,10 @@ impl Opening<'_> {
             Some(source) => (source.from, Some(source.to)),
             None => (self.open_log()?, None),
         };
-        origin::check(recovering.manifest())?;
+        origin::check(recovering.manifest(), Some(P::NAME))?;
         let builder = &self.builder;
         let catalogue = Arc::new(self.catalogue(&recovering.manifest().catalogue)?);
-        let mut tables = self.tables::<P::RowStamp>(&catalogue);
+        let mut tables = self.tables::<C::Row>(&catalogue);
         let row_ids = Arc::new(AtomicU64::new(1));
         let plan = Plan {
             threads: self.recovery_threads(),
@@ -259,6 +299,7 @@ impl Opening<'_> {
             started_ns: self.started_ns,
             until,
             salvage,
+            own_stamps: Some((P::NAME, P::STAMPS)),
             partitions: &partition::declarations(&builder.tables),
         };
         let mut recovered =
@@ -290,30 +331,43 @@ impl Opening<'_> {
         let data_only = self.is_data_only();
         let stored =
             if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
-        let log = self.begin::<C, P>(recovering, stored, &verdict, first_epoch, data_only)?;
-        let engine = self.start_engine::<C, P>(&log, tables, row_ids, first_epoch);
+        let control = C::new(&self.control_settings(self.command_replay::<P>()));
+        let versions = control.replays_versions();
+        let settings = self.incarnation::<P>(stored, data_only, versions);
+        let log = recovering.start(settings, &verdict, first_epoch.0)?;
+        let engine = self.start_engine::<C, P>(&log, &control, tables, row_ids, first_epoch);
         if changes_log {
             recovered.report.schema_seconds =
                 self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
         }
-        let mut shared = Sessions::new(engine, builder.retries, builder.removed_limit);
-        let research = &builder.log.research;
-        shared.nests = research.stepped;
-        shared.keeps_streams = research.fixed_streams || research.flushed_by_sessions;
-        let shared = Arc::new(shared);
+        let shared = self.sessions::<C, P>(engine, control);
         let (own_log, hot_rows) = (Some(log.clone()), P::hot_rows as fn(&P) -> HotRows);
-        let host = Host::<C, P> { shared, log: own_log, hot_rows, concurrency: PhantomData };
+        let host = Host::<C, P> { shared, log: own_log, hot_rows };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+    }
+
+    /// What the sessions on a log share.
+    fn sessions<C, P>(&self, engine: Engine<P, C::Row>, control: C) -> Arc<Sessions<C, P>>
+    where
+        C: Commits<P>,
+        P: LoggingProtocol,
+    {
+        let Builder { retries, removed_limit, log, .. } = &self.builder;
+        let mut shared = Sessions::new(engine, control, *retries, *removed_limit);
+        shared.nests = log.research.stepped;
+        shared.keeps_streams = log.research.fixed_streams || log.research.flushed_by_sessions;
+        Arc::new(shared)
     }
 
     /// Starts the protocol on the log. The tables have been recovered.
     fn start_engine<C: Commits<P>, P: StartsOnLog>(
         &self,
         log: &Log,
-        tables: Arc<Vec<TableData<P::RowStamp>>>,
+        control: &C,
+        tables: Arc<Vec<TableData<C::Row>>>,
         row_ids: Arc<AtomicU64>,
         first_epoch: EpochNumber,
-    ) -> Engine<P> {
+    ) -> Engine<P, C::Row> {
         let settings = &self.builder.log;
         let epoch = Arc::new(Epoch::new(first_epoch));
         let epoch_interval = settings.epoch.unwrap_or(P::EPOCH);
@@ -322,19 +376,16 @@ impl Opening<'_> {
             log,
             settings,
             data_only: self.is_data_only(),
-            replays_versions: self.replays_versions::<C, P>(),
+            replays_versions: control.replays_versions(),
             epoch: &epoch,
             epoch_interval,
             active: &active,
-            times: C::TIMES,
             tables: tables.len(),
             partitions: self.builder.partitions,
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
-        engine.replays_versions = self.replays_versions::<C, P>();
-        engine.orders_commands = !engine.replays_versions && !self.is_data_only();
-        self.configure::<C, P>(&mut engine);
+        self.configure(&mut engine, control);
         engine.epoch_interval = epoch_interval;
         // Where rows are not logged, outcomes must not depend on how they would be.
         engine.whole_rows = settings.research.whole_rows && !P::LOGS_FIRST;
@@ -343,21 +394,15 @@ impl Opening<'_> {
 
     /// Takes the checkpoint with which the log gets its new catalogue. No transaction has run yet.
     /// Returns the time it took in seconds.
-    fn put_schema_in_force<P: LoggingProtocol>(
+    fn put_schema_in_force<P: LoggingProtocol, S: Stamp>(
         &self,
-        engine: &Engine<P>,
+        engine: &Engine<P, S>,
         log: &Log,
         catalogue: Vec<u8>,
     ) -> Result<f64, Error> {
         let began = clock::monotonic_ns();
         checkpoint::write_with_catalogue(engine, log, &self.builder.checkpoints, catalogue)?;
         Ok((clock::monotonic_ns() - began) as f64 / 1e9)
-    }
-
-    /// How the tables are spread over partitions, as the manifest states it.
-    fn declared_partitions(&self) -> String {
-        let declared = partition::declarations(&self.builder.tables);
-        serde_json::to_string(&declared).expect("names are text")
     }
 
     fn recovery_threads(&self) -> usize {
@@ -368,64 +413,11 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether commands are replayed on several versions of rows: the concurrency control reads
-    /// them, and vectors order their writers.
-    fn replays_versions<C: Commits<P>, P: StartsOnLog>(&self) -> bool {
-        C::HAS_SLOTS && P::VECTORS && !P::PREDECESSORS && !self.is_data_only()
-    }
-
     /// Whether no command can be logged, so that replay may go by row versions alone.
     fn is_data_only(&self) -> bool {
         let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
         self.builder.record == RecordKind::Data
             && self.builder.procedures.iter().all(|p| data(p.record))
-    }
-
-    /// Whether a changed row may be logged by what changed in its long values.
-    fn may_log_edits(&self) -> bool {
-        let may_be_long = |schema: &Schema| {
-            let mut columns = (0..).zip(&schema.columns);
-            columns.any(|(at, c)| c.kind.width().is_none() && !schema.key.contains(&at))
-        };
-        !self.builder.log.research.whole_rows && self.builder.tables.iter().any(may_be_long)
-    }
-
-    fn begin<C: Commits<P>, P: StartsOnLog>(
-        &self,
-        recovering: Recovering,
-        catalogue: Vec<u8>,
-        verdict: &hyades_wal::Verdict,
-        first_epoch: EpochNumber,
-        data_only: bool,
-    ) -> Result<Log, Error> {
-        let vectors = match (P::PREDECESSORS, P::VECTORS) {
-            (true, _) => "predecessors",
-            (false, true) => "yes",
-            (false, false) => "no",
-        };
-        let concurrency = self.builder.control().name();
-        let marks = P::MARKS.map(|marks| (hyades_wal::MARKS, marks));
-        let by_timestamp = (hyades_wal::VERSIONS, hyades_wal::BY_TIMESTAMP);
-        let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
-        let rows = P::rows(&self.builder.log).setting();
-        let partitions = self.declared_partitions();
-        let calls = P::LOGS_FIRST.then_some((hyades_wal::CALLS, &*partitions));
-        let edits = rows.is_none() && self.may_log_edits();
-        let edits = edits.then_some((hyades_wal::EDITS, hyades_wal::WITH_SPLICES));
-        let heads = rows.map(|_| (hyades_wal::ROW_HEADS, hyades_wal::SHORT_HEADS));
-        let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
-        let settings = settings.chain(marks).chain(versions).chain(rows).chain(calls).chain(edits);
-        let settings = settings.chain(heads);
-        let cut = self.builder.log.research.cut_changes.filter(|_| rows.is_some());
-        let cut = cut.map(|bytes| bytes.to_string());
-        let settings = settings.chain(cut.as_ref().map(|bytes| (RowFrames::CUT, &**bytes)));
-        let settings = IncarnationSettings {
-            catalogue,
-            data_only,
-            protocol: P::NAME.to_string(),
-            settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
-        };
-        Ok(recovering.start(settings, verdict, first_epoch.0)?)
     }
 
     fn finish(

@@ -1,10 +1,9 @@
 //! The table of sound combinations of concurrency control and logging protocol.
 
 use super::Opening;
-use crate::concurrency::Commits;
 use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::timestamp_order::TimestampOrder;
-use crate::concurrency::timestamps::Timestamped;
+use crate::concurrency::{Commits, ConcurrencyControl};
 use crate::concurrency::{hekaton::Hekaton, no_wait::NoWait, silo::Silo, tictoc::TicToc};
 use crate::config::{Concurrency, Isolation, Protocol};
 use crate::database::Database;
@@ -15,9 +14,10 @@ use crate::logging::record::RecordKind;
 use crate::logging::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover};
 use crate::logging::{poplar::Poplar, serial::Serial, silo_r::SiloR};
 use crate::logging::{taurus::Taurus, taurus_2016::Taurus2016};
+use crate::storage::record::Record;
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
-pub(crate) trait RunsUnder<P: LoggingProtocol>: Commits<P> {}
+pub trait RunsUnder<P: LoggingProtocol>: Commits<P> {}
 
 impl RunsUnder<NoLog> for NoWait {}
 impl RunsUnder<NoLog> for Silo {}
@@ -38,26 +38,36 @@ impl RunsUnder<Plover> for Silo {}
 impl RunsUnder<Poplar> for NoWait {}
 impl RunsUnder<Poplar> for Silo {}
 
-impl RunsUnder<Timestamped<NoLog>> for TicToc {}
-impl RunsUnder<Timestamped<Serial>> for TicToc {}
-impl RunsUnder<Timestamped<Taurus>> for TicToc {}
-impl RunsUnder<Timestamped<Taurus2016>> for TicToc {}
-impl RunsUnder<Timestamped<SiloR>> for TicToc {}
+impl RunsUnder<NoLog> for TicToc {}
+impl RunsUnder<Serial> for TicToc {}
+impl RunsUnder<Taurus> for TicToc {}
+impl RunsUnder<Taurus2016> for TicToc {}
+impl RunsUnder<SiloR> for TicToc {}
 
 impl RunsUnder<NoLog> for Hekaton {}
 impl RunsUnder<Serial> for Hekaton {}
 impl RunsUnder<Taurus> for Hekaton {}
 impl RunsUnder<SiloR> for Hekaton {}
 
-impl RunsUnder<Timestamped<NoLog>> for TimestampOrder {}
-impl RunsUnder<Timestamped<Serial>> for TimestampOrder {}
-impl RunsUnder<Timestamped<Taurus>> for TimestampOrder {}
+impl RunsUnder<NoLog> for TimestampOrder {}
+impl RunsUnder<Serial> for TimestampOrder {}
+impl RunsUnder<Taurus> for TimestampOrder {}
 
-impl RunsUnder<NoLog> for Partitioned {}
-impl RunsUnder<Serial> for Partitioned {}
-impl RunsUnder<Taurus> for Partitioned {}
-impl RunsUnder<Physiological> for Partitioned {}
-impl RunsUnder<Arrival> for Partitioned {}
+impl RunsUnder<NoLog> for Partitioned<NoLog> {}
+impl RunsUnder<Serial> for Partitioned<Serial> {}
+impl RunsUnder<Taurus> for Partitioned<Taurus> {}
+impl RunsUnder<Physiological> for Partitioned<Physiological> {}
+impl RunsUnder<Arrival> for Partitioned<Arrival> {}
+
+/// A control that keeps nothing in rows adds nothing to a record.
+const _: () = {
+    type Row<C, P> = <C as ConcurrencyControl<P>>::Row;
+    assert!(size_of::<Record<()>>() == 32);
+    assert!(size_of::<Record<Row<Silo, NoLog>>>() == 32);
+    assert!(size_of::<Record<Row<NoWait, NoLog>>>() == 32);
+    assert!(size_of::<Record<Row<Silo, Taurus>>>() == 40);
+    assert!(size_of::<Record<Row<NoWait, Taurus>>>() == 40);
+};
 
 /// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
@@ -65,11 +75,11 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
         Concurrency::NoWait => open_plain::<NoWait>(pair, opening),
         Concurrency::Silo => open_plain::<Silo>(pair, opening),
         Concurrency::TicToc => match pair.0 {
-            Protocol::None => opening.without_log::<TicToc, _>(with_times::<TicToc>()),
-            Protocol::Serial => opening.with_log::<TicToc, Timestamped<Serial>>(),
-            Protocol::Taurus => opening.with_log::<TicToc, Timestamped<Taurus>>(),
-            Protocol::Taurus2016 => opening.with_log::<TicToc, Timestamped<Taurus2016>>(),
-            Protocol::SiloR => opening.with_log::<TicToc, Timestamped<SiloR>>(),
+            Protocol::None => opening.without_log::<TicToc, _>(NoLog),
+            Protocol::Serial => opening.with_log::<TicToc, Serial>(),
+            Protocol::Taurus => opening.with_log::<TicToc, Taurus>(),
+            Protocol::Taurus2016 => opening.with_log::<TicToc, Taurus2016>(),
+            Protocol::SiloR => opening.with_log::<TicToc, SiloR>(),
             Protocol::Gsn | Protocol::Plover | Protocol::Poplar | Protocol::Physiological => {
                 Err(unsound(pair))
             }
@@ -86,33 +96,28 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             Protocol::Physiological | Protocol::Arrival => Err(unsound(pair)),
         },
         Concurrency::TimestampOrder => match pair.0 {
-            Protocol::None => {
-                opening.without_log::<TimestampOrder, _>(with_times::<TimestampOrder>())
-            }
-            Protocol::Serial => opening.with_log::<TimestampOrder, Timestamped<Serial>>(),
-            Protocol::Taurus => opening.with_log::<TimestampOrder, Timestamped<Taurus>>(),
+            Protocol::None => opening.without_log::<TimestampOrder, _>(NoLog),
+            Protocol::Serial => opening.with_log::<TimestampOrder, Serial>(),
+            Protocol::Taurus => opening.with_log::<TimestampOrder, Taurus>(),
             Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn | Protocol::Plover => {
                 Err(unsound(pair))
             }
             Protocol::Poplar | Protocol::Physiological | Protocol::Arrival => Err(unsound(pair)),
         },
         Concurrency::Partitioned => match pair.0 {
-            Protocol::None => opening.without_log::<Partitioned, _>(NoLog),
-            Protocol::Serial => opening.with_log::<Partitioned, Serial>(),
-            Protocol::Taurus => opening.with_log::<Partitioned, Taurus>(),
-            Protocol::Physiological => opening.with_log::<Partitioned, Physiological>(),
-            Protocol::Arrival => opening.with_log::<Partitioned, Arrival>(),
+            Protocol::None => opening.without_log::<Partitioned<NoLog>, _>(NoLog),
+            Protocol::Serial => opening.with_log::<Partitioned<Serial>, Serial>(),
+            Protocol::Taurus => opening.with_log::<Partitioned<Taurus>, Taurus>(),
+            Protocol::Physiological => {
+                opening.with_log::<Partitioned<Physiological>, Physiological>()
+            }
+            Protocol::Arrival => opening.with_log::<Partitioned<Arrival>, Arrival>(),
             Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn | Protocol::Plover => {
                 Err(unsound(pair))
             }
             Protocol::Poplar => Err(unsound(pair)),
         },
     }
-}
-
-/// No protocol, on rows that have the timestamps that the concurrency control keeps.
-fn with_times<C: RunsUnder<Timestamped<NoLog>>>() -> Timestamped<NoLog> {
-    Timestamped::without_log(NoLog, C::TIMES)
 }
 
 /// Opens a database with a concurrency control that keeps nothing in rows but what they have.

@@ -9,7 +9,7 @@
 //! sites waits, and each call has its turn.
 //!
 //! What is no call, and what a call accesses beside the partitions that it states, is kept apart by
-//! the turns of the partitions ([`crate::engine::turns`]), which a site takes like every other
+//! the turns of the partitions ([`crate::concurrency::turns`]), which a site takes like every other
 //! thread. Nearly always it finds its own ones free.
 
 use super::PostedJob;

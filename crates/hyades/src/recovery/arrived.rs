@@ -44,12 +44,14 @@ impl CommandRunner {
             &self.arena,
             guard,
             stamp,
+            (),
             &mut self.workspace,
             RowIds::Stated(row_ids),
             Determinism { seed, ..stated },
         );
         state.call.stated_slots = Some(slots);
-        let mut running = Running::<ReplayingCalls, Unstamped<S>>::new(&replay.engine, state);
+        let mut running =
+            Running::<ReplayingCalls, Unstamped<S>>::new(&replay.engine, &ReplayingCalls, state);
         running.set_prefetched(self.prefetched);
         self.result.clear();
         let result = &mut self.result;

@@ -110,16 +110,17 @@ impl CommandRunner {
             format!("procedure {:?} version {} {what}", procedure.name, procedure.version)
         };
         let stamp = &mut ();
-        let mut state = TxnState::<Replaying, Unstamped<S>>::new(
+        let state = TxnState::<Replaying, Unstamped<S>>::new(
             &self.arena,
             guard,
             stamp,
+            versions,
             &mut self.workspace,
             RowIds::Recorded(head.row_ids.iter()),
             Determinism::recorded(head),
         );
-        state.control = versions;
-        let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
+        let mut running =
+            Running::<Replaying, Unstamped<S>>::new(&replay.engine, &Replaying, state);
         running.set_prefetched(self.prefetched);
         call(procedure, &running, body, &mut self.result).map_err(named)?;
         let state = running.state();
@@ -183,7 +184,7 @@ pub(super) fn called<'r, S: Stamp>(
 fn take_inserted<'s, C: ConcurrencyControl<P>, P: LoggingProtocol>(
     state: &mut TxnState<'s, C, P>,
     arena: &'s Bump,
-) -> ArenaVec<'s, (u32, &'s Record<P::RowStamp>)> {
+) -> ArenaVec<'s, (u32, &'s Record<C::Row>)> {
     std::mem::replace(&mut state.index_changes.inserted, ArenaVec::new_in(arena))
 }
 
@@ -205,7 +206,7 @@ fn call<S: Stamp>(
 }
 
 /// A checksum of what a command has written.
-pub(super) fn written<C: ConcurrencyControl<Unstamped<S>>, S: Stamp>(
+pub(super) fn written<C: ConcurrencyControl<Unstamped<S>, Row = S>, S: Stamp>(
     replay: &ReplayContext<S>,
     state: &TxnState<'_, C, Unstamped<S>>,
 ) -> u32 {

@@ -53,11 +53,13 @@ pub(crate) struct RecordShape {
 const DRAWS_AT_BEGIN: &str = "timestamp-order";
 
 impl RecordShape {
-    /// The format of an incarnation's records, and which of them `checkpoint` holds already.
+    /// The format of an incarnation's records, and which of them `checkpoint` holds already. `own`
+    /// as in [`StampFormat::of`].
     pub fn of(
         incarnation: &Incarnation,
         streams: usize,
         checkpoint: Option<&Checkpoint>,
+        own: Option<(&str, StampFormat)>,
     ) -> RecordShape {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         let predecessors = setting == Some("predecessors");
@@ -65,7 +67,7 @@ impl RecordShape {
         let cut =
             checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| EpochNumber(c.cut));
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        let stamp = StampFormat::of(incarnation);
+        let stamp = StampFormat::of(incarnation, own);
         let numbered = matches!(stamp, StampFormat::Number { .. });
         let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;

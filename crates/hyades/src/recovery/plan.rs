@@ -1,6 +1,7 @@
 //! Parameters of recovery.
 
 use super::report::Progress;
+use crate::logging::StampFormat;
 use hyades_platform::epoch::EpochNumber;
 use std::collections::BTreeMap;
 
@@ -42,6 +43,8 @@ pub(crate) struct Plan<'p> {
     pub until: EpochNumber,
     /// Recovers as much as a damaged log allows.
     pub salvage: bool,
+    /// The name of the protocol that will run, and the format of its stamps.
+    pub own_stamps: Option<(&'p str, StampFormat)>,
     /// How tables are declared to be spread over partitions.
     pub partitions: &'p BTreeMap<String, String>,
 }

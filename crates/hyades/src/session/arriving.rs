@@ -1,13 +1,13 @@
 //! Calls that are logged before they run, on arrival: by the session that is called, or that posts
 //! them; and how they run once their turn has come.
 
+use super::EngineSession;
 use super::ordering::{begin_call, unmet};
 use super::poisoning::{PoisonOnPanic, pass_on, without_panic};
-use super::{EngineSession, end_old_epoch};
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState};
+use crate::concurrency::turns::TurnQueues;
 use crate::engine::RowIdBlock;
-use crate::engine::turns::TurnQueues;
 use crate::erased::{Answer, Arrived, ArrivedEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::TransactionEnd;
@@ -64,11 +64,12 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         order: &mut Option<Needs>,
     ) -> Option<Arrived> {
         let engine = &self.shared.engine;
-        let (seat, slot) = posted.unwrap_or((self.active, &self.slot));
-        let turns = &engine.partitions.turns;
+        let (seat, slot) = posted.unwrap_or_else(|| (C::seat(&self.own), &self.slot));
+        let partitions = self.shared.partitions();
+        let turns = &partitions.turns;
         // One that accesses nothing, or replicated rows alone, holds some partition all the same.
         let slots = if call.slots == 0 { 1 } else { call.slots };
-        let (call, set) = (Call { slots, ..call }, engine.partitions.of_slots(slots));
+        let (call, set) = (Call { slots, ..call }, partitions.of_slots(slots));
         let draws = |drawn| call.draws.contains(drawn);
         let time_us = draws(Drawn::TIME).then(|| engine.wall_clock_us());
         let row_ids = draws(Drawn::ROW_IDS).then(|| engine.next_stated_row_ids());
@@ -77,8 +78,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         engine.outcomes.take(&mut self.stated_outcomes);
         let (procedure, arguments) = (call.log_id, call.arguments);
         let call = Call { outcomes: &self.stated_outcomes, ..call };
-        let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
-        end_old_epoch(engine, self.stream_was_idle);
+        let poison_on_panic = PoisonOnPanic::arm::<P>(&self.shared.control, self.log.as_ref());
+        engine.end_old_epoch(self.stream_was_idle);
         if !broken!(CutWithoutQueued) {
             slot.enter(&engine.epoch);
         }
@@ -133,7 +134,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         order: &mut Option<Needs>,
     ) -> Result<Arrived, Error> {
         self.prepare()?;
-        C::check_stopped(&self.shared.engine)?;
+        self.shared.control.check_stopped()?;
         let arrived = self.arrive(call, Some(seat), Entering::Posted, order);
         Ok(arrived.expect("a posted call waits for its turn"))
     }
@@ -149,8 +150,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         loop {
             self.shared.gate.pass();
             self.prepare()?;
-            C::check_stopped(&self.shared.engine)?;
-            let waits = self.may_wait && self.shared.engine.partitions.turns.waits();
+            self.shared.control.check_stopped()?;
+            let waits = self.may_wait && self.shared.partitions().turns.waits();
             let entering = if waits { Entering::Called } else { Entering::IfFree };
             let Some(mut arrived) = self.arrive(call, None, entering, &mut answer.order) else {
                 conflicts += 1;
@@ -162,7 +163,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 continue;
             };
             let engine = &self.shared.engine;
-            if waits && !engine.partitions.turns.await_turn(self.active, arrived.set) {
+            let turns = &self.shared.partitions().turns;
+            if waits && !turns.await_turn(C::seat(&self.own), arrived.set) {
                 engine.cut.leave(&self.slot);
                 return Err(Error::OutcomeUnknown);
             }
@@ -195,7 +197,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> ArrivedEnd {
-        self.shared.engine.partitions.turns.take_turn(arrived.seat, arrived.set);
+        self.shared.partitions().turns.take_turn(arrived.seat, arrived.set);
         self.run_in_turn(arrived, body, answer)
     }
 
@@ -253,7 +255,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         arrived: &Arrived,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
     ) -> Option<EndedCall> {
-        let engine = &self.shared.engine;
+        let (engine, control) = (&self.shared.engine, &self.shared.control);
         let guard = hyades_platform::reclaim::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         engine.protocol.begin(stamp, RecordKind::Command);
@@ -261,18 +263,18 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             &self.arena,
             &guard,
             stamp,
+            control.begin_arrived(arrived.seat),
             &mut self.workspace,
             RowIds::Stated(RowIdBlock::stated(arrived.row_ids)),
             arrived.determinism,
         );
         state.call.stated_slots = Some(arrived.slots);
-        C::begin(engine, &mut state, arrived.seat, false);
-        let mut running = Running::<C, P>::new(engine, state);
+        let mut running = Running::<C, P>::new(engine, control, state);
         // A panic is caught, so that others get their turns.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let state = running.state();
         let (verdict, panic) = without_panic(verdict);
-        let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic::arm::<P>(control, self.log.as_ref());
         let (lacks, refused) = (state.call.lacks, state.call.refused);
         let runs_again = state.conflict && lacks == Drawn::NOTHING && refused.is_none();
         let committed = verdict == Verdict::Commit && !state.conflict && refused.is_none();
@@ -284,12 +286,12 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             self.outcomes.add(call, &engine.outcomes);
         }
         if committed {
-            C::install_arrived(engine, state, arrived.place.tid);
+            control.install_arrived(engine, state, arrived.place.tid);
         }
         if runs_again {
             C::release_rows(state);
         } else {
-            C::release(engine, state);
+            control.release(state);
             engine.cut.leave(arrived.slot.as_ref().unwrap_or(&self.slot));
         }
         self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);

@@ -45,7 +45,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             Err(_) => {
                 self.tally.conflict();
                 // What comes next may be another transaction.
-                C::forget_attempts(&self.shared.engine, self.active);
+                self.shared.control.forget_attempts(&self.own);
                 AttemptEnd::Conflict
             }
         })

@@ -1,7 +1,6 @@
 //! What a panic stops that leaves something locked or held.
 
 use crate::concurrency::Commits;
-use crate::engine::Engine;
 use crate::erased::{Answer, Verdict};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -12,21 +11,24 @@ use std::any::Any;
 use std::panic::resume_unwind;
 
 /// Ends the waiting of transactions for each other.
-type Stop<P> = fn(&Engine<P>);
+type Stop<C> = fn(&C);
 
 /// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed, and
 /// partitions held. The drop then stops the log, and waiting, so that transactions that meet these
 /// fail instead of retrying or waiting for ever.
-pub(super) struct PoisonOnPanic<'e, P: LoggingProtocol> {
+pub(super) struct PoisonOnPanic<'e, C> {
     log: Option<&'e Log>,
     /// Until it is disarmed: what it stops beside the log, and how.
-    waits: Option<(&'e Engine<P>, Stop<P>)>,
+    waits: Option<(&'e C, Stop<C>)>,
 }
 
-impl<'e, P: LoggingProtocol> PoisonOnPanic<'e, P> {
+impl<'e, C> PoisonOnPanic<'e, C> {
     #[inline(always)]
-    pub fn arm<C: Commits<P>>(engine: &'e Engine<P>, log: Option<&'e Log>) -> Self {
-        PoisonOnPanic { log, waits: Some((engine, C::stop)) }
+    pub fn arm<P: LoggingProtocol>(control: &'e C, log: Option<&'e Log>) -> Self
+    where
+        C: Commits<P>,
+    {
+        PoisonOnPanic { log, waits: Some((control, C::stop)) }
     }
 
     #[inline(always)]
@@ -35,14 +37,14 @@ impl<'e, P: LoggingProtocol> PoisonOnPanic<'e, P> {
     }
 }
 
-impl<P: LoggingProtocol> Drop for PoisonOnPanic<'_, P> {
+impl<C> Drop for PoisonOnPanic<'_, C> {
     fn drop(&mut self) {
-        let Some((engine, stop)) = self.waits else { return };
+        let Some((control, stop)) = self.waits else { return };
         // The log first: what does not wait any more then finds out why.
         if let Some(log) = self.log {
             log.stop("a commit panicked, and left rows locked that nobody can unlock");
         }
-        stop(engine);
+        stop(control);
     }
 }
 

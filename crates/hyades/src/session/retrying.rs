@@ -48,7 +48,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 // One that waited for a log that has stopped meanwhile has not starved.
                 self.check_log()?;
                 self.tally.starved();
-                C::forget_attempts(&shared.engine, self.active);
+                shared.control.forget_attempts(&self.own);
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
             }
             if shared.removed.is_full() {

@@ -1,14 +1,18 @@
-//! State that the sessions of a database share, beside its engine.
+//! State that the sessions of a database share: its engine, its concurrency control, and what is
+//! beside these.
 
 use super::removed::RemovedRows;
+use crate::concurrency::partitions::PartitionStamps;
+use crate::concurrency::{Commits, ConcurrencyControl};
 use crate::engine::Engine;
 use crate::garbage::OrphanedGarbage;
 use crate::logging::LoggingProtocol;
 use crate::retry::{Gate, RetrySettings};
 use crate::tally::Tallies;
 
-pub(crate) struct Sessions<P: LoggingProtocol> {
-    pub engine: Engine<P>,
+pub(crate) struct Sessions<C: ConcurrencyControl<P>, P: LoggingProtocol> {
+    pub engine: Engine<P, C::Row>,
+    pub control: C,
     pub tallies: Tallies,
     pub orphaned: OrphanedGarbage,
     /// Closed while a starving transaction runs alone.
@@ -21,10 +25,16 @@ pub(crate) struct Sessions<P: LoggingProtocol> {
     pub keeps_streams: bool,
 }
 
-impl<P: LoggingProtocol> Sessions<P> {
-    pub fn new(engine: Engine<P>, retries: RetrySettings, removed_limit: u64) -> Self {
+impl<C: ConcurrencyControl<P>, P: LoggingProtocol> Sessions<C, P> {
+    pub fn new(
+        engine: Engine<P, C::Row>,
+        control: C,
+        retries: RetrySettings,
+        removed_limit: u64,
+    ) -> Self {
         Sessions {
             engine,
+            control,
             tallies: Tallies::default(),
             orphaned: OrphanedGarbage::default(),
             gate: Gate::default(),
@@ -33,5 +43,16 @@ impl<P: LoggingProtocol> Sessions<P> {
             nests: false,
             keeps_streams: false,
         }
+    }
+}
+
+impl<C: Commits<P>, P: LoggingProtocol> Sessions<C, P> {
+    /// The partitions whose transactions take turns.
+    ///
+    /// # Panics
+    /// If none take turns. Called only where calls are logged before they run.
+    #[inline(always)]
+    pub fn partitions(&self) -> &PartitionStamps<P::RowStamp> {
+        self.control.partitions().expect("calls are logged first where transactions take turns")
     }
 }

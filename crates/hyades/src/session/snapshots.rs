@@ -4,7 +4,6 @@ use super::EngineSession;
 use crate::concurrency::Commits;
 use crate::concurrency::snapshot_reads::SnapshotReads;
 use crate::concurrency::state::{RowIds, TxnState};
-use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, Verdict};
 use crate::error::Error;
@@ -15,17 +14,18 @@ use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
 use hyades_wal::Log;
 use std::any::Any;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
 #[cold]
 pub(super) fn only_read<C: Commits<P>, P: LoggingProtocol>(
-    engine: &Engine<P>,
+    control: &C,
     state: &TxnState<'_, C, P>,
 ) -> Option<usize> {
     let reads = state.reads.len() + state.held.len() + state.gaps.len();
-    let is_long = !state.conflict || C::reads_many(engine, state);
+    let is_long = !state.conflict || control.reads_many(state);
     (!state.is_writer).then_some(if is_long { usize::MAX } else { reads })
 }
 
@@ -46,7 +46,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         if !is_valid {
             return false;
         }
-        C::forget_attempts(engine, self.active);
+        shared.control.forget_attempts(&self.own);
         match verdict {
             Ok(verdict) => {
                 self.tally.attempt();
@@ -89,22 +89,23 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     pub(super) fn as_of<R>(
         &mut self,
         snapshot: &SnapshotState,
-        run: impl FnOnce(&mut Running<'_, SnapshotReads, P>) -> R,
+        run: impl FnOnce(&mut Running<'_, SnapshotReads<C::Row>, P>) -> R,
     ) -> R {
         let engine = &self.shared.engine;
         let guard = hyades_platform::reclaim::pin_endable();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         engine.protocol.begin(stamp, RecordKind::Data);
-        let mut state = TxnState::new(
+        let reads = SnapshotReads(PhantomData);
+        let state = TxnState::new(
             &self.arena,
             &guard,
             stamp,
+            Some(snapshot),
             &mut self.workspace,
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
-        state.control = Some(snapshot);
-        let result = run(&mut Running::new(engine, state));
+        let result = run(&mut Running::new(engine, &reads, state));
         self.arena.reset();
         result
     }

@@ -3,8 +3,8 @@ use crate::checkpoint::{self, CheckpointSettings};
 use crate::concurrency::no_wait::NoWait;
 use crate::concurrency::partitioned::Partitioned;
 use crate::concurrency::silo::Silo;
+use crate::concurrency::{CommandReplay, ControlSettings};
 use crate::engine::Engine;
-use crate::engine::partitions::PartitionStamps;
 use crate::erased::KEPT_BYTES;
 use crate::logging::draft::{Draft, Reserved};
 use crate::logging::{Needs, RowRef};
@@ -47,14 +47,20 @@ impl LoggingProtocol for Panics {
 const NUMBERS: access::Table = access::Table::nth(0);
 
 /// What sessions share, with a table of numbers in four partitions.
-fn sessions() -> Arc<Sessions<Panics>> {
+fn sessions<C: Commits<Panics>>() -> Arc<Sessions<C, Panics>> {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
     let tables = Arc::new(vec![TableData::new(&schema, 0, 0, HashSecret::KNOWN)]);
     let protocol = Panics(AtomicBool::new(false));
-    let mut engine =
+    let engine =
         Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
-    engine.partitions = PartitionStamps::new(4, true);
-    Arc::new(Sessions::new(engine, RetrySettings::default(), u64::MAX))
+    let control = C::new(&ControlSettings {
+        patience: 0,
+        partitions: 4,
+        may_wait: true,
+        snapshot_isolation: false,
+        commands: CommandReplay::Never,
+    });
+    Arc::new(Sessions::new(engine, control, RetrySettings::default(), u64::MAX))
 }
 
 /// A log of one stream, in memory.
@@ -74,7 +80,7 @@ fn run<C: Commits<Panics>>(
 }
 
 fn put<C: Commits<Panics>>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> {
-    run(session, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
+    run(session, &mut |tx| match tx.overwrite(NUMBERS, &[1i64.into()]) {
         Ok(()) => Verdict::Commit,
         Err(_) => Verdict::Abandon,
     })
@@ -113,7 +119,7 @@ fn those_that_wait_are_told(has_log: bool) {
     let shared = sessions();
     let session = || {
         let log = has_log.then(|| log.clone());
-        EngineSession::<Partitioned, Panics>::new(shared.clone(), log).unwrap()
+        EngineSession::<Partitioned<Panics>, Panics>::new(shared.clone(), log).unwrap()
     };
     put(&mut session()).unwrap();
     let mut one = session();
@@ -121,7 +127,7 @@ fn those_that_wait_are_told(has_log: bool) {
         let mut waiting = None;
         let panic = catch_unwind(AssertUnwindSafe(|| {
             run(&mut one, &mut |tx| {
-                tx.put(NUMBERS, &[1i64.into()]).unwrap();
+                tx.overwrite(NUMBERS, &[1i64.into()]).unwrap();
                 let mut other = session();
                 waiting = Some(scope.spawn(move || put(&mut other)));
                 std::thread::sleep(Duration::from_millis(20));
@@ -146,15 +152,19 @@ fn a_commit_that_panics_ends_all_waiting_for_turns() {
 /// nothing.
 #[test]
 fn a_commit_beside_an_unrelated_panic_stops_nothing() {
-    struct PutsInDrop<'d>(&'d Sessions<Panics>, EngineSession<Partitioned, Panics>);
+    struct PutsInDrop<'d>(
+        &'d Sessions<Partitioned<Panics>, Panics>,
+        EngineSession<Partitioned<Panics>, Panics>,
+    );
     impl Drop for PutsInDrop<'_> {
         fn drop(&mut self) {
             put(&mut self.1).unwrap();
-            assert!(!self.0.engine.partitions.turns.has_stopped());
+            assert!(!self.0.control.partitions().unwrap().turns.has_stopped());
         }
     }
     let shared = sessions();
-    let session = || EngineSession::<Partitioned, Panics>::new(shared.clone(), None).unwrap();
+    let session =
+        || EngineSession::<Partitioned<Panics>, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         let _puts = PutsInDrop(&shared, session());
         panic!("told to");
@@ -169,7 +179,7 @@ fn a_body_that_panics_leaves_nothing_locked() {
     let mut session = EngineSession::<NoWait, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         run(&mut session, &mut |tx| {
-            tx.put(NUMBERS, &[1i64.into()]).unwrap();
+            tx.overwrite(NUMBERS, &[1i64.into()]).unwrap();
             panic!("told to");
         })
     }));
@@ -188,7 +198,7 @@ fn an_idle_session_keeps_little_of_the_room_of_a_large_transaction() {
         };
         run(&mut session, &mut body).unwrap();
     };
-    all(|tx, n| tx.put(NUMBERS, &[n.into()]).unwrap());
+    all(|tx, n| tx.overwrite(NUMBERS, &[n.into()]).unwrap());
     all(|tx, n| assert!(tx.delete(NUMBERS, n).unwrap()));
     assert!(session.workspace.room_bytes() > KEPT_BYTES);
     assert!(session.garbage.room_bytes() > KEPT_BYTES);

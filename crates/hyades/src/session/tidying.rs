@@ -31,7 +31,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let before = self.garbage.len();
         if before > 0 {
             let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-            let poison_on_panic = PoisonOnPanic::arm::<C>(engine, self.log.as_ref());
+            let poison_on_panic = PoisonOnPanic::arm::<P>(&self.shared.control, self.log.as_ref());
             self.garbage.sweep_up_to::<C, P>(engine, stamp, CHECKED);
             self.tally.set_garbage(self.garbage.len());
             poison_on_panic.disarm();

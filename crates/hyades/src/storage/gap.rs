@@ -40,7 +40,7 @@ impl<S: Default> MissBuckets<S> {
 }
 
 /// A gap as observed, with its version: a leaf of an ordered index, or a bucket of absent keys.
-pub(crate) enum Gap<'g, S> {
+pub enum Gap<'g, S> {
     Leaf(Leaf<'g, S>),
     Bucket(&'g MissBucket<S>, u64),
 }
@@ -109,7 +109,7 @@ impl GapPlaces {
 
 /// How a transaction's own insertion changed a gap: `before` may be replaced by `after` in its
 /// observations.
-pub(crate) struct GapChange<'g, S> {
+pub struct GapChange<'g, S> {
     pub(super) before: (usize, u64),
     pub(super) after: [Option<Gap<'g, S>>; 2],
     /// The gap that contains the new key.

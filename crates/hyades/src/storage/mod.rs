@@ -29,6 +29,6 @@ pub(crate) mod wanted;
 pub(crate) mod window;
 
 /// What storage keeps in a row or a gap for logging and concurrency control.
-pub(crate) trait Stamp: Default + Send + Sync + 'static {}
+pub trait Stamp: Default + Send + Sync + 'static {}
 
 impl<S: Default + Send + Sync + 'static> Stamp for S {}

@@ -82,7 +82,7 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 /// The partitions that an access touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TouchedPartitions {
+pub enum TouchedPartitions {
     /// The partition of this slot.
     One(u32),
     All,

@@ -21,7 +21,7 @@ use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The version word: TID << 3 | dead << 2 | absent << 1 | locked.
-pub(crate) mod word {
+pub mod word {
     use crate::storage::tid::Tid;
 
     /// Set while a writer holds the record (optimistic concurrency control and replay).
@@ -50,10 +50,10 @@ pub(crate) mod word {
 /// The lock word of two-phase locking: the number of readers, or this value for a writer. Where
 /// versions are kept: the number of the slot of the transaction that intends to write, or this
 /// value while the record is being inserted or removed.
-pub(crate) const WRITER: u32 = 1 << 31;
+pub const WRITER: u32 = 1 << 31;
 
 #[repr(C)]
-pub(crate) struct Record<S> {
+pub struct Record<S> {
     /// See [`word`]. Written under the write lock ([`word::LOCKED`] or [`WRITER`], depending on the
     /// concurrency control), with Release, after the row's bytes; read with Acquire.
     pub word: AtomicU64,

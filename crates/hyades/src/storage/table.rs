@@ -53,7 +53,7 @@ enum Primary<S: Stamp> {
     Ordered(OrderedIndex<Record<S>, S>),
 }
 
-pub(crate) struct TableData<S: Stamp> {
+pub struct TableData<S: Stamp> {
     /// The layout of whole rows.
     pub layout: Layout,
     /// How rows in records are shortened, if they are. See [`super::row_access`].

@@ -7,7 +7,7 @@ use std::fmt;
 /// number. It has [`Tid::BITS`] bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub(crate) struct Tid(u64);
+pub struct Tid(u64);
 
 impl Tid {
     /// Bits of the sequence number.

@@ -105,7 +105,7 @@ pub trait Access {
     /// Inserts a row or replaces the one with its primary key; returns true if it replaced one.
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort>;
     /// Inserts a row or replaces the one with its primary key, without reporting which.
-    fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
+    fn overwrite(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
         self.upsert(table, row).map(drop)
     }
     /// Deletes a row; returns false if there is no such row.
@@ -124,12 +124,16 @@ pub trait Access {
         let _ = (table, step);
         Err(Abort::NotInCall)
     }
-    /// Whether the transaction enters partitions, so that it may [state](Access::hold) them.
-    fn takes_turns(&self) -> bool {
-        false
-    }
     /// States which partitions the transaction will access, see [`Transaction::hold`].
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        let _ = partitions;
+        Ok(())
+    }
+    /// States the partitions that follow from a procedure's arguments, if that is of use.
+    fn hold_stated(
+        &self,
+        partitions: &mut dyn FnMut() -> Result<Partitions, Abort>,
+    ) -> Result<(), Abort> {
         let _ = partitions;
         Ok(())
     }
@@ -190,7 +194,7 @@ impl<'t> Transaction<'t> {
     /// # let seats = builder.table(
     /// #     Schema::new("seats").column("id", Type::I64).primary_key(&["id"]));
     /// # let db = builder.open(dir.path())?;
-    /// let put = || db.transact(|tx| Ok(tx.put(seats, &[1i64.into()])?));
+    /// let put = || db.transact(|tx| Ok(tx.overwrite(seats, &[1i64.into()])?));
     /// let version = || db.transact(|tx| Ok(tx.version(seats, 1i64)?));
     /// put()?;
     /// let first = version()?;
@@ -265,14 +269,15 @@ impl<'t> Transaction<'t> {
 
     /// Inserts a row or replaces the one with its primary key, without reading it (a blind write).
     ///
-    /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that consists of `put`s
-    /// alone, into tables without secondary indexes, is acknowledged once its own record is
-    /// durable. Under [`Protocol::Taurus2016`](crate::Protocol::Taurus2016) a transaction waits for
-    /// what it has read, and not for earlier writers of the rows that its `put`s replace in such
-    /// tables. Under both it may survive a crash that loses earlier transactions, even those whose
-    /// rows it replaced. So what it writes must not follow from what other transactions have read
-    /// or returned before these are acknowledged: wait for their tickets first, or read again in
-    /// this transaction. Under other protocols it is an [`upsert`](Self::upsert).
+    /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that consists of
+    /// `overwrite`s alone, into tables without secondary indexes, is acknowledged once its own
+    /// record is durable. Under [`Protocol::Taurus2016`](crate::Protocol::Taurus2016) a transaction
+    /// waits for what it has read, and not for earlier writers of the rows that its `overwrite`s
+    /// replace in such tables. Under both it may survive a crash that loses earlier transactions,
+    /// even those whose rows it replaced. So what it writes must not follow from what other
+    /// transactions have read or returned before these are acknowledged: wait for their tickets
+    /// first, or read again in this transaction. Under other protocols it is an
+    /// [`upsert`](Self::upsert).
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, Protocol, Schema, Type};
@@ -288,7 +293,7 @@ impl<'t> Transaction<'t> {
     /// );
     /// let db = builder.open(dir)?;
     /// for celsius in [20.5, 21.0] {
-    ///     db.transact(|tx| Ok(tx.put(latest, &[7u32.into(), celsius.into()])?))?;
+    ///     db.transact(|tx| Ok(tx.overwrite(latest, &[7u32.into(), celsius.into()])?))?;
     /// }
     /// let now = db.transact(|tx| {
     ///     Ok(tx.get(latest, 7u32)?.map(|row| row.get(CELSIUS)))
@@ -297,8 +302,8 @@ impl<'t> Transaction<'t> {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
-        self.0.put(table, row)
+    pub fn overwrite(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
+        self.0.overwrite(table, row)
     }
 
     /// Deletes a row; returns false if there is no such row.

@@ -62,11 +62,15 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         table: Table,
         key: &[Value<'_>],
     ) -> Result<Option<u64>, Abort> {
-        if C::READS_SNAPSHOT {
-            // As a write: a transaction that was to read a snapshot runs again without one.
-            state.is_writer = true;
-            return Err(Abort::ReadOnly);
-        }
+        C::in_present(state, |state| self.present_version(state, table, key))
+    }
+
+    fn present_version(
+        &self,
+        state: &mut TxnState<'s, C, P>,
+        table: Table,
+        key: &[Value<'_>],
+    ) -> Result<Option<u64>, Abort> {
         let data = self.table(table)?;
         let mut sought = KeyBytes::new();
         Self::encode_key(data, key, &mut sought)?;
@@ -80,7 +84,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         };
         let tid = || word::tid(record.word.load(Ordering::Acquire));
         let before = tid();
-        let read = C::read(self.engine, state, table.number(), record, || ())?;
+        let read = self.control.read(self.engine, state, table.number(), record, || ())?;
         match read {
             VisibleRow::Absent => Ok(None),
             VisibleRow::There(()) if tid() == before => Ok(Some(before.bits())),

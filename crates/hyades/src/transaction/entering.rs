@@ -17,7 +17,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         state: &mut TxnState<'s, C, P>,
         touched: impl FnOnce() -> TouchedPartitions,
     ) -> Result<(), Abort> {
-        if C::TAKES_TURNS { C::enter(self.engine, state, touched()) } else { Ok(()) }
+        self.control.enter(state, touched)
     }
 
     /// For an access by primary key or row id, which has the right types.
@@ -25,7 +25,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn enter_key(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &Tables<P>,
+        data: &Tables<C, P>,
         key: &[Value<'_>],
         writes: bool,
     ) -> Result<(), Abort> {
@@ -37,7 +37,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn enter_row(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &Tables<P>,
+        data: &Tables<C, P>,
         row: &[Value<'_>],
     ) -> Result<(), Abort> {
         self.enter(state, || data.partitions.of_row(row))
@@ -48,7 +48,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn enter_unique(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &Tables<P>,
+        data: &Tables<C, P>,
         index: usize,
     ) -> Result<(), Abort> {
         self.enter(state, || data.partitions.of_unique(&data.secondaries[index].columns))
@@ -59,7 +59,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn enter_range(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &Tables<P>,
+        data: &Tables<C, P>,
         index: Option<usize>,
         range: &Range<'_>,
     ) -> Result<(), Abort> {

@@ -3,12 +3,12 @@
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
-use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::{Link, Stale, TxnState};
+use crate::concurrency::{ConcurrencyControl, inherit};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::descents::IndexPositions;
-use crate::storage::gap::{Gap, GapChange, StampHooks};
+use crate::storage::gap::{Gap, StampHooks};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
 use crate::storage::secondary::IndexEntry;
@@ -19,35 +19,16 @@ use std::ops::{Bound, ControlFlow};
 
 /// Callback of a scan for each row, with the key of the index entry that led to it.
 pub(super) type VisitRow<'v, 's, C, P> =
-    dyn FnMut(&mut TxnState<'s, C, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+    dyn FnMut(&mut TxnState<'s, C, P>, &'s Rec<C, P>, &[u8]) -> ControlFlow<()> + 'v;
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn hooks<'h>(
         &'h self,
         stamp: &'h RefCell<&'h mut P::TxnStamp>,
-    ) -> StampHooks<impl Fn(&P::RowStamp, &P::RowStamp) + 'h> {
-        StampHooks(move |to: &P::RowStamp, from: &P::RowStamp| {
-            self.engine.protocol.inherit(to, from, *stamp.borrow_mut())
+    ) -> StampHooks<impl Fn(&C::Row, &C::Row) + 'h> {
+        StampHooks(move |to: &C::Row, from: &C::Row| {
+            inherit::<C, P>(&self.engine.protocol, to, from, *stamp.borrow_mut())
         })
-    }
-
-    /// Called after a key was inserted into a gap: the record inherits the gap's stamp, the
-    /// transaction observes it, and the gaps that the transaction saw are updated.
-    pub(super) fn entered_gap(
-        &self,
-        state: &mut TxnState<'s, C, P>,
-        change: GapChange<'s, P::RowStamp>,
-        record: Option<&'s Rec<P>>,
-    ) {
-        if C::TAKES_TURNS {
-            return;
-        }
-        let protocol = &self.engine.protocol;
-        if let Some(record) = record {
-            protocol.inherit(&record.stamp, change.holder.stamp(), state.stamp);
-        }
-        protocol.observe_write(change.holder.stamp(), state.stamp);
-        change.update_observations(&mut state.gaps, &mut state.gap_places);
     }
 
     /// Links the row `new`, to be written to `record`, into the secondary indexes with columns in
@@ -55,8 +36,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn index(
         &self,
         state: &mut TxnState<'s, C, P>,
-        (table, data): (Table, &'s Tables<P>),
-        record: &'s Rec<P>,
+        (table, data): (Table, &'s Tables<C, P>),
+        record: &'s Rec<C, P>,
         old: Option<&[u8]>,
         new: Option<&[u8]>,
         changed: u64,
@@ -71,11 +52,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 continue;
             }
             if let (Some(row), Some(key)) = (new, &new_key) {
-                if C::LIMITS_KEYS && key.len() - record.key().len() > MAX_KEY_BYTES {
-                    return Err(Abort::KeyTooLarge {
-                        table: table.number(),
-                        index: Some(at as u16),
-                    });
+                if key.len() - record.key().len() > MAX_KEY_BYTES {
+                    let index = Some(at as u16);
+                    C::exceeds_key_size(Abort::KeyTooLarge { table: table.number(), index })?;
                 }
                 if secondary.unique {
                     self.enter_unique(state, data, at)?;
@@ -94,12 +73,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     entry,
                     fresh,
                 });
-                match change {
-                    Ok(change) => self.entered_gap(state, change, None),
-                    // The entry was left by another attempt. Its gap is observed all the same.
-                    Err(_) if C::TAKES_TURNS => {}
-                    Err(gap) => self.engine.protocol.observe_write(gap.stamp(), state.stamp),
-                }
+                // An entry may have been left by another attempt.
+                C::entered_gap(self.engine, state, change, None);
             }
             if let Some(key) = old_key {
                 let key = state.arena.alloc_slice_copy(&key);
@@ -119,10 +94,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         &self,
         state: &mut TxnState<'s, C, P>,
         table: Table,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         index: usize,
         row: &[u8],
-        record: &'s Rec<P>,
+        record: &'s Rec<C, P>,
     ) -> Result<(), Abort> {
         let (prefix, null) = data.secondary_prefix(index, row);
         if null {
@@ -161,9 +136,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// overlap.
     #[inline]
     pub(super) fn fetch_entries(
-        data: &Tables<P>,
+        data: &Tables<C, P>,
         columns: Columns,
-        entries: &[&IndexEntry<P::RowStamp>],
+        entries: &[&IndexEntry<C::Row>],
     ) {
         entries.iter().for_each(|entry| entry.prefetch());
         fetch_rows(data, columns, entries.iter().map(|entry| entry.record()));
@@ -175,7 +150,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn visit_index(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         index: usize,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
         (descending, limit, columns): (bool, usize, Columns),

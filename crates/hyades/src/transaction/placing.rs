@@ -3,8 +3,8 @@
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
-use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::{RowIds, TxnState};
+use crate::concurrency::{ConcurrencyControl, RecordLock};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Drawn;
@@ -22,10 +22,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn record_for(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         key: &KeyBytes,
         (row, likely_new): (&[u8], bool),
-    ) -> Placed<'s, P::RowStamp> {
+    ) -> Placed<'s, C::Row> {
         let found = if likely_new { None } else { Some(self.find(state, data, key)) };
         match found {
             Some(Lookup::Found(record)) => Placed::Exists(record),
@@ -38,7 +38,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                 }
                 let finger = places.finger(data.primary_id(), state.guard);
                 let room = data.bytes_in_record(row);
-                data.place(key, room, C::INSERTED_WORD, C::INSERTED_LOCK, &hooks, finger)
+                data.place(key, room, C::INSERTED_WORD, C::Lock::INSERTED, &hooks, finger)
             }
         }
     }
@@ -48,10 +48,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         &self,
         state: &mut TxnState<'s, C, P>,
         table: Table,
-        record: &'s Rec<P>,
-        change: GapChange<'s, P::RowStamp>,
-    ) -> &'s Rec<P> {
-        self.entered_gap(state, change, Some(record));
+        record: &'s Rec<C, P>,
+        change: GapChange<'s, C::Row>,
+    ) -> &'s Rec<C, P> {
+        C::entered_gap(self.engine, state, Ok(change), Some(record));
         // In place of one under the key that was found before, and has left the index since.
         state.last_found = Some((table.number(), record));
         state.index_changes.inserted.push((table.number(), record));
@@ -65,10 +65,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         &self,
         state: &mut TxnState<'s, C, P>,
         table: Table,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         key: &KeyBytes,
         row: (&[u8], bool),
-    ) -> Result<(&'s Rec<P>, bool), Abort> {
+    ) -> Result<(&'s Rec<C, P>, bool), Abort> {
         match self.record_for(state, data, key, row) {
             Placed::New(record, change) => Ok((self.inserted(state, table, record, change), false)),
             Placed::Exists(record) => {
@@ -76,7 +76,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     let there = !matches!(state.writes[at].pending, Pending::Delete);
                     return Ok((record, there));
                 }
-                Ok((record, C::intend(self.engine, state, table.number(), record)?))
+                Ok((record, self.control.intend(self.engine, state, table.number(), record)?))
             }
         }
     }
@@ -86,7 +86,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn encode(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         row: &[Value<'_>],
         key: &mut KeyBytes,
     ) -> Result<(&'s [u8], u64), Abort> {
@@ -97,8 +97,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         }
         if !data.keyless {
             data.layout.primary_key(row, key);
-            if C::LIMITS_KEYS && !data.layout.packed_key {
-                data.check_key(key)?;
+            if !data.layout.packed_key {
+                data.check_key(key).or_else(C::exceeds_key_size)?;
             }
             return Ok((bytes, 0));
         }

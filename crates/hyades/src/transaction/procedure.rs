@@ -121,10 +121,8 @@ impl Procedure {
         arguments: &[u8],
         result: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        if let Some(partitions) = &self.partitions
-            && tx.0.takes_turns()
-        {
-            tx.hold(partitions(arguments)?)?;
+        if let Some(partitions) = &self.partitions {
+            tx.0.hold_stated(&mut || partitions(arguments))?;
         }
         (self.body)(tx, arguments, result)
     }

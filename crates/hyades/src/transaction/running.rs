@@ -24,11 +24,12 @@ use crate::storage::wanted::PrefetchedRow;
 use crate::storage::window::window;
 use std::cell::RefCell;
 
-pub(super) type Tables<P> = table::TableData<<P as LoggingProtocol>::RowStamp>;
-pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
+pub(super) type Tables<C, P> = table::TableData<<C as ConcurrencyControl<P>>::Row>;
+pub(super) type Rec<C, P> = Record<<C as ConcurrencyControl<P>>::Row>;
 
 pub(crate) struct Running<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
-    pub(super) engine: &'s Engine<P>,
+    pub(super) engine: &'s Engine<P, C::Row>,
+    pub(super) control: &'s C,
     state: RefCell<TxnState<'s, C, P>>,
     /// Its rows were prefetched before it began.
     prefetched: bool,
@@ -36,8 +37,8 @@ pub(crate) struct Running<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> {
 
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
-    pub fn new(engine: &'s Engine<P>, state: TxnState<'s, C, P>) -> Self {
-        Running { engine, state: RefCell::new(state), prefetched: false }
+    pub fn new(engine: &'s Engine<P, C::Row>, control: &'s C, state: TxnState<'s, C, P>) -> Self {
+        Running { engine, control, state: RefCell::new(state), prefetched: false }
     }
 
     /// Sets whether the transaction's rows have been prefetched before it began.
@@ -49,7 +50,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         self.state.get_mut()
     }
 
-    pub(super) fn table(&self, table: Table) -> Result<&'s Tables<P>, Abort> {
+    pub(super) fn table(&self, table: Table) -> Result<&'s Tables<C, P>, Abort> {
         match self.engine.tables.get(table.number() as usize) {
             Some(data) if table.origin().fits(data.origin) => Ok(data),
             _ => Err(table.refused()),
@@ -100,35 +101,28 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         abort
     }
 
-    /// Like [`Running::attempted`], for every operation that writes. A transaction that reads a
-    /// snapshot is refused, and the operation is not compiled for it.
+    /// Like [`Running::attempted`], for every operation that writes.
     #[inline(always)]
     fn written<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, C, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
-        if C::READS_SNAPSHOT {
-            return self.attempted(|state| {
-                state.is_writer = true;
-                Err(Abort::ReadOnly)
-            });
-        }
         self.attempted(|state| {
             state.is_writer = true;
-            run(state)
+            C::in_present(state, run)
         })
     }
 
     /// Encodes a primary key, or a row id, into `out`, which is empty.
     #[inline]
     pub(super) fn encode_key(
-        data: &Tables<P>,
+        data: &Tables<C, P>,
         key: &[Value<'_>],
         out: &mut KeyBytes,
     ) -> Result<(), Abort> {
         match data.encode_key(key, out) {
             // `out` holds the key all the same.
-            Err(Abort::KeyTooLarge { .. }) if !C::LIMITS_KEYS => Ok(()),
+            Err(abort @ Abort::KeyTooLarge { .. }) => C::exceeds_key_size(abort),
             encoded => encoded,
         }
     }
@@ -138,9 +132,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn find(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         key: &KeyBytes,
-    ) -> Lookup<'s, P::RowStamp> {
+    ) -> Lookup<'s, C::Row> {
         if let Some((table, record)) = state.last_found
             && table == data.layout.table
             && same(record.key(), key)
@@ -179,13 +173,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Adds a gap to the read set: the transaction saw that a key is missing.
-    pub(super) fn saw_gap(&self, state: &mut TxnState<'s, C, P>, gap: Gap<'s, P::RowStamp>) {
-        if C::READS_SNAPSHOT || C::TAKES_TURNS {
-            // What was inserted later is absent as of the snapshot; in its turn nothing is.
-            return;
-        }
-        self.engine.protocol.observe_read(gap.stamp(), state.stamp);
-        if C::saw_gap(self.engine, state, gap).is_err() {
+    pub(super) fn saw_gap(&self, state: &mut TxnState<'s, C, P>, gap: Gap<'s, C::Row>) {
+        if self.control.saw_gap(self.engine, state, gap).is_err() {
             Self::conflicts(state);
         }
     }
@@ -195,8 +184,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn read(
         &self,
         state: &mut TxnState<'s, C, P>,
-        table: &'s Tables<P>,
-        record: &'s Rec<P>,
+        table: &'s Tables<C, P>,
+        record: &'s Rec<C, P>,
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
         let row = |layout, part: RowPart<'s>| Row {
@@ -206,15 +195,13 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             window_nulls: part.nulls,
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
         };
-        if !C::READS_SNAPSHOT
-            && let Some(at) = state.own_write(record)
-        {
+        if let Some(at) = C::own_write(state, record) {
             let own = state.own_row(at, table)?;
             return Ok(own.map(|bytes| row(&table.layout, RowPart::first(bytes))));
         }
         let arena = state.arena;
         let (window, layout) = (window(table, columns), table.layout_read(columns));
-        let read = C::read(self.engine, state, table.layout.table, record, || {
+        let read = self.control.read(self.engine, state, table.layout.table, record, || {
             table.read_part(record, columns, window, arena)
         })?;
         let part = match read {
@@ -234,8 +221,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn read_whole(
         &self,
         state: &mut TxnState<'s, C, P>,
-        table: &'s Tables<P>,
-        record: &'s Rec<P>,
+        table: &'s Tables<C, P>,
+        record: &'s Rec<C, P>,
     ) -> Result<Option<&'s [u8]>, Abort> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
@@ -259,18 +246,17 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
             self.enter_key(state, data, key, false)?;
-            match self.find(state, data, &sought) {
-                Lookup::Found(record) => match self.read(state, data, record, columns)? {
-                    None if C::READS_SNAPSHOT => self.read_kept(state, data, &sought, columns),
-                    row => Ok(row),
-                },
-                Lookup::Missing(_) if C::READS_SNAPSHOT => {
-                    self.read_kept(state, data, &sought, columns)
-                }
+            let found = match self.find(state, data, &sought) {
+                Lookup::Found(record) => self.read(state, data, record, columns)?,
                 Lookup::Missing(gap) => {
                     self.saw_gap(state, gap);
-                    Ok(None)
+                    None
                 }
+            };
+            match found {
+                None => C::beside_indexes(|| self.read_kept(state, data, &sought, columns))
+                    .unwrap_or(Ok(None)),
+                row => Ok(row),
             }
         })
     }
@@ -353,7 +339,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         })
     }
 
-    fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
+    fn overwrite(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
         let data = self.table(table)?;
         if !data.secondaries.is_empty() {
             // The index entries of the replaced row become stale, so that row has to be read.
@@ -367,7 +353,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {
-                        C::intend_blindly(self.engine, state, table.number(), record)?;
+                        self.control.intend_blindly(self.engine, state, table.number(), record)?;
                     }
                     record
                 }
@@ -396,7 +382,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
                     return Ok(false);
                 }
                 Some(_) => {}
-                None if !C::intend(self.engine, state, table.number(), record)? => {
+                None if !self.control.intend(self.engine, state, table.number(), record)? => {
                     return Ok(false);
                 }
                 None => {}
@@ -425,13 +411,15 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         self.guarded(|state| self.walk_rows(state, table, step))
     }
 
-    fn takes_turns(&self) -> bool {
-        // A call that is logged first has stated its partitions before.
-        C::TAKES_TURNS && !(P::LOGS_FIRST && self.state.borrow().call.stated_slots.is_some())
+    fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        self.attempted(|state| self.control.hold(state, partitions.0))
     }
 
-    fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
-        self.attempted(|state| C::hold(self.engine, state, partitions.0))
+    fn hold_stated(
+        &self,
+        partitions: &mut dyn FnMut() -> Result<Partitions, Abort>,
+    ) -> Result<(), Abort> {
+        self.attempted(|state| self.control.hold_stated(state, || partitions().map(|set| set.0)))
     }
 
     fn savepoint(&self) -> Savepoint {

@@ -27,14 +27,15 @@ fn encode_range<S: Stamp>(
     data: &TableData<S>,
     index: Option<usize>,
     range: &Range<'_>,
-    limits_keys: bool,
+    exceeds_key_size: fn(Abort) -> Result<(), Abort>,
 ) -> Result<Option<KeyRange>, Abort> {
     let bound = |values, after| {
         let bound = data.encode_bound(index, values, after)?;
         match &bound {
-            Some(key) if limits_keys && key.len() > MAX_KEY_BYTES => {
+            Some(key) if key.len() > MAX_KEY_BYTES => {
                 let index = index.map(|at| at as u16);
-                Err(Abort::KeyTooLarge { table: data.layout.table, index })
+                let abort = Abort::KeyTooLarge { table: data.layout.table, index };
+                exceeds_key_size(abort).map(|()| bound)
             }
             _ => Ok(bound),
         }
@@ -67,7 +68,7 @@ fn in_order((lower, upper): &KeyRange, descending: bool) -> KeysInOrder<'_> {
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Adds the columns that check an index entry against its row, which takes a copy from the
     /// row's first byte on.
-    fn with_entry_columns(data: &Tables<P>, index: usize, columns: Columns) -> Columns {
+    fn with_entry_columns(data: &Tables<C, P>, index: usize, columns: Columns) -> Columns {
         let both = columns.and(data.secondaries[index].columns());
         if both.0 & data.layout.variable_set == 0 {
             return Columns::ALL;
@@ -135,17 +136,18 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if index.is_some_and(|at| at >= data.secondaries.len()) {
             return Err(Abort::UnknownHandle);
         }
-        let Some(bounds) = encode_range(data, index, range, C::LIMITS_KEYS)? else {
+        let Some(bounds) = encode_range(data, index, range, C::exceeds_key_size)? else {
             return Ok(&[][..]);
         };
         self.enter_range(state, data, index, range)?;
         let keys = in_order(&bounds, range.descending);
         let columns = index.map_or(columns, |at| Self::with_entry_columns(data, at, columns));
-        if C::READS_SNAPSHOT {
-            return self.scan_snapshot(state, data, index, (keys, range.limit), columns);
+        let kept = || self.scan_snapshot(state, data, index, (keys, range.limit), columns);
+        if let Some(rows) = C::beside_indexes(kept) {
+            return rows;
         }
         let (mut rows, mut failed) = (ArenaVec::new_in(state.arena), None);
-        let mut visit = |state: &mut TxnState<'s, C, P>, record: &'s Rec<P>, entry: &[u8]| {
+        let mut visit = |state: &mut TxnState<'s, C, P>, record: &'s Rec<C, P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
                 Ok(Some(row)) => row,
                 Ok(None) => return ControlFlow::Continue(()),

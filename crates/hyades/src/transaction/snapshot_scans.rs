@@ -22,8 +22,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     fn read_one_of(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
-        records: &[&'s Rec<P>],
+        data: &'s Tables<C, P>,
+        records: &[&'s Rec<C, P>],
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
         for record in records {
@@ -39,7 +39,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn read_kept(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         key: &[u8],
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
@@ -89,13 +89,14 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn scan_snapshot(
         &self,
         state: &mut TxnState<'s, C, P>,
-        data: &'s Tables<P>,
+        data: &'s Tables<C, P>,
         index: Option<usize>,
         (keys, limit): (KeysInOrder<'_>, usize),
         columns: Columns,
     ) -> Result<&'s [Row<'s>], Abort> {
         let (mut rows, mut failed, guard) = (ArenaVec::new_in(state.arena), None, state.guard);
-        let mut visit = |records: &[&'s Rec<P>], is_true: &dyn Fn(&Row<'s>, &Rec<P>) -> bool| {
+        let mut visit = |records: &[&'s Rec<C, P>],
+                         is_true: &dyn Fn(&Row<'s>, &Rec<C, P>) -> bool| {
             for record in records {
                 match self.read(state, data, record, columns) {
                     Ok(Some(row)) if is_true(&row, record) => {
@@ -113,7 +114,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         };
         match index {
             None => {
-                let fetch = |records: &[&'s Rec<P>]| {
+                let fetch = |records: &[&'s Rec<C, P>]| {
                     fetch_rows(data, columns, ahead(records, limit).iter().copied())
                 };
                 data.scan_as_of(keys, guard, &fetch, &mut |records| visit(records, &|_, _| true))?;
@@ -123,7 +124,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
                     |entries: &[&'s _]| Self::fetch_entries(data, columns, ahead(entries, limit));
                 data.scan_index_as_of(at, keys, guard, &fetch, &mut |entry, records| {
                     // An entry of another version of the row does not match it.
-                    let is_true = |row: &Row<'s>, record: &Rec<P>| {
+                    let is_true = |row: &Row<'s>, record: &Rec<C, P>| {
                         data.secondary_key(at, row.bytes, record.key())[..] == *entry
                     };
                     visit(records, &is_true)

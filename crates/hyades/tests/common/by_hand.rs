@@ -55,7 +55,7 @@ pub struct SteppedDb {
 }
 
 pub fn put(tx: &Transaction<'_>, id: i64, n: i64) -> Result<(), Abort> {
-    tx.put(ROWS, &[id.into(), n.into()])
+    tx.overwrite(ROWS, &[id.into(), n.into()])
 }
 
 pub fn read(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {

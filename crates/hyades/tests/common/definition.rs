@@ -85,7 +85,7 @@ fn run(tx: &Transaction<'_>, program: &Program) -> Result<(), Abort> {
                 let row = (row.get(WRITER), row.get(DIGEST), row.get(BASE));
                 digest = absorb(digest, row);
             }
-            Op::Put(id) => tx.put(ROWS, &row(id, digest))?,
+            Op::Put(id) => tx.overwrite(ROWS, &row(id, digest))?,
             Op::Upsert(id) => assert!(tx.upsert(ROWS, &row(id, digest))?, "each row exists"),
             Op::Update(id) => {
                 let sets = [WRITER.set(number), DIGEST.set(digest)];
@@ -93,7 +93,7 @@ fn run(tx: &Transaction<'_>, program: &Program) -> Result<(), Abort> {
             }
             Op::Undone(id) => {
                 let savepoint = tx.savepoint();
-                tx.put(ROWS, &row(id, digest))?;
+                tx.overwrite(ROWS, &row(id, digest))?;
                 tx.rollback_to(savepoint)?;
             }
         }

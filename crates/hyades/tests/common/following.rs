@@ -68,7 +68,7 @@ fn builder(case: Case) -> (Builder, ProcedureId) {
     builder.table(numbers.primary_key(&["id"]).partition_by("id"));
     // A blind write, which under some protocols waits for its own stream alone.
     let put = builder.procedure("put", 1, |tx: &Transaction<'_>, (id, n): (i64, i64)| {
-        tx.put(NUMBERS, &[id.into(), n.into()])
+        tx.overwrite(NUMBERS, &[id.into(), n.into()])
     });
     builder.on(put, |(id, _): (i64, i64)| Partitions::of(id));
     (builder, put)

@@ -61,7 +61,7 @@ fn builder(
 
 fn put(tx: &Transaction<'_>, pair: i64, n: i64, from: (i64, i64)) -> Result<(), Abort> {
     for id in [2 * pair, 2 * pair + 1] {
-        tx.put(ROWS, &[id.into(), n.into(), from.0.into(), from.1.into()])?;
+        tx.overwrite(ROWS, &[id.into(), n.into(), from.0.into(), from.1.into()])?;
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ fn work(db: &Database, thread: i64, seed: u64, mut n: i64) -> Vec<(i64, i64, Did
                 let set = [N.set(n)];
                 for id in [2 * pair, 2 * pair + 1] {
                     if !tx.update(ROWS, id, &set)? {
-                        tx.put(ROWS, &[id.into(), n.into(), (-1i64).into(), (-1i64).into()])?;
+                        tx.overwrite(ROWS, &[id.into(), n.into(), (-1i64).into(), (-1i64).into()])?;
                     }
                 }
                 Ok(())

@@ -175,7 +175,7 @@ fn a_key_is_as_large_as_the_limit_and_no_larger() {
         assert_eq!(update, Err(secondary), "a zero byte takes two");
         assert_eq!(outcome(&|tx| tx.get(NAMES, &too_long[..]).map(drop)), Err(primary));
         assert_eq!(outcome(&|tx| tx.delete(NAMES, &too_long[..]).map(drop)), Err(primary));
-        assert_eq!(outcome(&|tx| tx.put(NAMES, &name(&too_long, b""))), Err(primary));
+        assert_eq!(outcome(&|tx| tx.overwrite(NAMES, &name(&too_long, b""))), Err(primary));
         assert_eq!(outcome(&|tx| tx.upsert(NAMES, &name(&too_long, b"")).map(drop)), Err(primary));
         let bound = [Value::from(&too_long[..])];
         assert_eq!(outcome(&|tx| tx.scan(NAMES).from(&bound).rows().map(drop)), Err(primary));
@@ -216,7 +216,7 @@ fn shop(protocol: Protocol, concurrency: Concurrency) -> Shop {
     let counters = builder.table(counters.primary_key(&["id"]));
     let items = builder.table_of::<Item>();
     let add = builder.procedure("add", 1, move |tx: &Transaction<'_>, id: i64| {
-        tx.put(counters, &[id.into(), 0i64.into()])
+        tx.overwrite(counters, &[id.into(), 0i64.into()])
     });
     let db = builder.open(dir.path()).unwrap();
     Shop { _dir: dir, db, counters, items, add }
@@ -238,13 +238,13 @@ fn a_handle_of_another_builder_is_refused_by_every_operation() {
             &|tx| tx.insert(counters, &row).map(drop),
             &|tx| tx.update(counters, 1i64, &[COUNT.set(2)]).map(drop),
             &|tx| tx.upsert(counters, &row).map(drop),
-            &|tx| tx.put(counters, &row),
+            &|tx| tx.overwrite(counters, &row),
             &|tx| tx.delete(counters, 1i64).map(drop),
             &|tx| tx.scan(counters).rows().map(drop),
             &|tx| tx.scan_index(counters, Index(0)).rows().map(drop),
         ];
         let typed: [Operation<'_>; 6] = [
-            &|tx| items.get(tx, 1).map(drop),
+            &|tx| items.require(tx, 1).map(drop),
             &|tx| items.insert(tx, &item).map(drop),
             &|tx| items.modify(tx, 1, |item| item.count += 1).map(drop),
             &|tx| items.delete(tx, 1).map(drop),
@@ -264,12 +264,12 @@ fn a_handle_of_another_builder_is_refused_by_every_operation() {
             }
         }
         assert_eq!((here.db.rows(), there.db.rows()), (0, 0));
-        let error = here.db.transact(|tx| Ok(tx.put(counters, &row)?)).unwrap_err();
+        let error = here.db.transact(|tx| Ok(tx.overwrite(counters, &row)?)).unwrap_err();
         assert!(error.to_string().contains("comes from another builder"), "{error}");
         // The own handles, and those made by hand, are taken.
-        here.db.transact(|tx| Ok(tx.put(here.counters, &row)?)).unwrap();
-        here.db.transact(|tx| Ok(tx.put(Table::nth(1), &row)?)).unwrap();
-        assert_eq!(here.db.transact(|tx| Ok(here.items.get(tx, 1)?.count)).unwrap(), 1);
+        here.db.transact(|tx| Ok(tx.overwrite(here.counters, &row)?)).unwrap();
+        here.db.transact(|tx| Ok(tx.overwrite(Table::nth(1), &row)?)).unwrap();
+        assert_eq!(here.db.transact(|tx| Ok(here.items.require(tx, 1)?.count)).unwrap(), 1);
         let nth = here.db.try_transact(|tx| tx.get(Table::nth(2), 1i64).map(drop));
         assert_eq!(nth.unwrap(), Err(Abort::UnknownHandle));
     }

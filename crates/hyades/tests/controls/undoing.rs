@@ -251,7 +251,7 @@ fn a_vote_takes_no_more_bytes_than_in_the_paper() {
         let (voted, _) = session
             .try_submit(|tx| {
                 tx.insert(votes, &[phone.into(), (b"MA").into(), 3i32.into()])?;
-                tx.put(callers, &[phone.into(), 1i32.into()])
+                tx.overwrite(callers, &[phone.into(), 1i32.into()])
             })
             .unwrap();
         voted.unwrap();

@@ -8,7 +8,7 @@ const PROTOCOLS: &[&str] =
     &["taurus", "serial", "silor", "gsn", "plover", "poplar", "physiological", "arrival"];
 
 /// Where protocols may be named in code: their own files, the list of modules, the table of pairs,
-/// the readers of stamps, and where people choose. One way of replay is serial too.
+/// the readers of stamps, the seam, and where people choose. One way of replay is serial too.
 const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
     "crates/hyades/src/logging/arrival.rs",
@@ -23,6 +23,7 @@ const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/logging/taurus.rs",
     "crates/hyades/src/logging/taurus_2016.rs",
     "crates/hyades/src/opening/pairs.rs",
+    "crates/hyades/src/plug.rs",
     "crates/hyades/src/recovery/mod.rs",
     "crates/hyades/src/recovery/plan.rs",
 ];
@@ -43,7 +44,7 @@ const CONTROLS: &[&str] = &[
 ];
 
 /// Where concurrency controls may be named in code: their own files, the list of modules, the table
-/// of pairs, and where people choose.
+/// of pairs, the seam, and where people choose.
 const CONTROL_FILES: &[&str] = &[
     "crates/hyades/src/concurrency/hekaton.rs",
     "crates/hyades/src/concurrency/mod.rs",
@@ -54,6 +55,7 @@ const CONTROL_FILES: &[&str] = &[
     "crates/hyades/src/concurrency/timestamp_order.rs",
     "crates/hyades/src/config.rs",
     "crates/hyades/src/opening/pairs.rs",
+    "crates/hyades/src/plug.rs",
     "crates/hyades/src/session/tests.rs",
 ];
 

@@ -33,7 +33,7 @@ pub const CRATES: &[CrateRooms] = &[
             &["backup", "pool", "posted", "session", "ticket"],
             &["database"],
             &["opening"],
-            &["fuzzing", "restore"],
+            &["fuzzing", "plug", "restore"],
         ],
     },
     CrateRooms {
@@ -41,7 +41,7 @@ pub const CRATES: &[CrateRooms] = &[
         largest_circle: 6,
         layers: &[
             &["base", "rdb", "resp", "sockets"],
-            &["catalogue"],
+            &["catalogue", "script"],
             &["access"],
             &["config"],
             &["request", "tls"],
@@ -51,7 +51,8 @@ pub const CRATES: &[CrateRooms] = &[
             &["client", "transact"],
             &["commands", "upkeep"],
             &["session"],
-            &["http", "net"],
+            &["export", "http", "import", "net"],
+            &["replica"],
             &["server"],
             &["fuzzing", "torture"],
         ],
@@ -123,14 +124,19 @@ pub const CRATES: &[CrateRooms] = &[
     },
     CrateRooms {
         name: "cli",
-        largest_circle: 29,
+        largest_circle: 8,
         layers: &[
-            &["failure", "units", "words"],
-            &["children", "existing", "place", "progress", "runner"],
-            &["backup", "checkpoint", "device", "log", "memory", "recover", "simulate", "verify"],
-            &["bench", "machine", "paper", "serve"],
-            &["demo", "torture"],
+            &["failure", "machine", "units", "words"],
+            &["children", "existing", "place", "progress", "record"],
+            &["backup", "checkpoint", "log", "memory", "recover", "verify"],
+            &["closed"],
+            &["bench", "demo", "moving", "serve"],
         ],
+    },
+    CrateRooms {
+        name: "lab",
+        largest_circle: 29,
+        layers: &[&["device", "runner", "simulate"], &["bench", "paper"], &["torture"]],
     },
     CrateRooms {
         name: "model",
@@ -190,6 +196,11 @@ pub const CRATES: &[CrateRooms] = &[
             &["forward"],
             &["replay"],
         ],
+    },
+    CrateRooms {
+        name: "plug-example",
+        largest_circle: 0,
+        layers: &[&["all_streams", "exclusive_locks"], &["transfers"]],
     },
     CrateRooms {
         name: "simulator",

@@ -46,7 +46,7 @@ fn a_snapshot_misses_rows_of_a_group() -> bool {
     let db = open(dir.path(), PAIR, true);
     let mut session = db.session().unwrap();
     for id in 0..COUNT_OF_ROWS {
-        session.submit(|tx| Ok(tx.put(ROWS, &row(id, 3, ""))?)).unwrap().1.wait().unwrap();
+        session.submit(|tx| Ok(tx.overwrite(ROWS, &row(id, 3, ""))?)).unwrap().1.wait().unwrap();
     }
     let snapshot = db.open_snapshot();
     for round in 0..3i64 {
@@ -70,7 +70,7 @@ fn a_snapshot_misses_deleted_rows(within: Duration) -> bool {
     let (mut session, until) = (db.session().unwrap(), Instant::now() + within);
     while Instant::now() < until {
         for id in 0..COUNT_OF_ROWS {
-            session.try_submit(|tx| tx.put(ROWS, &row(id, 3, ""))).unwrap().0.unwrap();
+            session.try_submit(|tx| tx.overwrite(ROWS, &row(id, 3, ""))).unwrap().0.unwrap();
         }
         let (snapshot, session) = (db.open_snapshot(), &mut session);
         let misses = std::thread::scope(|scope| {

@@ -320,7 +320,7 @@ fn hot(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
 fn blind(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
     let row = tx.get(PLAIN, cold)?.ok_or(Abort::User(cold))?;
     let text = format!("{} {}", row.get(Column::<i64>::at(1)), "z".repeat(100));
-    tx.put(PLAIN, &[0i64.into(), cold.into(), text[..].into()])
+    tx.overwrite(PLAIN, &[0i64.into(), cold.into(), text[..].into()])
 }
 
 /// Counts the records in a closed log: (data, command).

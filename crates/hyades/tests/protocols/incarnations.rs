@@ -57,7 +57,7 @@ fn what_an_opening_finds_is_no_growth() {
         let mut session = db.session().unwrap();
         for n in 0..1_000i64 {
             let row = [n.into(), text.as_str().into()];
-            drop(session.submit(|tx| Ok(tx.put(NUMBERS, &row)?)).unwrap());
+            drop(session.submit(|tx| Ok(tx.overwrite(NUMBERS, &row)?)).unwrap());
         }
         db.log().unwrap().flush().unwrap();
     }

@@ -222,7 +222,7 @@ fn everything_but_a_blind_put_counts_as_having_read() {
     let blind: [Body; 4] = [
         |tx| put(tx, X, 1),
         |tx| put(tx, 50, 1),
-        |tx| tx.put(LOOSE, &[1i64.into(), 1i64.into()]),
+        |tx| tx.overwrite(LOOSE, &[1i64.into(), 1i64.into()]),
         |tx| {
             let savepoint = tx.savepoint();
             put(tx, X, 1)?;
@@ -235,7 +235,7 @@ fn everything_but_a_blind_put_counts_as_having_read() {
         |tx| tx.insert(ROWS, &[60i64.into(), 1i64.into()]).map(drop),
         |tx| tx.update(ROWS, Y, &[N.set(5i64)]).map(drop),
         |tx| tx.delete(ROWS, Y).map(drop),
-        |tx| tx.put(INDEXED, &[X.into(), 1i64.into()]),
+        |tx| tx.overwrite(INDEXED, &[X.into(), 1i64.into()]),
         |tx| read(tx, X).and_then(|_| put(tx, X, 1)),
         |tx| read(tx, 999).and_then(|_| put(tx, X, 1)),
         |tx| tx.scan(ROWS).limit(1).rows().and_then(|_| put(tx, X, 1)),

@@ -21,7 +21,7 @@ fn builder() -> (hyades::Builder, hyades::ProcedureId) {
         for step in 0..4000 {
             n = std::hint::black_box(n.wrapping_mul(31).wrapping_add(step));
         }
-        tx.put(ROWS, &[id.into(), n.into()])
+        tx.overwrite(ROWS, &[id.into(), n.into()])
     });
     (builder, add)
 }

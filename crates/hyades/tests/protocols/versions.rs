@@ -28,7 +28,7 @@ fn every_write_gives_another_version() {
         assert_eq!(now(), None);
         let mut seen = Vec::new();
         for value in [1i64, 1, 2, 2] {
-            db.transact(|tx| Ok(tx.put(ROWS, &[1i64.into(), value.into()])?)).unwrap();
+            db.transact(|tx| Ok(tx.overwrite(ROWS, &[1i64.into(), value.into()])?)).unwrap();
             let version = now();
             assert!(version.is_some() && !seen.contains(&version), "{concurrency:?}");
             assert_eq!(version, now());
@@ -62,7 +62,7 @@ fn compare_and_set_by_version_loses_nothing() {
     for concurrency in Concurrency::all() {
         let dir = directory();
         let db = open(dir.path(), concurrency);
-        db.transact(|tx| Ok(tx.put(ROWS, &[1i64.into(), 0i64.into()])?)).unwrap();
+        db.transact(|tx| Ok(tx.overwrite(ROWS, &[1i64.into(), 0i64.into()])?)).unwrap();
         let lost = AtomicU64::new(0);
         let add = || {
             let mut done = 0;

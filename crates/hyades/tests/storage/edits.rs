@@ -73,7 +73,7 @@ fn change(session: &mut Session, random: &mut fastrand::Rng) -> Ticket {
         let count = Column::<u32>::at(1);
         match kind {
             0 => drop(tx.delete(ROWS, (id,))?),
-            1 => drop(tx.put(ROWS, &[id.into(), 7u32.into(), body[..].into()])?),
+            1 => drop(tx.overwrite(ROWS, &[id.into(), 7u32.into(), body[..].into()])?),
             2 => drop(tx.update(ROWS, (id,), &[BODY.set(&body[..]), count.set(9)])?),
             // Twice in a transaction.
             3 => {

@@ -455,7 +455,7 @@ fn a_struct_may_gain_fields() {
         let accounts: TypedTable<new::Account> = builder.table_of();
         let db = builder.open(dir.path()).unwrap();
         db.transact(|tx| {
-            assert_eq!(accounts.get(tx, 1)?, wanted);
+            assert_eq!(accounts.require(tx, 1)?, wanted);
             let found = accounts.index(tx, new::Account::BY_CURRENCY).equal("EUR").rows()?;
             assert_eq!(found.len(), 1);
             accounts.modify(tx, 1, |account| account.limit += 1)?;

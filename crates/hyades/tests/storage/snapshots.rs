@@ -86,7 +86,7 @@ fn write(db: &Database, model: &mut BTreeMap<i64, Content>, step: &Step) {
     match *step {
         Step::Put(id, group, len) => {
             let text = text(len);
-            db.transact(|tx| Ok(tx.put(ROWS, &row(id, group, &text))?)).unwrap();
+            db.transact(|tx| Ok(tx.overwrite(ROWS, &row(id, group, &text))?)).unwrap();
             model.insert(id, (group, text, 0));
         }
         Step::Group(id, group) => {
@@ -196,7 +196,7 @@ fn a_snapshot_holds_what_its_thread_has_committed() {
                     let mut session = db.session().unwrap();
                     for n in 0..3000i64 {
                         let put = |tx: &Transaction<'_>| {
-                            tx.put(ROWS, &[id.into(), 0i64.into(), "".into(), n.into()])
+                            tx.overwrite(ROWS, &[id.into(), 0i64.into(), "".into(), n.into()])
                         };
                         session.try_submit(put).unwrap().0.unwrap();
                         let get = |tx: &Transaction<'_>| {
@@ -229,7 +229,7 @@ fn snapshots_of_the_same_state_are_shared() {
             }
             assert_eq!(now, before, "nothing was written");
         }
-        session.try_submit(|tx| tx.put(ROWS, &row(n, 0, ""))).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.overwrite(ROWS, &row(n, 0, ""))).unwrap().0.unwrap();
         began = Instant::now();
         assert_ne!(opened(), before, "something was written");
         before = opened();
@@ -247,7 +247,7 @@ fn a_snapshot_is_only_read_and_transactions_run_inside_it() {
         db.transact(|tx| Ok(tx.insert(ROWS, &row(1, 1, "one"))?)).unwrap();
         db.snapshot(|tx| {
             assert_eq!(tx.insert(ROWS, &row(2, 1, "two")), Err(Abort::ReadOnly));
-            assert_eq!(tx.put(ROWS, &row(3, 1, "three")), Err(Abort::ReadOnly));
+            assert_eq!(tx.overwrite(ROWS, &row(3, 1, "three")), Err(Abort::ReadOnly));
             assert_eq!(tx.upsert(ROWS, &row(3, 1, "three")), Err(Abort::ReadOnly));
             assert_eq!(tx.update(ROWS, 1i64, &[COUNT.set(9)]), Err(Abort::ReadOnly));
             assert_eq!(tx.delete(ROWS, 1i64), Err(Abort::ReadOnly));
@@ -301,7 +301,7 @@ fn a_reader_that_conflicts_runs_again_on_a_snapshot() {
 fn a_reader_that_turns_out_to_write_is_no_reader() {
     let dir = directory();
     let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
-    db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, ""))?)).unwrap();
+    db.transact(|tx| Ok(tx.overwrite(ROWS, &row(1, 0, ""))?)).unwrap();
     let mut attempts = 0;
     let result = db.transact(|tx| {
         attempts += 1;

@@ -86,7 +86,7 @@ fn bytes_follow_the_length_of_the_rows() {
         let put = |id: u64, value: Option<usize>| {
             let bytes = value.map(|len| vec![7u8; len]);
             let value = bytes.as_deref().map_or(Value::Null, Value::from);
-            db.transact(|tx| Ok(tx.put(VALUES, &[id.into(), value, 1u32.into()])?)).unwrap();
+            db.transact(|tx| Ok(tx.overwrite(VALUES, &[id.into(), value, 1u32.into()])?)).unwrap();
             let [table] = &check(&db, &format!("form {form}"))[..] else { panic!("one table") };
             (table.rows, table.bytes)
         };
@@ -101,14 +101,14 @@ fn bytes_follow_the_length_of_the_rows() {
         // What does not commit does not count; nor does what a transaction takes back.
         let before = check(&db, "before");
         let ended = db.transact(|tx| {
-            tx.put(VALUES, &[3u64.into(), Value::Null, 1u32.into()])?;
+            tx.overwrite(VALUES, &[3u64.into(), Value::Null, 1u32.into()])?;
             tx.delete(VALUES, 1u64)?;
             Err::<(), _>(Error::user("no"))
         });
         assert!(ended.is_err());
         db.transact(|tx| {
             let savepoint = tx.savepoint();
-            tx.put(VALUES, &[4u64.into(), Value::Null, 1u32.into()])?;
+            tx.overwrite(VALUES, &[4u64.into(), Value::Null, 1u32.into()])?;
             tx.delete(VALUES, 2u64)?;
             tx.rollback_to(savepoint)?;
             // One that is inserted and deleted was never there.

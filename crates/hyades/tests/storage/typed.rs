@@ -94,10 +94,10 @@ fn rows_come_back_as_they_went_in() {
         }
         let read = db.try_transact(|tx| {
             for row in &all {
-                assert_eq!(&people.get(tx, (&row.country, row.id))?, row);
+                assert_eq!(&people.require(tx, (&row.country, row.id))?, row);
             }
-            assert_eq!(people.find(tx, (b"xx", 1))?, None);
-            assert_eq!(people.get(tx, (b"xx", 1)), Err(Abort::NotFound { table: 0 }));
+            assert_eq!(people.get(tx, (b"xx", 1))?, None);
+            assert_eq!(people.require(tx, (b"xx", 1)), Err(Abort::NotFound { table: 0 }));
             Ok::<_, Abort>(people.scan(tx).rows()?.collect::<Vec<_>>())
         });
         assert_eq!(read.unwrap().unwrap(), all);
@@ -152,31 +152,31 @@ fn updates_name_fields_and_modify_writes_what_changed() {
         let sets = [Person::BORN.set(None), Person::NAME.set("Ada"), Person::SEEN.set(5)];
         assert!(people.update(tx, (b"de", 1), &sets)?);
         (row.born, row.name, row.seen) = (None, "Ada".to_string(), 5);
-        assert_eq!(people.get(tx, (b"de", 1))?, row);
+        assert_eq!(people.require(tx, (b"de", 1))?, row);
         assert!(people.modify(tx, (b"de", 1), |row| {
             row.email = Some("ada@de".to_string());
             row.photo.clear();
         })?);
         (row.email, row.photo) = (Some("ada@de".to_string()), Vec::new());
-        assert_eq!(people.get(tx, (b"de", 1))?, row);
+        assert_eq!(people.require(tx, (b"de", 1))?, row);
         assert!(people.modify(tx, (b"de", 1), |_| ())?, "nothing changed, and the row is there");
         assert!(!people.modify(tx, (b"de", 2), |_| unreachable!())?);
         let other_key = people.modify(tx, (b"de", 1), |row| row.id = 7);
         assert_eq!(other_key, Err(Abort::KeyColumnChanged { table: 0, column: 0 }));
         assert!(people.upsert(tx, &row)?);
-        people.put(tx, &person(b"fr", 1))?;
+        people.overwrite(tx, &person(b"fr", 1))?;
         assert!(people.delete(tx, (b"fr", 1))?);
         assert!(!people.delete(tx, (b"fr", 1))?);
 
         settings.insert(tx, &Setting { name: "colour", value: Some(b"red") })?;
         settings.insert(tx, &Setting { name: "size", value: None })?;
-        let red: Setting<'_> = settings.get(tx, "colour")?;
+        let red: Setting<'_> = settings.require(tx, "colour")?;
         assert_eq!(red, Setting { name: "colour", value: Some(b"red") });
-        assert_eq!(settings.get(tx, "size")?.value, None);
+        assert_eq!(settings.require(tx, "size")?.value, None);
 
         let line = LogLine { at: 3, text: "started".to_string() };
         let id = lines.insert(tx, &line)?;
-        assert_eq!(lines.get(tx, id)?, line);
+        assert_eq!(lines.require(tx, id)?, line);
         assert_eq!(lines.index(tx, LogLine::BY_AT).range(2..4).rows()?.next(), Some(line));
         Ok::<_, Abort>(())
     })
@@ -255,7 +255,7 @@ fn fixed_widths_are_borrowed_and_keys_and_indexes_have_several_fields() {
     let db = builder.open(dir.path()).unwrap();
     db.try_transact(|tx| {
         order_lines(tx, lines)?;
-        let row = lines.get(tx, (7, 2, 2))?;
+        let row = lines.require(tx, (7, 2, 2))?;
         assert_eq!((row.label, row.stamp, row.text), (b"ab04", Some(b"st"), "text 4"));
         let labelled = lines.index(tx, OrderLine::BY_LABEL).equal(b"ab04").rows()?;
         assert_eq!(labelled.collect::<Vec<_>>(), [row]);
@@ -264,7 +264,7 @@ fn fixed_widths_are_borrowed_and_keys_and_indexes_have_several_fields() {
         let by_item = lines.index(tx, OrderLine::LINES_BY_ITEM).range((4, 0)..(6, 0)).rows()?;
         assert_eq!(by_item.map(|row| row.item).collect::<Vec<_>>(), [4, 5]);
         assert!(lines.update(tx, (7, 2, 2), &[OrderLine::STAMP.set(b"xy")])?);
-        assert_eq!(lines.get(tx, (7, 2, 2))?.stamp, Some(b"xy"));
+        assert_eq!(lines.require(tx, (7, 2, 2))?.stamp, Some(b"xy"));
 
         stock.insert(tx, &Stock { shop: 1, number: 2, item: 3 })?;
         let found = stock.index(tx, Stock::BY_ITEM).prefix((3i64,)).rows()?;
@@ -285,11 +285,11 @@ fn some_columns_are_read_alone() {
         order_lines(tx, lines)?;
         let columns = OrderLine::ITEM.only().and(OrderLine::TEXT.only());
         lines.prefetch(tx, (7, 1, 1), columns);
-        let row = lines.get_columns(tx, (7, 1, 1), columns)?;
+        let row = lines.require_columns(tx, (7, 1, 1), columns)?;
         assert_eq!((row.get(OrderLine::ITEM), row.get(OrderLine::TEXT)), (10, "text 0"));
         assert_eq!(row.get(OrderLine::TEXT.as_bytes()), b"text 0");
-        assert!(lines.find_columns(tx, (7, 1, 4), columns)?.is_none());
-        let absent = lines.get_columns(tx, (7, 1, 4), columns).err();
+        assert!(lines.get_columns(tx, (7, 1, 4), columns)?.is_none());
+        let absent = lines.require_columns(tx, (7, 1, 4), columns).err();
         assert_eq!(absent, Some(Abort::NotFound { table: 0 }));
 
         let items = |scan: hyades::TypedScan<'_, '_, OrderLine<'_>, (i32, i32, i32)>| {

@@ -31,7 +31,7 @@ fn open(dir: &Path, concurrency: Concurrency) -> Database {
 }
 
 fn put(tx: &Transaction<'_>, (group, id): (u64, u64), value: i64) -> Result<(), Abort> {
-    tx.put(ROWS, &[group.into(), id.into(), value.into()])
+    tx.overwrite(ROWS, &[group.into(), id.into(), value.into()])
 }
 
 /// A step over the rows of a group: what it has found, and the next cursor.
@@ -129,7 +129,7 @@ fn a_step_reads_as_every_operation_does() {
             });
             assert!(matches!(written, Attempt::Committed(..)));
             assert_eq!(found.contains(&id), !is_new);
-            tx.put(SORTED, &[1u64.into(), id.into(), 1i64.into()])?;
+            tx.overwrite(SORTED, &[1u64.into(), id.into(), 1i64.into()])?;
             Ok::<_, Error>(())
         });
         matches!(outcome.unwrap(), Attempt::Conflict)

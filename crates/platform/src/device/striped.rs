@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Paths are those of the first directory. The units `i`, `i + n`, `i + 2n`, ... of a file are
 /// stored contiguously in the file of the same name in directory `i`. Small files are in the first
 /// directory only. A name is created in the first directory last and removed from it first, so
-/// every listed file is complete. Parts are read, written and synced in parallel; a sync covers
-/// only the parts written since the last one.
+/// every listed file is complete. A renamed file is complete after a power cut, too: under its new
+/// name if the first directory has that name, whatever the other directories had under it. Parts
+/// are read, written and synced in parallel; a sync covers only the parts written since the last
+/// one.
 #[derive(Clone, Debug)]
 pub struct StripedDevice {
     set: Arc<Set>,
@@ -257,8 +259,13 @@ impl Device for StripedDevice {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         for ((at, device, from), (_, _, to)) in self.parts(from).zip(self.parts(to)) {
-            if at == 0 || device.exists(&from)? {
+            if at == 0 {
                 device.rename(&from, &to)?;
+            } else if device.exists(&from)? {
+                device.rename(&from, &to)?;
+                // Durable before the name in the first directory, which may become durable by
+                // itself: after a power cut a new first part never stands before old other parts.
+                device.sync_dir(to.parent().unwrap_or(&to))?;
             } else {
                 // `from` is a small file, without a part here; it may replace a file that has one.
                 unless_missing(device.remove(&to))?;

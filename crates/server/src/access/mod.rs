@@ -91,6 +91,8 @@ pub struct Login {
     user: Arc<User>,
     generation: u64,
     has_logged_in: bool,
+    /// Rules do not bind it.
+    is_unbound: bool,
 }
 
 impl Login {
@@ -98,13 +100,18 @@ impl Login {
     pub fn new(access: &Access) -> Login {
         let generation = access.generation.load(Ordering::Acquire);
         let user = access.users().default_user().clone();
-        Login { has_logged_in: user.is_open(), user, generation }
+        Login { has_logged_in: user.is_open(), user, generation, is_unbound: false }
+    }
+
+    /// Of this server itself: rules do not bind it.
+    pub fn unbound(access: &Access) -> Login {
+        Login { is_unbound: true, has_logged_in: true, ..Login::new(access) }
     }
 
     /// Logs in.
     pub fn set(&mut self, access: &Access, user: Arc<User>) {
         // It is looked up again if it has changed since it was found.
-        *self = Login { user, generation: 0, has_logged_in: true };
+        *self = Login { user, generation: 0, has_logged_in: true, is_unbound: false };
         self.refresh(access);
     }
 
@@ -137,9 +144,19 @@ impl Login {
     /// # Errors
     /// It is refused, and why.
     pub fn check(&mut self, access: &Access, args: &[&[u8]]) -> Result<(), Denied> {
-        match access.is_restricted() {
+        match access.is_restricted() && !self.is_unbound {
             true => self.refresh(access).check(args),
             false => Ok(()),
         }
+    }
+
+    /// Why SORT is refused with a pattern, if it is: BY and GET read any keys.
+    pub fn sort_refusal(&mut self, access: &Access, args: &[&[u8]]) -> Option<String> {
+        let sorts = args[0].len() >= 4 && args[0][..4].eq_ignore_ascii_case(b"sort");
+        if !sorts || !access.is_restricted() || self.is_unbound {
+            return None;
+        }
+        let option = self.refresh(access).refused_sort_option(args)?;
+        Some(format!("ERR {option} option of SORT denied due to insufficient ACL permissions."))
     }
 }

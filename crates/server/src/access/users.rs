@@ -161,8 +161,7 @@ impl User {
         let command = catalogue::command(args[0]);
         let needs = match command {
             Some(command) if command.takes(args.len()) => RequestKeys::of(command, args),
-            Some(_) => RequestKeys::default(),
-            None => RequestKeys::of_unbuilt(args).unwrap_or_default(),
+            _ => RequestKeys::default(),
         };
         let is_free = command.is_some_and(|command| command.has(NO_AUTH));
         let mut denied = None;

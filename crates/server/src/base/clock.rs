@@ -16,6 +16,12 @@ impl Clock {
         let now = wall_ms() as i64;
         self.0.fetch_max(now, Relaxed).max(now)
     }
+
+    /// It shows this time at least: ahead of the wall clock, it stands still.
+    #[cfg(test)]
+    pub fn advance(&self, at_ms: i64) {
+        self.0.fetch_max(at_ms, Relaxed);
+    }
 }
 
 /// The processor's time for this thread so far, in seconds: that of others does not count.

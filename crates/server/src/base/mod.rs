@@ -1,5 +1,9 @@
-//! What any room uses: time, patterns, histograms.
+//! What any room uses: time, patterns, histograms, digests, ids of streams.
 
 pub mod clock;
+pub mod geohash;
 pub mod glob;
 pub mod histogram;
+pub mod sha1;
+pub mod stream_id;
+pub mod xxh3;

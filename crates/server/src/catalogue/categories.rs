@@ -1,6 +1,6 @@
 //! The categories of access: what rules such as `+@read` name.
 
-use super::flags::{ADMIN, BLOCKS, FAST, PUBSUB, READ, WRITE};
+use super::flags::{ADMIN, BLOCKS, FAST, PUBSUB, READ, RUNS_SCRIPTS, WRITE};
 
 /// The categories, as ACL CAT lists them.
 pub const CATEGORIES: [&str; 21] = [
@@ -49,7 +49,9 @@ pub fn of(flags: u32, named: &str) -> u32 {
         (PUBSUB, "pubsub"),
         (FAST, "fast"),
     ];
-    let implied = implied.into_iter().filter(|(flag, _)| flags & flag != 0);
+    // What a script does, the categories of its commands tell.
+    let own = if flags & RUNS_SCRIPTS == 0 { flags } else { flags & FAST };
+    let implied = implied.into_iter().filter(|(flag, _)| own & flag != 0);
     let speed = if flags & FAST == 0 { "slow" } else { "" };
     implied.fold(bits(named) | bits(speed), |all, (_, names)| all | bits(names))
 }

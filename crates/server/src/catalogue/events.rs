@@ -6,6 +6,8 @@
 pub enum EventRule {
     /// None.
     None,
+    /// Those that the command has told.
+    Told,
     /// An event named as the command.
     Own,
     /// An event of this name.

@@ -1,12 +1,15 @@
 //! Keys that a request has to be searched for.
 
-use super::keys::{ACCESS, KeyFlags, OW, RO, RW, UPDATE};
+use super::keys::{ACCESS, DELETE, INSERT, KeyFlags, OW, RO, RW, UPDATE};
 use crate::resp::is;
 use smallvec::{SmallVec, smallvec};
 
-/// SET reads the key with the option GET.
+/// The options of SET that read the key.
+const READS: [&str; 5] = ["GET", "IFEQ", "IFNE", "IFDEQ", "IFDNE"];
+
+/// SET reads the key with some options.
 pub fn set_flags(args: &[&[u8]]) -> KeyFlags {
-    let reads = args.iter().skip(3).any(|arg| is(arg, "GET"));
+    let reads = args.iter().skip(3).any(|arg| READS.iter().any(|option| is(arg, option)));
     if reads { RW | ACCESS | UPDATE } else { OW | UPDATE }
 }
 
@@ -41,6 +44,26 @@ pub fn sort_store(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     stores.into_iter().collect()
 }
 
+/// The key under which GEORADIUS and GEORADIUSBYMEMBER store: the last one that an option names. In
+/// front of the options are a key, two or one for the middle, the radius and its unit.
+pub fn radius_store(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
+    let (mut at, mut stores) = (5, None);
+    while at + 1 < args.len() {
+        let is_option = is(args[at], "STORE") || is(args[at], "STOREDIST");
+        at += 1;
+        if is_option {
+            stores = Some(at);
+            at += 1;
+        }
+    }
+    stores.into_iter().collect()
+}
+
+/// What another specification finds already.
+pub fn found_already(_: &[&[u8]]) -> SmallVec<[usize; 4]> {
+    SmallVec::new()
+}
+
 /// The key of MIGRATE, or those behind KEYS if the key is empty. Passwords are no options.
 pub fn migrate_keys(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
     let mut at = if args[3].is_empty() { 6 } else { args.len() };
@@ -53,4 +76,34 @@ pub fn migrate_keys(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
         };
     }
     smallvec![3]
+}
+
+/// What XGROUP does with the key.
+pub fn group_flags(args: &[&[u8]]) -> KeyFlags {
+    let is_one_of =
+        |words: [&str; 2]| args.get(1).is_some_and(|what| words.iter().any(|w| is(what, w)));
+    match () {
+        () if is_one_of(["CREATE", "CREATECONSUMER"]) => RW | INSERT,
+        () if is_one_of(["DESTROY", "DELCONSUMER"]) => RW | DELETE,
+        () => RW | UPDATE,
+    }
+}
+
+/// The keys of XREAD and XREADGROUP: the first half of what is behind STREAMS, where the ids
+/// follow. Values of options are no options.
+pub fn stream_keys(args: &[&[u8]]) -> SmallVec<[usize; 4]> {
+    let mut at = 1;
+    while at < args.len() {
+        at += match () {
+            () if is(args[at], "STREAMS") => {
+                let count = args.len() - at - 1;
+                let is_even = count.is_multiple_of(2);
+                return (at + 1..=at + count / 2).filter(|_| is_even).collect();
+            }
+            () if is(args[at], "GROUP") => 3,
+            () if is(args[at], "BLOCK") || is(args[at], "COUNT") => 2,
+            () => 1,
+        };
+    }
+    SmallVec::new()
 }

@@ -36,3 +36,7 @@ pub const SKIP_SLOWLOG: u32 = 1 << 13;
 pub const ASKING: u32 = 1 << 14;
 /// A subcommand: Redis takes it with any number of arguments, and it looks at them itself.
 pub const ANY_ARITY: u32 = 1 << 15;
+/// It runs commands of a script: clients that monitor are told of those, and keys may be missing.
+pub const RUNS_SCRIPTS: u32 = 1 << 16;
+/// It may write, as its arguments say.
+pub const MAY_WRITE: u32 = 1 << 17;

@@ -2,7 +2,6 @@
 //! each.
 
 use super::Command;
-use super::unbuilt;
 use crate::resp::number;
 use smallvec::SmallVec;
 
@@ -133,8 +132,10 @@ pub enum KeysFound {
     /// Keys with this distance, up to a last one, which is counted from the first, or from the end
     /// if it is negative.
     Range { last: i32, step: i32 },
-    /// A number, and as many keys.
-    Counted,
+    /// The first half of them.
+    Half,
+    /// A number, and as many keys with this distance.
+    Counted { step: i32 },
     /// The keys depend on the request.
     Unknown,
 }
@@ -191,13 +192,28 @@ pub const fn all_from(place: i32, flags: KeyFlags) -> KeySpec {
 
 /// A number of keys at this place, and the keys behind it.
 pub const fn counted(place: i32, flags: KeyFlags) -> KeySpec {
-    spec(KeysBegin::At(place), KeysFound::Counted, flags)
+    counted_pairs(place, 1, flags)
+}
+
+/// The same, with this distance from one key to the next: a value may follow each.
+pub const fn counted_pairs(place: i32, step: i32, flags: KeyFlags) -> KeySpec {
+    spec(KeysBegin::At(place), KeysFound::Counted { step }, flags)
 }
 
 /// The arguments behind a word.
 pub const fn behind(word: &'static str, from: i32, flags: KeyFlags) -> KeySpec {
     let all = KeysFound::Range { last: -1, step: 1 };
     spec(KeysBegin::Behind(word, from), all, flags)
+}
+
+/// The argument behind a word.
+pub const fn one_behind(word: &'static str, from: i32, flags: KeyFlags) -> KeySpec {
+    spec(KeysBegin::Behind(word, from), KeysFound::Range { last: 0, step: 1 }, flags)
+}
+
+/// The first half of the arguments behind a word.
+pub const fn behind_half(word: &'static str, from: i32, flags: KeyFlags) -> KeySpec {
+    spec(KeysBegin::Behind(word, from), KeysFound::Half, flags)
 }
 
 /// Keys that only the request tells.
@@ -220,6 +236,11 @@ impl KeySpec {
     /// The same, whose flags depend on the request.
     pub const fn with_flags(self, notes: &'static str, flags: fn(&[&[u8]]) -> KeyFlags) -> KeySpec {
         KeySpec { notes: Some(notes), search: Search::Flags(flags), ..self }
+    }
+
+    /// The same, of which something is to be said.
+    pub const fn noted(self, notes: &'static str) -> KeySpec {
+        KeySpec { notes: Some(notes), ..self }
     }
 
     /// The same, whose places depend on the request.
@@ -261,13 +282,21 @@ impl KeySpec {
                 let places = first as i32..=last.min(end);
                 keys.extend(places.step_by(step as usize).map(|at| (at as usize, flags)));
             }
-            KeysFound::Counted => {
+            KeysFound::Counted { step } => {
                 let count = args.get(first).and_then(|count| number::integer(count));
                 let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-                let last = first.saturating_add(count).min(args.len() - 1);
-                keys.extend((first + 1..=last).map(|at| (at, flags)));
+                let places = (first + 1..args.len()).step_by(step as usize).take(count);
+                keys.extend(places.map(|at| (at, flags)));
             }
-            KeysFound::Unknown => {}
+            KeysFound::Half | KeysFound::Unknown => {}
+        }
+    }
+
+    /// The specification of a subcommand, whose request begins with these words.
+    pub fn of_subcommand(&self, words: &[&[u8]]) -> KeySpec {
+        match self.search {
+            Search::Flags(flags) => KeySpec { flags: flags(words), notes: None, ..*self },
+            _ => *self,
         }
     }
 }
@@ -324,11 +353,6 @@ impl RequestKeys {
             }
         }
         all
-    }
-
-    /// Of the arguments of a command that is not built, if its keys are known.
-    pub fn of_unbuilt(args: &[&[u8]]) -> Option<RequestKeys> {
-        Some(RequestKeys { keys: unbuilt::keys(args)?, channels: None })
     }
 
     /// The kind of the channels.

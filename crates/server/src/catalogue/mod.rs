@@ -17,8 +17,8 @@ mod unbuilt;
 pub use categories::{CATEGORIES, category};
 pub use events::EventRule;
 pub use flags::{
-    ADMIN, ALLOW_BUSY, ALONE, ANY_ARITY, ASKING, BLOCKS, DENY_OOM, FAST, NO_ASYNC_LOADING, NO_AUTH,
-    NO_MULTI, NOSCRIPT, PUBSUB, READ, SKIP_SLOWLOG, WRITE,
+    ADMIN, ALLOW_BUSY, ALONE, ANY_ARITY, ASKING, BLOCKS, DENY_OOM, FAST, MAY_WRITE,
+    NO_ASYNC_LOADING, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ, RUNS_SCRIPTS, SKIP_SLOWLOG, WRITE,
 };
 pub use keys::{
     ACCESS, KeyAccess, KeyFlags, KeySpec, KeysBegin, KeysFound, NamedChannels, RO, RW, RequestKeys,
@@ -40,6 +40,12 @@ pub enum Phase {
     Open,
     /// By the conversation itself: MULTI, EXEC, DISCARD.
     Multi,
+}
+
+impl Phase {
+    /// As [`Phase::Data`], for a function that is given its client.
+    #[allow(non_upper_case_globals, reason = "rows name phases as functions are named")]
+    const Script: Phase = Phase::Data;
 }
 
 /// The row of a command, as it is written.
@@ -79,7 +85,7 @@ pub struct Command {
     pub event: EventRule,
     /// Whether the command has subcommands, without which it does nothing.
     pub is_container: bool,
-    /// The version that brought the command: of Redis, or of Hyades for its own commands.
+    /// The version that brought the command: of Redis or Valkey, or of Hyades for its own commands.
     pub since: &'static str,
     /// How the time grows with the data; `-` for nothing to say.
     pub complexity: &'static str,
@@ -125,14 +131,9 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Whether the command changes data.
+    /// Whether the command changes data, or may.
     pub fn writes(&self) -> bool {
-        self.has(WRITE)
-    }
-
-    /// Whether the command may use more memory.
-    pub fn grows(&self) -> bool {
-        self.has(DENY_OOM)
+        self.has(WRITE | MAY_WRITE)
     }
 
     /// Whether the command runs before the database is open.
@@ -213,7 +214,8 @@ pub fn all() -> &'static [Command] {
     use flags::{GROW, NO_FLAGS};
     use keys::{
         DELETE, INCOMPLETE, INSERT, NO_KEY_FLAGS, NOT_KEY, OW, RM, VARIABLE, all_from, at, behind,
-        channels, counted, first, patterns, range_of, somewhere,
+        behind_half, channels, counted, counted_pairs, first, one_behind, patterns, range_of,
+        somewhere,
     };
 
     static ALL_COMMANDS: OnceLock<Vec<Command>> = OnceLock::new();

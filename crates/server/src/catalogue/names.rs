@@ -1,8 +1,9 @@
 //! The names that rules of access and settings may use: of commands, of subcommands, and of what
 //! Redis has and this server has not, so that rules which were written for Redis hold.
 
+use super::flags::WRITE;
 use super::unbuilt::UNBUILT;
-use super::{all as commands, categories, subcommands};
+use super::{Command, DENY_OOM, all as commands, categories, subcommands};
 use std::sync::OnceLock;
 
 /// A command, or a subcommand.
@@ -70,6 +71,11 @@ pub fn find(name: &[u8]) -> Option<usize> {
     find_parts(name, None)
 }
 
+/// The place of a subcommand of the container at a place, if there is one of this name.
+pub fn subcommand(container: usize, name: &[u8]) -> Option<usize> {
+    find_parts(all()[container].name.as_bytes(), Some(name))
+}
+
 /// The place of what a request runs: of a subcommand, if there is one of this name.
 pub fn of_request(args: &[&[u8]]) -> Option<usize> {
     let command = find(args.first().filter(|name| !name.contains(&b'|'))?)?;
@@ -79,9 +85,37 @@ pub fn of_request(args: &[&[u8]]) -> Option<usize> {
     }
 }
 
+/// Whether a request of a command may use more memory: of one with subcommands the row of the
+/// subcommand tells.
+pub fn grows(command: &Command, args: &[&[u8]]) -> bool {
+    if !command.is_container {
+        return command.has(DENY_OOM);
+    }
+    of_request(args).is_some_and(|at| all()[at].flags & DENY_OOM != 0)
+}
+
+/// Whether a request of the command at a place is one that writes, by its subcommand if it has one.
+pub fn writes(place: usize, args: &[&[u8]]) -> bool {
+    let command = &commands()[place];
+    let subcommand = args.get(1).filter(|_| command.is_container);
+    let subcommand = subcommand.and_then(|word| find_parts(command.name.as_bytes(), Some(word)));
+    (command.flags | subcommand.map_or(0, |at| all()[at].flags)) & WRITE != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_writes_as_its_subcommand_does() {
+        let writes = |line: &str| {
+            let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            writes(super::super::find(args[0]).unwrap(), &args)
+        };
+        assert!(writes("SET a b") && writes("function LOAD x") && writes("XGROUP create"));
+        assert!(!writes("GET a") && !writes("FUNCTION LIST") && !writes("EVAL x 0"));
+        assert!(!writes("PFCOUNT a") && !writes("SCRIPT LOAD x"));
+    }
 
     #[test]
     fn each_name_is_there_once() {

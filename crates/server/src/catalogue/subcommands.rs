@@ -1,7 +1,9 @@
 //! The subcommands that are built: a row for each.
 
 use super::categories;
-use super::flags::{ADMIN, ANY_ARITY, NO_FLAGS, NOSCRIPT, PUBSUB, READ, WRITE};
+use super::flags::{
+    ADMIN, ALLOW_BUSY, ANY_ARITY, DENY_OOM, NO_FLAGS, NOSCRIPT, PUBSUB, READ, WRITE,
+};
 
 /// A subcommand.
 pub struct Subcommand {
@@ -106,11 +108,14 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "acl|whoami", NOSCRIPT, "",
         "6.0.0", "O(1)", "Returns the name of the user of the connection",
         "";
+    "client|caching", NOSCRIPT, "connection",
+        "6.0.0", "O(1)", "Says whether keys of the next command are remembered",
+        "mode:(YES|NO)";
     "client|getname", NOSCRIPT, "connection",
         "2.6.9", "O(1)", "Returns the name of the connection",
         "";
     "client|getredir", NOSCRIPT, "connection",
-        "6.0.0", "O(1)", "Returns the connection that is told of changed keys; -1 here",
+        "6.0.0", "O(1)", "Returns the connection that is told of changed keys",
         "";
     "client|help", NO_FLAGS, "connection",
         "5.0.0", "O(1)", "Lists the subcommands",
@@ -124,15 +129,15 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "client|kill", ADMIN | NOSCRIPT, "connection",
         "2.4.0", "O(N) with N the connections", "Ends connections",
         "filter:(ip:port|new-format:(ID client-id|TYPE (NORMAL|MASTER|SLAVE|REPLICA|PUBSUB) |USER \
-         username|ADDR ip:port|LADDR ip:port|SKIPME (YES|NO)) ..)";
+         username|ADDR ip:port|LADDR ip:port|SKIPME (YES|NO)|MAXAGE seconds) ..)";
     "client|list", ADMIN | NOSCRIPT | ANY_ARITY, "connection",
         "2.4.0", "O(N) with N the connections", "Lists connections",
         "[TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID client-id [client-id ..]]";
     "client|no-evict", ADMIN | NOSCRIPT, "connection",
-        "7.0.0", "O(1)", "Is stored and changes nothing: connections are not evicted",
+        "7.0.0", "O(1)", "Sets a flag of CLIENT LIST: connections are not evicted",
         "enabled:(ON|OFF)";
     "client|no-touch", NOSCRIPT, "connection",
-        "7.2.0", "O(1)", "Is stored and changes nothing: times of use are not kept",
+        "7.2.0", "O(1)", "Sets a flag of CLIENT LIST: times of use are not kept",
         "enabled:(ON|OFF)";
     "client|pause", ADMIN | NOSCRIPT, "connection",
         "2.9.50", "O(1)", "Has commands, or those that write, wait for a time",
@@ -146,6 +151,13 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "client|setname", NOSCRIPT, "connection",
         "2.6.9", "O(1)", "Sets the name of the connection",
         "connection-name";
+    "client|tracking", NOSCRIPT, "connection",
+        "6.0.0", "O(1)", "Has a connection told of keys that it has read and that are written",
+        "status:(ON|OFF) [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ..]] [BCAST] [OPTIN] \
+         [OPTOUT] [NOLOOP]";
+    "client|trackinginfo", NOSCRIPT, "connection",
+        "6.2.0", "O(1)", "Tells how the connection is told of changed keys",
+        "";
     "client|unblock", ADMIN | NOSCRIPT, "connection",
         "5.0.0", "O(log(N)) with N the connections", "Ends the wait of a connection",
         "client-id [TIMEOUT|ERROR]";
@@ -190,12 +202,33 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "config|set", ADMIN | NOSCRIPT, "",
         "2.0.0", "O(N) with N the settings", "Changes settings",
         "parameter value [parameter value ..]";
-    "function|flush", WRITE | NOSCRIPT, "scripting",
-        "7.0.0", "O(1)", "Deletes all functions: there are none",
+    "function|delete", WRITE | NOSCRIPT, "scripting",
+        "7.0.0", "O(N) with N the functions", "Deletes a library and its functions",
+        "library-name";
+    "function|dump", NOSCRIPT, "scripting",
+        "7.0.0", "O(N) with N the functions", "Returns all libraries as a payload",
+        "";
+    "function|flush", WRITE | NOSCRIPT | ANY_ARITY, "scripting",
+        "7.0.0", "O(N) with N the functions", "Deletes all libraries",
         "async:[ASYNC|SYNC]";
-    "function|list", NOSCRIPT, "scripting",
-        "7.0.0", "O(1)", "Lists the functions: none",
+    "function|help", NO_FLAGS, "scripting",
+        "7.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "function|kill", NOSCRIPT | ALLOW_BUSY, "scripting",
+        "7.0.0", "O(1)", "Ends the functions that take long, and undoes what they have done",
+        "";
+    "function|list", NOSCRIPT | ANY_ARITY, "scripting",
+        "7.0.0", "O(N) with N the functions", "Lists the libraries",
         "[LIBRARYNAME library-name-pattern] [WITHCODE]";
+    "function|load", WRITE | DENY_OOM | NOSCRIPT, "scripting",
+        "7.0.0", "O(N) with N the bytes of the code", "Keeps a library",
+        "[REPLACE] function-code";
+    "function|restore", WRITE | DENY_OOM | NOSCRIPT, "scripting",
+        "7.0.0", "O(N) with N the bytes of the payload", "Keeps the libraries of a payload",
+        "serialized-value policy:[FLUSH|APPEND|REPLACE]";
+    "function|stats", NOSCRIPT | ALLOW_BUSY, "scripting",
+        "7.0.0", "O(N) with N the functions", "Tells of libraries, and of a function that runs",
+        "";
     "latency|doctor", ADMIN | NOSCRIPT, "",
         "2.8.13", "O(1)", "Tells in words what took long",
         "";
@@ -264,6 +297,24 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
         "7.0.0", "O(N) with N the channels asked for",
         "Returns the number of subscribers of shard channels",
         "[shardchannel ..]";
+    "script|debug", NOSCRIPT, "scripting",
+        "3.2.0", "O(1)", "Says that scripts are not debugged",
+        "mode:(YES|SYNC|NO)";
+    "script|exists", NOSCRIPT, "scripting",
+        "2.6.0", "O(N) with N the digests", "Tells which scripts EVALSHA knows",
+        "sha1 [sha1 ..]";
+    "script|flush", NOSCRIPT | ANY_ARITY, "scripting",
+        "2.6.0", "O(N) with N the scripts", "Forgets all scripts",
+        "async:[ASYNC|SYNC]";
+    "script|help", NO_FLAGS, "scripting",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "script|kill", NOSCRIPT | ALLOW_BUSY, "scripting",
+        "2.6.0", "O(1)", "Ends the scripts that take long, and undoes what they have done",
+        "";
+    "script|load", NOSCRIPT, "scripting",
+        "2.6.0", "O(N) with N the bytes of the script", "Keeps a script for EVALSHA",
+        "script";
     "slowlog|get", ADMIN | ANY_ARITY, "",
         "2.2.12", "O(N) with N the entries", "Returns the newest entries of the slow log",
         "[count]";
@@ -276,4 +327,34 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "slowlog|reset", ADMIN, "",
         "2.2.12", "O(N) with N the entries", "Removes all entries of the slow log",
         "";
+    "xgroup|create", WRITE | DENY_OOM, "stream",
+        "5.0.0", "O(1)", "Creates a group",
+        "key groupname id:(id|new_id:$) [MKSTREAM] [ENTRIESREAD entries_read:integer]";
+    "xgroup|createconsumer", WRITE | DENY_OOM, "stream",
+        "6.2.0", "O(1)", "Creates a consumer",
+        "key groupname consumername";
+    "xgroup|delconsumer", WRITE, "stream",
+        "5.0.0", "O(N) with N the entries pending in the group", "Removes a consumer",
+        "key groupname consumername";
+    "xgroup|destroy", WRITE, "stream",
+        "5.0.0", "O(1)", "Removes a group",
+        "key groupname";
+    "xgroup|help", NO_FLAGS, "stream",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "xgroup|setid", WRITE, "stream",
+        "5.0.0", "O(1)", "Sets the last id that a group was delivered",
+        "key groupname id:(id|new_id:$) [ENTRIESREAD entries_read:integer]";
+    "xinfo|consumers", READ, "stream",
+        "5.0.0", "O(N) with N the consumers", "Lists the consumers of a group",
+        "key groupname";
+    "xinfo|groups", READ, "stream",
+        "5.0.0", "O(N) with N the groups", "Lists the groups of a stream",
+        "key";
+    "xinfo|help", NO_FLAGS, "stream",
+        "5.0.0", "O(1)", "Lists the subcommands",
+        "";
+    "xinfo|stream", READ, "stream",
+        "5.0.0", "O(N) with N the nodes and groups of the stream", "Tells of a stream",
+        "key full:[FULL [COUNT count]]";
 };

@@ -2,16 +2,19 @@
 
 mod durability;
 mod queued;
+mod remembered;
 mod run_end;
 
 pub use durability::Durability;
 pub use queued::QueuedCommands;
+pub use remembered::Remembered;
 pub use run_end::RunEnd;
 
 use crate::access::{Access, Login, User};
 use crate::clients::ClientEntry;
 use crate::clients::channels::{Publication, Subscriptions, Topic};
 use crate::clients::monitors::Monitoring;
+use crate::clients::tracking::Tracks;
 use crate::config::OutputLimits;
 use crate::data::keyspace::WatchedKey;
 use crate::request::Request;
@@ -65,6 +68,8 @@ pub struct Client {
     pub published: Vec<Publication>,
     /// It is told the commands of all.
     pub monitoring: Option<Monitoring>,
+    /// It is told of keys that were written, which it has read.
+    pub tracks: Option<Tracks>,
 }
 
 /// The commands that MULTI has queued.
@@ -99,6 +104,7 @@ impl Client {
             subscriptions: Subscriptions::new(entry.clone()),
             published: Vec::new(),
             monitoring: None,
+            tracks: None,
             entry,
             database: 0,
             is_resp3: false,
@@ -157,6 +163,8 @@ impl Client {
         self.entry.protocol.store(2, Relaxed);
         self.entry.queued.store(-1, Relaxed);
         self.note_subscriptions();
+        self.entry.is_kept.store(false, Relaxed);
+        self.entry.touches_nothing.store(false, Relaxed);
         let mut names = self.entry.names.lock().unpoisoned();
         names.name.clear();
         names.user = self.login.name().to_string();

@@ -31,7 +31,7 @@ impl QueuedCommands {
     pub fn push(&mut self, request: Request, input: &[u8]) {
         self.count += 1;
         self.writes |= request.place().is_some_and(|at| catalogue::all()[at].writes());
-        self.grows |= request.grows();
+        self.grows |= request.grows(input);
         let is_full = |block: &QueueBlock| {
             block.requests.len() >= MOST_COMMANDS || block.input.len() >= FULL_BYTES
         };
@@ -55,6 +55,12 @@ impl QueuedCommands {
     /// Whether an event loop would be held up by what takes time for each of them.
     pub fn is_long(&self) -> bool {
         self.blocks.len() > 1
+    }
+
+    /// Whether one is a command of which this holds, by its place.
+    pub fn any(&self, holds: impl Fn(usize) -> bool) -> bool {
+        let all = self.blocks.iter().flat_map(|block| &block.requests);
+        all.filter_map(Request::place).any(holds)
     }
 
     /// Whether one may write.

@@ -1,6 +1,7 @@
 //! What a transaction of commands has left beside rows and replies.
 
 use crate::clients::monitors::MonitorLine;
+use crate::clients::tracking::Changed;
 use crate::data::keyspace::{Events, Wait, WatchedKey};
 use hyades::{SessionOrder, Ticket};
 use std::time::Duration;
@@ -19,6 +20,10 @@ pub struct RunEnd {
     pub wait: Option<Wait>,
     /// Messages of what was written.
     pub events: Events,
+    /// What was written, for clients that track.
+    pub changed: Changed,
+    /// Keys that were remembered where no event loop ran the commands.
+    pub read_elsewhere: Vec<Vec<u8>>,
     /// What clients that monitor are told.
     pub lines: Vec<MonitorLine>,
     /// Whether the client watches nothing any more of what it watched before.

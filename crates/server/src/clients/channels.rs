@@ -6,6 +6,7 @@
 use crate::base::glob;
 use crate::clients::ClientEntry;
 use crate::clients::monitors::MonitorLine;
+use crate::clients::tracking::Invalidation;
 use crate::config::OutputLimits;
 use crate::resp::reply::Reply;
 use hyades_platform::sync::Unpoisoned;
@@ -52,6 +53,8 @@ pub enum Delivery {
     Message(Arc<Publication>, Option<Arc<[u8]>>),
     /// A line to a client that monitors.
     Line(MonitorLine),
+    /// Keys that were written, to a client that tracks, or to one in its place.
+    Invalidation(Invalidation, bool),
 }
 
 impl Delivery {
@@ -64,6 +67,7 @@ impl Delivery {
                 channel.len() + payload.len() + pattern.as_ref().map_or(0, |pattern| pattern.len())
             }
             Delivery::Line(line) => line.len(),
+            Delivery::Invalidation(what, _) => what.bytes(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Delivery {
         let (publication, pattern) = match self {
             Delivery::Message(publication, pattern) => (publication, pattern),
             Delivery::Line(line) => return reply.simple(line),
+            Delivery::Invalidation(what, _) => return what.write(reply),
         };
         let (topic, name) = subscription(publication, pattern);
         let Publication { channel, payload, .. } = &**publication;

@@ -3,9 +3,11 @@
 pub mod channels;
 pub mod inbox;
 pub mod monitors;
+pub mod tracking;
 
 use crate::access::DEFAULT;
 use crate::clients::inbox::Inbox;
+use crate::clients::tracking::TrackingState;
 use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -120,6 +122,14 @@ pub struct ClientEntry {
     pub is_paused: AtomicBool,
     /// It is told the commands of all.
     pub is_monitor: AtomicBool,
+    /// By CLIENT NO-EVICT.
+    pub is_kept: AtomicBool,
+    /// By CLIENT NO-TOUCH.
+    pub touches_nothing: AtomicBool,
+    /// Whether it is told of written keys that it has read.
+    pub tracking: TrackingState,
+    /// It has disconnected.
+    has_gone: AtomicBool,
     /// What CLIENT UNBLOCK asks for.
     pub unblock: UnblockFlag,
     /// Numbers of its subscriptions: to channels, patterns, shard channels.
@@ -173,6 +183,10 @@ impl ClientEntry {
             has_timeout: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
+            touches_nothing: AtomicBool::new(false),
+            tracking: TrackingState::default(),
+            has_gone: AtomicBool::new(false),
             unblock: UnblockFlag::default(),
             subscriptions: Default::default(),
             inbox: Inbox::default(),
@@ -183,6 +197,33 @@ impl ClientEntry {
     /// Whether it has subscribed to anything.
     pub fn listens(&self) -> bool {
         self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
+    /// Whether it has disconnected.
+    pub fn has_gone(&self) -> bool {
+        self.has_gone.load(Relaxed)
+    }
+
+    /// The letters of CLIENT LIST.
+    fn flags(&self) -> String {
+        let state = match self.queued.load(Relaxed) {
+            _ if self.is_monitor.load(Relaxed) => "O",
+            _ if self.is_blocked.load(Relaxed) || self.is_paused.load(Relaxed) => "b",
+            0.. => "x",
+            _ if self.listens() => "P",
+            _ => "",
+        };
+        let others = [
+            ("t", self.tracking.is_on()),
+            ("R", self.tracking.has(TrackingState::BROKEN)),
+            ("B", self.tracking.has(TrackingState::BCAST)),
+            ("U", self.is_unix),
+            ("e", self.is_kept.load(Relaxed)),
+            ("T", self.touches_nothing.load(Relaxed)),
+        ];
+        let others = others.iter().filter(|(_, is_so)| *is_so).map(|(letter, _)| *letter);
+        let flags: String = std::iter::once(state).chain(others).collect();
+        if flags.is_empty() { "N".to_string() } else { flags }
     }
 
     /// Has its loop disconnect it.
@@ -202,32 +243,20 @@ impl ClientEntry {
         let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
         let (input, output) = (self.input.load(Relaxed), self.output.load(Relaxed));
         let queued = self.queued.load(Relaxed);
-        let state = match queued {
-            _ if self.is_monitor.load(Relaxed) => "O",
-            _ if self.is_blocked.load(Relaxed) || self.is_paused.load(Relaxed) => "b",
-            0.. => "x",
-            _ if self.listens() => "P",
-            _ => "",
-        };
-        let flags = match (state, self.is_unix) {
-            ("", false) => "N".to_string(),
-            (state, true) => format!("{state}U"),
-            (state, false) => state.to_string(),
-        };
         let mut line = String::new();
         let _ = write!(
             line,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub={} multi={queued} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs={output} \
              rbp={output} obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} \
-             user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             user={} redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
             names.name,
             seconds(self.since_ms),
             seconds(self.active_ms.load(Relaxed)),
-            flags,
+            self.flags(),
             self.database.load(Relaxed),
             self.subscriptions[0].load(Relaxed),
             self.subscriptions[1].load(Relaxed),
@@ -235,6 +264,7 @@ impl ClientEntry {
             input + output,
             names.command,
             names.user,
+            self.tracking.redirect(),
             self.protocol.load(Relaxed),
             names.library,
             names.version,
@@ -282,7 +312,9 @@ impl Clients {
 
     /// Removes a client that has disconnected.
     pub fn remove(&self, id: u64) {
-        self.entries.lock().unpoisoned().remove(&id);
+        if let Some(entry) = self.entries.lock().unpoisoned().remove(&id) {
+            entry.has_gone.store(true, Relaxed);
+        }
     }
 
     /// The client of this number.

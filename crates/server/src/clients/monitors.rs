@@ -2,7 +2,7 @@
 
 use crate::clients::ClientEntry;
 use crate::clients::channels::Delivery;
-use crate::config::OutputLimits;
+use crate::config::{OutputLimits, redaction};
 use hyades_platform::sync::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,18 +12,17 @@ use std::sync::{Arc, RwLock};
 /// What a client that monitors is told of a command, without the sign of its type.
 pub type MonitorLine = Arc<str>;
 
+/// Stands where the address of a client would: the command of a script.
+pub const SCRIPT: &str = "lua";
+
 /// A line: the time in microseconds since 1970, the database and the address of the client, and the
-/// command. `shown` is what may be seen of each argument.
-pub fn line<'a>(
-    at_us: u64,
-    (database, address): (u32, &str),
-    shown: impl Iterator<Item = &'a [u8]>,
-) -> MonitorLine {
+/// command without passwords.
+pub fn line(at_us: u64, (database, address): (u32, &str), args: &[&[u8]]) -> MonitorLine {
     let (seconds, micros) = (at_us / 1_000_000, at_us % 1_000_000);
     let mut line = format!("{seconds}.{micros:06} [{database} {address}]");
-    for argument in shown {
+    for at in 0..args.len() {
         line.push_str(" \"");
-        quote(argument, &mut line);
+        quote(redaction::shown(args, at), &mut line);
         line.push('"');
     }
     line.into()
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn a_line_is_text_whatever_the_command_has() {
         let args: [&[u8]; 3] = [b"set", b"a \"\\\r\n\t\x07\x08", b"\x00\x7f\xff~"];
-        let line = line(1_700_000_000_000_042, (9, "127.0.0.1:5"), args.into_iter());
+        let line = line(1_700_000_000_000_042, (9, "127.0.0.1:5"), &args);
         let shown = r#"1700000000.000042 [9 127.0.0.1:5] "set" "a \"\\\r\n\t\a\b" "\x00\x7f\xff~""#;
         assert_eq!(&*line, shown);
     }

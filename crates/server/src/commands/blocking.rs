@@ -1,6 +1,6 @@
 //! The commands that wait for an element if there is none. In MULTI they wait for nothing.
 
-use super::collections::{distinct, numbered_keys};
+use super::collections::numbered_keys;
 use super::list_edits::{is_left, lmpop, move_one};
 use super::sorted_sets::{score, take, zmpop};
 use super::{DataCommand, Done, SYNTAX};
@@ -8,7 +8,9 @@ use crate::data::head::Kind;
 use crate::data::keyspace::{Keyspace, Stop, Wait};
 use crate::data::long_list::End;
 use crate::data::values::list::StoredList;
+use crate::data::waiting::WaitLine;
 use crate::resp::reply::Reply;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// A time in seconds; 0 is for ever.
@@ -43,22 +45,29 @@ fn nothing(
     reply: &mut Reply<'_>,
 ) -> Done {
     let WaitedFor { keys, kind, timeout, is_array } = *wanted;
+    let keys = keys.iter().map(|key| space.wait_key(kind, key)).collect();
+    let request = args.iter().map(|arg| arg.to_vec()).collect();
+    let wait = Wait { keys, line: WaitLine::Common, timeout, request, is_silent: false };
+    nothing_yet(space, wait, is_array, reply);
+    Ok(())
+}
+
+/// The command waits, or replies in MULTI that there is nothing. Keys may be named several times.
+pub fn nothing_yet(space: &Keyspace<'_>, wait: Wait, is_array: bool, reply: &mut Reply<'_>) {
+    let mut known = HashSet::new();
     match (space.context().is_exec, is_array) {
         (true, true) => reply.null_array(),
         (true, false) => reply.null(),
-        (false, _) => space.wait(Wait {
-            keys: distinct(keys).into_iter().map(|key| space.wait_key(kind, key)).collect(),
-            timeout,
-            request: args.iter().map(|arg| arg.to_vec()).collect(),
-            is_silent: false,
-        }),
+        (false, _) => {
+            let keys = wait.keys.into_iter().filter(|key| known.insert(key.key.clone()));
+            space.wait(Wait { keys: keys.collect(), ..wait });
+        }
     }
-    Ok(())
 }
 
 /// Whether the key holds another type, for a command that has waited: that is no error then, and it
 /// goes on waiting.
-fn is_passed_over(space: &Keyspace<'_>, key: &[u8], kind: Kind) -> Result<bool, Stop> {
+pub fn is_passed_over(space: &Keyspace<'_>, key: &[u8], kind: Kind) -> Result<bool, Stop> {
     let holds_other = || Ok(space.find_head(key)?.head().is_some_and(|head| head.kind() != kind));
     if space.context().has_waited { holds_other() } else { Ok(false) }
 }

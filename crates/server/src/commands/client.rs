@@ -1,5 +1,6 @@
 //! CLIENT.
 
+use super::client_tracking;
 use super::{Done, Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
 use crate::client::Silence;
 use crate::clients::{ClientEntry, Unblock};
@@ -14,16 +15,18 @@ use std::time::Duration;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CACHING (YES|NO)",
+    "    Whether keys of the next command are remembered, with OPTIN or OPTOUT.",
     "GETNAME",
     "    The name of this connection.",
     "GETREDIR",
-    "    -1: there is no tracking.",
+    "    The connection that is told of written keys in the place of this one.",
     "ID",
     "    The number of this connection.",
     "INFO",
     "    This connection's line of CLIENT LIST.",
     "KILL <ip:port> | <option> <value> [<option> <value> [...]]",
-    "    Closes connections: ADDR, LADDR, ID, TYPE, USER, SKIPME.",
+    "    Closes connections: ADDR, LADDR, ID, TYPE, USER, MAXAGE, SKIPME.",
     "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> [<id> ...]]",
     "    A line for each connection.",
     "NO-EVICT (ON|OFF)",
@@ -36,6 +39,10 @@ const HELP: &[&str] = &[
     "    What this connection says of its library.",
     "SETNAME <name>",
     "    Names this connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Whether this connection is told of keys that it has read when they are written.",
+    "TRACKINGINFO",
+    "    How it is told.",
     "UNBLOCK <id> [TIMEOUT|ERROR]",
     "    Ends the waiting of another connection's command.",
     "HELP",
@@ -92,9 +99,13 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         ("list", options) => list(local, options, reply)?,
         ("kill", options) if !options.is_empty() => kill(local, options, reply)?,
         ("reply", [how]) => silence(local, how, reply)?,
-        ("no-evict" | "no-touch", [how]) if is(how, "ON") || is(how, "OFF") => reply.ok(),
+        ("no-evict" | "no-touch", [how]) if is(how, "ON") || is(how, "OFF") => {
+            let flag = if what == "no-evict" { &entry.is_kept } else { &entry.touches_nothing };
+            flag.store(is(how, "ON"), Relaxed);
+            reply.ok();
+        }
         ("no-evict" | "no-touch", [_]) => return Err(SYNTAX.into()),
-        ("getredir", []) => reply.integer(-1),
+        ("getredir", []) => reply.integer(entry.tracking.redirect()),
         ("unblock", [id, how @ ..]) => unblock(local, id, how, reply)?,
         ("unpause", []) => {
             local.shared.limits.pause.end();
@@ -107,29 +118,13 @@ pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
             pause(local, time, PauseMode::Write, reply)?;
         }
         ("pause", [_, _]) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
-        ("tracking", [how]) if is(how, "OFF") => reply.ok(),
-        ("trackinginfo", []) => tracking_info(reply),
-        ("tracking" | "caching", _) => {
-            let text = "ERR client-side caching is not built: read the keys again, or keep \
-                        them with a time of expiry";
-            return Err(text.into());
-        }
+        ("tracking", options @ [_, ..]) => client_tracking::tracking(local, options, reply)?,
+        ("caching", [word]) => client_tracking::caching(local, word, reply)?,
+        ("trackinginfo", []) => client_tracking::tracking_info(local, reply),
         ("help", []) => help(reply, HELP),
         _ => return Err(unknown_subcommand("client", args[1])),
     }
     Ok(())
-}
-
-/// That there is none.
-fn tracking_info(reply: &mut Reply<'_>) {
-    reply.map(3);
-    reply.bulk(b"flags");
-    reply.set(1);
-    reply.bulk(b"off");
-    reply.bulk(b"redirect");
-    reply.integer(-1);
-    reply.bulk(b"prefixes");
-    reply.array(0);
 }
 
 fn pause(local: &Local<'_>, time: &[u8], mode: PauseMode, reply: &mut Reply<'_>) -> Done {
@@ -191,6 +186,9 @@ fn of_type(kind: &[u8]) -> Result<Choice<'static>, Stop> {
     }
 }
 
+const MAXAGE: &str = "ERR maxage is not an integer or out of range";
+const MAXAGE_NOT_POSITIVE: &str = "ERR maxage should be greater than 0";
+
 fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let own = local.client.entry.id;
     let mut clients = local.shared.clients.list();
@@ -226,6 +224,12 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
                     return Err(format!("ERR No such user '{name}'").into());
                 };
                 Box::new(move |client| client.names.lock().unpoisoned().user == *name)
+            }
+            "maxage" => {
+                let age = integer(value).map_err(|_| MAXAGE)?;
+                let age_ms = Some(age).filter(|age| *age > 0).ok_or(MAXAGE_NOT_POSITIVE)?;
+                let latest = local.now_ms.saturating_sub(age_ms.saturating_mul(1_000));
+                Box::new(move |client| client.since_ms <= latest)
             }
             "skipme" if is(value, "YES") || is(value, "NO") => {
                 skips_own = is(value, "YES");

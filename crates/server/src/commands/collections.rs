@@ -4,9 +4,10 @@
 use super::{Done, NOT_AN_INTEGER, SYNTAX, integer, is};
 use crate::base::glob;
 use crate::data::keyspace::{Keyspace, Stop};
+use crate::data::member_values::Member;
 use crate::data::values::elements::Elements;
-use crate::data::values::hash::HashType;
-use crate::data::values::members::{self, MemberType};
+use crate::data::values::hash::StoredHash;
+use crate::data::values::members;
 use crate::data::values::set::SetType;
 use crate::data::values::sorted_set::{SortedSetType, decode_score};
 use crate::resp::number::push_float;
@@ -95,16 +96,29 @@ fn different_places(length: usize, wanted: usize) -> Vec<usize> {
 /// How the value of a member is shown, if it is.
 type ShownValue = Option<for<'t> fn(&'t [u8]) -> Result<Cow<'t, [u8]>, Abort>>;
 
-fn scan<T: MemberType>(
-    space: &Keyspace<'_>,
+/// The members that a call returns, and the next cursor.
+type FoundMembers<'t> = Result<(Vec<Member<'t>>, u64), Stop>;
+
+fn scan<'t>(
     args: &[&[u8]],
     reply: &mut Reply<'_>,
-    show: ShownValue,
+    mut show: ShownValue,
+    find: impl FnOnce(u64, usize) -> FoundMembers<'t>,
 ) -> Done {
     let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
     let (mut pattern, mut count) = (None, 10);
-    for option in args[3..].chunks(2) {
+    let (mut options, rest);
+    options = &args[3..];
+    // The one option without a value, of HSCAN alone.
+    if show.is_some() && is(args[0], "HSCAN") {
+        let is_option = |at: &usize| at.is_multiple_of(2) && is(options[*at], "NOVALUES");
+        if let Some(at) = (0..options.len()).find(is_option) {
+            (rest, show) = ([&options[..at], &options[at + 1..]].concat(), None);
+            options = &rest;
+        }
+    }
+    for option in options.chunks(2) {
         let &[option, value] = option else { return Err(SYNTAX.into()) };
         if is(option, "COUNT") {
             let given = usize::try_from(integer(value)?).ok().filter(|count| *count > 0);
@@ -115,8 +129,7 @@ fn scan<T: MemberType>(
             return Err(SYNTAX.into());
         }
     }
-    let elements = Elements::<T>::of(space.read(args[1])?)?;
-    let (mut found, next) = members::scan(&elements, cursor, count)?;
+    let (mut found, next) = find(cursor, count)?;
     found.retain(|(name, _)| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
@@ -131,11 +144,14 @@ fn scan<T: MemberType>(
 }
 
 pub fn hscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    scan::<HashType>(space, args, reply, Some(|value| Ok(Cow::Borrowed(value))))
+    let find = |cursor, count| StoredHash::of(space.read(args[1])?)?.scan(cursor, count);
+    scan(args, reply, Some(|value| Ok(Cow::Borrowed(value))), find)
 }
 
 pub fn sscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    scan::<SetType>(space, args, reply, None)
+    scan(args, reply, None, |cursor, count| {
+        members::scan(&Elements::<SetType>::of(space.read(args[1])?)?, cursor, count)
+    })
 }
 
 pub fn zscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
@@ -144,7 +160,9 @@ pub fn zscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
         push_float(&mut text, decode_score(score)?);
         Ok(Cow::Owned(text))
     };
-    scan::<SortedSetType>(space, args, reply, Some(text))
+    scan(args, reply, Some(text), |cursor, count| {
+        members::scan(&Elements::<SortedSetType>::of(space.read(args[1])?)?, cursor, count)
+    })
 }
 
 /// Keys, and the arguments behind them.

@@ -53,6 +53,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &counters.hits,
                 &counters.misses,
                 &counters.expired,
+                &counters.expired_fields,
                 &counters.conflicts,
                 &counters.alone,
                 &counters.large,
@@ -178,6 +179,9 @@ fn take_effect(shared: &Shared, was_set: impl Fn(&str) -> bool) {
     if was_set("timeout") {
         // Loops sleep as long as the old one says.
         shared.wiring.wake_all();
+    }
+    if was_set("tracking-table-max-keys") {
+        shared.wiring.tracking.shrink();
     }
     if was_set("requirepass") || was_set("acl-pubsub-default") {
         let change: Result<_, Infallible> = shared.access.change(|users| {

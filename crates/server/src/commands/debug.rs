@@ -104,7 +104,7 @@ fn object(local: &mut Local<'_>, key: &[u8]) -> Result<(), Stop> {
     let (database, key) = (local.client.database, key.to_vec());
     *local.job = Some(Job::new(move |shared, reply| match describe(shared, database, &key) {
         Ok(text) => reply.simple(&text),
-        Err(Stop::Error(text)) => reply.error(&text),
+        Err(Stop::Error(text) | Stop::ErrorKept(text)) => reply.error(&text),
         Err(Stop::Abort(abort)) => reply.error(&format!("ERR {abort}")),
     }));
     Ok(())

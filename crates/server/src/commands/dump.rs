@@ -1,6 +1,7 @@
 //! DUMP and RESTORE.
 
 use super::{Done, SYNTAX, integer, is};
+use crate::data::field_times::has_come;
 use crate::data::keyspace::{Entry, Keyspace, Stop, TOO_MUCH_FOR_LOOP};
 use crate::data::values::Value;
 use crate::data::values::elements::put;
@@ -8,7 +9,9 @@ use crate::data::values::hash::HashType;
 use crate::data::values::list::ListType;
 use crate::data::values::set::SetType;
 use crate::data::values::sorted_set::{self, SortedSetType};
+use crate::data::values::stream_image;
 use crate::data::values::string::STRING;
+use crate::data::values::timed_hash::{self, Field};
 use crate::rdb::{self, BadPayload, Restored};
 use crate::resp::reply::Reply;
 
@@ -28,7 +31,18 @@ pub fn payload(value: &Value<'_, '_>) -> Result<Vec<u8>, Stop> {
         Value::List(all) => rdb::list(&all.all()?),
         Value::Set(all) => rdb::set(&all.all()?),
         Value::Hash(all) => rdb::hash(&all.all()?),
+        Value::TimedHash(hash) => {
+            let all = hash.all()?;
+            match all.iter().any(|field| field.2.is_some()) {
+                true => rdb::timed_hash(&all),
+                false => {
+                    let strings: Vec<&[u8]> = all.iter().flat_map(|all| [all.0, all.1]).collect();
+                    rdb::hash(&strings)
+                }
+            }
+        }
         Value::SortedSet(all) => rdb::sorted_set(&all.scored()?),
+        Value::Stream(stream) => rdb::stream(&stream_image::image(stream)?),
     })
 }
 
@@ -100,16 +114,17 @@ pub fn restore(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
         Err(BadPayload::TooLarge) if !is_patient => return Err(TOO_MUCH_FOR_LOOP.into()),
         read => read.map_err(|bad| Stop::from(bad.text()))?,
     };
-    match expires.is_some_and(|at| at <= space.now_ms()) {
+    match expires.is_some_and(|at| space.context().has_passed(at)) {
         // It has expired: its blocks would belong to no key.
         true => drop(entry.remove()?),
-        false => store(&entry, value, expires)?,
+        false => store_restored(&entry, value, expires)?,
     }
     reply.ok();
     Ok(())
 }
 
-fn store(entry: &Entry<'_, '_>, value: Restored, expires: Option<i64>) -> Done {
+/// Stores a value that was read, in the place of what the key has.
+pub fn store_restored(entry: &Entry<'_, '_>, value: Restored, expires: Option<i64>) -> Done {
     fn parts(all: &[Vec<u8>]) -> Vec<&[u8]> {
         all.iter().map(Vec::as_slice).collect()
     }
@@ -118,11 +133,24 @@ fn store(entry: &Entry<'_, '_>, value: Restored, expires: Option<i64>) -> Done {
         Restored::List(all) => put::<ListType>(entry, &parts(&all), expires),
         Restored::Set(all) => put::<SetType>(entry, &parts(&all), expires),
         Restored::Hash(all) => put::<HashType>(entry, &parts(&all), expires),
+        Restored::TimedHash(all) => {
+            let until = entry.space().context().expired_until_ms();
+            let all: Vec<Field<'_>> = all
+                .iter()
+                .map(|(field, value, at)| (&field[..], &value[..], *at))
+                .filter(|field| !has_come(field.2, until))
+                .collect();
+            match all.is_empty() {
+                true => Ok(entry.remove().map(drop)?),
+                false => timed_hash::put(entry, &all, expires),
+            }
+        }
         Restored::SortedSet(all) => {
             let element = |(score, member): (f64, Vec<u8>)| sorted_set::element(score, &member);
             let mut all: Vec<_> = all.into_iter().map(element).collect();
             all.sort_unstable();
             put::<SortedSetType>(entry, &parts(&all), expires)
         }
+        Restored::Stream(image) => stream_image::put(*entry, &image, expires),
     }
 }

@@ -2,12 +2,14 @@
 
 #[cfg(test)]
 use super::example;
-use super::{DataCommand, LocalCommand};
+use super::{DataCommand, LocalCommand, ScriptCommand};
 use super::{
-    acl, bitfield, bits, blocking, client, collections, command_docs, config_command, connection,
-    debug, dump, expire, generic, hashes, info, keys, latency, lcs, list_edits, lists, migrate,
-    numbers, pubsub, saving, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
-    sorted_sets, strings, watching,
+    acl, bitfield, bits, blocking, client, collections, command_docs, comparing, config_command,
+    connection, debug, dump, expire, generic, geo, geo_search, hash_times, hashes, hyperloglog,
+    info, keys, latency, lcs, libraries, list_edits, lists, migrate, numbers, pubsub, replicaof,
+    saving, scripts, server, sets, slowlog, sort, sorted_set_algebra, sorted_set_ranges,
+    sorted_sets, stream_claims, stream_groups, stream_info, stream_reads, streams, strings,
+    watching,
 };
 use crate::catalogue::{self, each_row};
 use std::sync::OnceLock;
@@ -17,6 +19,8 @@ use std::sync::OnceLock;
 pub enum Function {
     /// In a transaction, together with its neighbours.
     Data(DataCommand),
+    /// The same, and it runs others.
+    Script(ScriptCommand),
     /// Outside of transactions.
     Local(LocalCommand),
     /// None: the conversation itself runs the command.
@@ -35,6 +39,7 @@ macro_rules! functions {
         &[$( $(#[$attribute])* ($name, functions!(@ $phase $($function)?)) ),*]
     };
     (@ Data $function:path) => { Function::Data($function) };
+    (@ Script $function:path) => { Function::Script($function) };
     (@ Local $function:path) => { Function::Local($function) };
     (@ Open $function:path) => { Function::Local($function) };
     (@ Multi) => { Function::Conversation };

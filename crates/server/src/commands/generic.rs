@@ -112,23 +112,24 @@ pub fn dbsize(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done 
     Ok(())
 }
 
-fn check_flush(args: &[&[u8]]) -> Result<(), Stop> {
-    match &args[1..] {
+/// Whether nothing or one of the modes of flushing follows; the text is the error.
+pub(super) fn check_flush_mode(rest: &[&[u8]], error: &'static str) -> Result<(), Stop> {
+    match rest {
         [] => Ok(()),
         [how] if is(how, "ASYNC") || is(how, "SYNC") => Ok(()),
-        _ => Err(SYNTAX.into()),
+        _ => Err(error.into()),
     }
 }
 
 pub fn flushdb(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    check_flush(args)?;
+    check_flush_mode(&args[1..], SYNTAX)?;
     space.flush(std::iter::once(space.database()))?;
     reply.ok();
     Ok(())
 }
 
 pub fn flushall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    check_flush(args)?;
+    check_flush_mode(&args[1..], SYNTAX)?;
     space.flush(0..space.context().databases)?;
     space.context().effects.borrow_mut().flush_all();
     reply.ok();

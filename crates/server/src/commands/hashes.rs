@@ -3,8 +3,9 @@
 use super::collections::{Chosen, draw, write_many};
 use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::data::keyspace::{Keyspace, Stop};
-use crate::data::member_run::{Member, MemberEdit};
-use crate::data::values::hash::StoredHash;
+use crate::data::member_run::MemberEdit;
+use crate::data::member_values::Member;
+use crate::data::values::hash::{KeepsTime, StoredHash};
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
 use std::borrow::Cow;
@@ -23,7 +24,7 @@ fn set_all(space: &Keyspace<'_>, args: &[&[u8]], name: &str) -> Result<usize, St
     }
     let (hash, mut added) = (find(space, args[1])?, 0);
     let fields: Vec<&[u8]> = args[2..].chunks_exact(2).map(|pair| pair[0]).collect();
-    hash.edit(&fields, &mut |at, old| {
+    hash.edit(&fields, KeepsTime::No, &mut |at, old| {
         added += usize::from(old.is_none());
         Ok(MemberEdit::Set(Cow::Borrowed(args[2 * at + 3])))
     })?;
@@ -43,7 +44,7 @@ pub fn hmset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 
 pub fn hsetnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut is_new = false;
-    find(space, args[1])?.edit(&[args[2]], &mut |_, old| {
+    find(space, args[1])?.edit(&[args[2]], KeepsTime::No, &mut |_, old| {
         is_new = old.is_none();
         Ok(if is_new { MemberEdit::Set(Cow::Borrowed(args[3])) } else { MemberEdit::Keep })
     })?;
@@ -65,7 +66,7 @@ pub fn hmget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
 
 pub fn hdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut removed = 0;
-    find(space, args[1])?.edit(&args[2..], &mut |_, old| {
+    find(space, args[1])?.edit(&args[2..], KeepsTime::No, &mut |_, old| {
         removed += usize::from(old.is_some());
         Ok(if old.is_some() { MemberEdit::Remove } else { MemberEdit::Keep })
     })?;
@@ -114,7 +115,7 @@ pub fn hgetall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> D
 
 pub fn hincrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (by, mut new) = (integer(args[3])?, 0);
-    find(space, args[1])?.edit(&[args[2]], &mut |_, old| {
+    find(space, args[1])?.edit(&[args[2]], KeepsTime::Yes, &mut |_, old| {
         let old = match old {
             None => 0,
             Some(text) => number::integer(text).ok_or("ERR hash value is not an integer")?,
@@ -133,7 +134,7 @@ pub fn hincrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>)
         Decimal::Infinite => return Err("ERR value is NaN or Infinity".into()),
     };
     let mut text = Vec::new();
-    find(space, args[1])?.edit(&[args[2]], &mut |_, old| {
+    find(space, args[1])?.edit(&[args[2]], KeepsTime::Yes, &mut |_, old| {
         let old = number::decimal(old.unwrap_or(b"0")).ok_or("ERR hash value is not a float")?;
         let Decimal::Finite(old) = old else {
             return Err("ERR increment would produce NaN or Infinity".into());

@@ -2,9 +2,12 @@
 
 mod memory;
 mod persistence;
+mod replication;
 mod stats;
 #[cfg(test)]
 mod tests;
+
+pub use replication::role;
 
 use super::{Local, lower};
 use crate::base::clock::wall_us;
@@ -72,7 +75,7 @@ pub fn text(shared: &Shared, is_wanted: impl Fn(&str) -> bool, live: &[u64]) -> 
         ("memory", memory::memory),
         ("persistence", persistence::persistence),
         ("stats", stats::stats),
-        ("replication", replication),
+        ("replication", replication::replication),
         ("cpu", cpu),
         ("modules", |_, _| {}),
         ("commandstats", commandstats),
@@ -161,21 +164,7 @@ fn clients(shared: &Shared, out: &mut String) {
     line(out, "total_watched_keys", all.watched_keys);
     line(out, "total_blocking_keys", shared.wiring.waiting.keys());
     line(out, "total_blocking_keys_on_nokey", 0);
-    line(out, "tracking_clients", 0);
-}
-
-fn replication(shared: &Shared, out: &mut String) {
-    line(out, "role", "master");
-    line(out, "connected_slaves", 0);
-    line(out, "master_failover_state", "no-failover");
-    line(out, "master_replid", &shared.run_id);
-    line(out, "master_replid2", "0".repeat(40));
-    line(out, "master_repl_offset", 0);
-    line(out, "second_repl_offset", -1);
-    line(out, "repl_backlog_active", 0);
-    line(out, "repl_backlog_size", shared.settings.replication_backlog());
-    line(out, "repl_backlog_first_byte_offset", 0);
-    line(out, "repl_backlog_histlen", 0);
+    line(out, "tracking_clients", shared.wiring.tracking.clients());
 }
 
 /// Processor time in seconds of a process or thread, by the name of its file `stat`: in the system,
@@ -289,6 +278,7 @@ fn hyades(shared: &Shared, out: &mut String) {
     let late = timers.late_ms.load(Relaxed) as f64 / 1_000.0;
     line(out, "expiry_late_seconds", format!("{late:.3}"));
     counter(out, "expiry_sweeps", &timers.sweeps);
+    replication::numbers(shared, out);
     line(out, "acknowledgements", shared.stats.acknowledged.count());
     for percent in [50.0, 99.0] {
         let micros = shared.stats.acknowledged.percentile(percent) as f64 / 1_000.0;

@@ -1,10 +1,11 @@
 //! Commands that walk over keys. KEYS runs as a job, on a snapshot: event loops go on meanwhile,
-//! and what is replied is on disk. SCAN and RANDOMKEY take steps of a bounded size, in a
-//! transaction.
+//! and what is replied is on disk; in a script it is part of the transaction. SCAN and RANDOMKEY
+//! take steps of a bounded size, in a transaction.
 
 use super::{Done, Job, Local, SYNTAX, Stop, integer, is};
 use crate::base::glob;
 use crate::data::databases;
+use crate::data::field_times;
 use crate::data::head::{Head, KINDS};
 use crate::data::keyspace::Keyspace;
 use crate::resp::reply::Reply;
@@ -27,13 +28,27 @@ fn for_each_key(
     let (tables, now) = (*tables, shared.clock.now_ms());
     let snapshot = db.open_snapshot();
     let generation = snapshot.read(|tx| Ok(databases::generation(tx, tables, database)?))?;
+    let mut failed = Ok(());
     snapshot.for_each(tables.keys, WITHOUT_BODY, |row: &Row<'_>| {
-        let head = Head::from_word(row.get(HEAD)).filter(|head| !head.is_expired(now));
-        if let Some(head) = head.filter(|_| row.get(GENERATION) == generation) {
+        let head = Head::from_word(row.get(HEAD)).filter(|_| row.get(GENERATION) == generation);
+        let Some(head) = head else { return };
+        let is_absent = match head.form().is_timed() {
+            true => snapshot
+                .read(|tx| {
+                    let place = (generation, row.get(KEY));
+                    Ok(field_times::is_row_absent(tx, tables, place, (head, now))?)
+                })
+                .unwrap_or_else(|error| {
+                    failed = Err(error);
+                    true
+                }),
+            false => head.is_expired(now),
+        };
+        if !is_absent {
             visit(row.get(KEY), head);
         }
     })?;
-    Ok(())
+    failed
 }
 
 /// A job whose failure is its reply.
@@ -98,6 +113,22 @@ pub fn keys(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
         Ok(())
     }));
     Ok(())
+}
+
+/// KEYS in a script: over the keys as its transaction sees them.
+pub fn keys_in_transaction(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (mut found, mut cursor) = (FoundKeys::new(reply.room()), 0);
+    loop {
+        cursor = space.walk(cursor, usize::MAX, |key, _| {
+            if glob::matches(args[1], key, false) {
+                found.add(key);
+            }
+        })?;
+        if cursor == 0 {
+            found.write(reply);
+            return Ok(());
+        }
+    }
 }
 
 /// Places that RANDOMKEY looks at in search of a key, and keys of which it then takes one. As in

@@ -19,7 +19,7 @@ use crate::catalogue::{self, Command};
 use crate::client::RunEnd;
 use crate::client::{Client, Silence};
 use crate::clients::ClientEntry;
-use crate::data::keyspace::{self, Keyspace, Stop};
+use crate::data::keyspace::{Keyspace, Notices, Stop};
 use crate::resp::reply::Reply;
 use crate::state::Shared;
 use crate::state::migration::{
@@ -225,12 +225,17 @@ impl Migration {
         end: &mut RunEnd,
         body: impl Fn(&Keyspace<'_>) -> Result<T, Stop>,
     ) -> Result<(T, Ticket), String> {
-        let (value, effects, ticket) =
+        let notes_keys = shared.wiring.tracking.is_on();
+        let (value, mut effects, ticket) =
             transact::patiently(shared, end.order.get_or_insert_default(), |tx, context| {
                 body(&Keyspace::open(*tx, context, self.from)?)
             })?;
-        let written = effects.written_keys.into_iter();
-        keyspace::events(shared.settings.events(), own(), &[], written, &mut end.events);
+        let (mut notices, written) =
+            (Notices::default(), std::mem::take(&mut effects.written_keys));
+        notices.note_written((shared.settings.events(), notes_keys), own(), &[], written);
+        end.events.append(&mut notices.events);
+        let changed = shared.changed(notes_keys, &effects, notices.keys);
+        end.changed = std::mem::take(&mut end.changed).and(changed);
         Ok((value, ticket))
     }
 

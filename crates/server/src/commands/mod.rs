@@ -5,9 +5,11 @@ mod bitfield;
 mod bits;
 mod blocking;
 mod client;
+mod client_tracking;
 mod collections;
 mod command_docs;
 mod command_keys;
+mod comparing;
 mod config_command;
 mod connection;
 mod debug;
@@ -17,18 +19,25 @@ mod example;
 mod expire;
 mod functions;
 mod generic;
+mod geo;
+mod geo_search;
+mod hash_times;
 mod hashes;
+mod hyperloglog;
 pub mod info;
 mod keys;
 mod latency;
 mod latency_text;
 mod lcs;
+mod libraries;
 mod list_edits;
 mod lists;
 mod migrate;
 mod numbers;
 mod pubsub;
+mod replicaof;
 mod saving;
+mod scripts;
 mod server;
 mod sets;
 mod slowlog;
@@ -36,31 +45,50 @@ mod sort;
 mod sorted_set_algebra;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod stream_arguments;
+mod stream_claims;
+mod stream_groups;
+mod stream_info;
+mod stream_reads;
+mod streams;
 mod strings;
 mod unsupported;
 mod watching;
 
+pub use dump::{payload, store_restored};
 pub use functions::{Function, function};
+pub use scripts::is_script;
 pub use unsupported::error as unsupported_error;
 
-use crate::catalogue::{ANY_ARITY, names};
+use crate::access::{Denied, Login};
+use crate::base::clock::wall_us;
+use crate::catalogue::{self, ANY_ARITY, Command, READ, RUNS_SCRIPTS, RequestKeys, names};
 use crate::client::{Client, RunEnd};
-use crate::data::keyspace::{Keyspace, Stop};
+use crate::clients::ClientEntry;
+use crate::clients::monitors::{self, MonitorLine};
+use crate::data::keyspace::{Context, Keyspace, Notices, Stop};
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT};
 use crate::resp::{is, number};
 use crate::state::Shared;
+use crate::state::refused::note_in;
 use hyades::{Session, SessionOrder};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Runs inside a transaction, perhaps several times: it has no effect but on its keys.
 pub type DataCommand = fn(&Keyspace<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
+/// The same, for commands that run others on behalf of their client.
+pub type ScriptCommand =
+    fn(&Keyspace<'_>, &Caller<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
+
 /// Runs outside of transactions, once.
 pub type LocalCommand = fn(&mut Local<'_>, &[&[u8]], &mut Reply<'_>) -> Result<(), Stop>;
 
 /// Appends the reply of a job.
-type JobBody = Box<dyn FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send>;
+type JobBody = Box<dyn FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send>;
 
 /// Where a job runs: jobs wait for others of their lane alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +103,8 @@ pub enum Lane {
     Unbounded,
     /// [`Job::on_network`].
     Network,
+    /// Transactions with scripts.
+    Scripts,
 }
 
 /// Work that would hold up an event loop. It appends the reply.
@@ -101,7 +131,7 @@ pub struct JobReply {
 
 impl Job {
     /// Work of a time that the data bounds.
-    pub fn new(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+    pub fn new(body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) + Send + 'static) -> Job {
         Job::transaction(move |shared, reply| {
             body(shared, reply);
             RunEnd::default()
@@ -110,29 +140,31 @@ impl Job {
 
     /// A transaction, whose reply waits until it is acknowledged. No thread waits meanwhile.
     pub fn transaction(
-        body: impl FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send + 'static,
+        body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send + 'static,
     ) -> Job {
         Job { body: Box::new(body), lane: Lane::Data, most: 0, is_silent: false }
     }
 
     /// Work that takes as long as all data is: a checkpoint or a copy, which exclude each other.
-    pub fn long(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+    pub fn long(body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) + Send + 'static) -> Job {
         Job { lane: Lane::Long, ..Job::new(body) }
     }
 
     /// Work that waits for the disk once.
-    pub fn on_disk(body: impl FnOnce(&Shared, &mut Reply<'_>) + Send + 'static) -> Job {
+    pub fn on_disk(body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) + Send + 'static) -> Job {
         Job { lane: Lane::Disk, ..Job::new(body) }
     }
 
     /// Work that takes as long as a client wants.
-    pub fn unbounded(body: impl FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send + 'static) -> Job {
+    pub fn unbounded(
+        body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send + 'static,
+    ) -> Job {
         Job { lane: Lane::Unbounded, ..Job::transaction(body) }
     }
 
     /// Work that waits for another server, with the transaction that its reply tells of.
     pub fn on_network(
-        body: impl FnOnce(&Shared, &mut Reply<'_>) -> RunEnd + Send + 'static,
+        body: impl FnOnce(&Arc<Shared>, &mut Reply<'_>) -> RunEnd + Send + 'static,
     ) -> Job {
         Job { lane: Lane::Network, ..Job::transaction(body) }
     }
@@ -142,8 +174,13 @@ impl Job {
         Job { is_silent, ..self }
     }
 
+    /// The same on another thread.
+    pub fn in_lane(self, lane: Lane) -> Job {
+        Job { lane, ..self }
+    }
+
     /// Runs it.
-    pub fn run(self, shared: &Shared, resp3: bool) -> JobReply {
+    pub fn run(self, shared: &Arc<Shared>, resp3: bool) -> JobReply {
         let mut bytes = Vec::new();
         let mut reply = Reply::limited(&mut bytes, resp3, self.most);
         let started = Instant::now();
@@ -157,6 +194,106 @@ impl Job {
         }
         let is_over_limit = too_long == Some(TOO_LONG_FOR_CLIENT);
         JobReply { bytes, end, is_over_limit }
+    }
+}
+
+/// The client whose transaction runs.
+pub struct Caller<'a> {
+    /// The server.
+    pub shared: &'a Arc<Shared>,
+    /// The client.
+    pub client: &'a Arc<ClientEntry>,
+    /// Its user.
+    pub login: &'a Login,
+    /// Whether an error undoes all that its transaction has done.
+    pub rolls_back: bool,
+    /// What is told of commands that others have run.
+    pub notices: RefCell<Notices>,
+    /// What clients that monitor are told of these commands.
+    pub lines: RefCell<Vec<MonitorLine>>,
+    /// The keys that the command reads which runs are remembered for its client, which tracks.
+    pub remembers: Cell<bool>,
+    /// No event loop runs it: keys that are remembered are kept here as well.
+    pub read_elsewhere: Option<RefCell<BTreeSet<Vec<u8>>>>,
+    /// Why a script of the transaction was ended: it is not run again.
+    pub ended: RefCell<Option<String>>,
+}
+
+/// Most commands of a script that clients which monitor are told.
+const MOST_LINES: usize = 10_000;
+
+/// The longest of them in bytes.
+const LONGEST_LINE: usize = 4 << 10;
+
+impl<'a> Caller<'a> {
+    /// A client.
+    pub fn new(
+        shared: &'a Arc<Shared>,
+        client: &'a Arc<ClientEntry>,
+        login: &'a Login,
+        rolls_back: bool,
+    ) -> Caller<'a> {
+        let (notices, lines, remembers, read_elsewhere, ended) = Default::default();
+        Caller {
+            shared,
+            client,
+            login,
+            rolls_back,
+            notices,
+            lines,
+            remembers,
+            read_elsewhere,
+            ended,
+        }
+    }
+
+    /// Forgets what the commands of a script would tell others: the script was taken back, or its
+    /// transaction runs again.
+    pub fn forget(&self) {
+        self.notices.borrow_mut().clear();
+        self.lines.borrow_mut().clear();
+    }
+
+    /// Keeps for ACL LOG that the user may not run a command.
+    fn note_denied(&self, login: &Login, args: &[&[u8]], denied: Denied) {
+        note_in(self.shared, (login, self.client), args, denied, false);
+    }
+
+    /// Keeps what clients that monitor are told of a command that a script has run. Beyond
+    /// [`MOST_LINES`] they are not told.
+    #[cold]
+    pub fn note_line(&self, database: u32, args: &[&[u8]]) {
+        let mut lines = self.lines.borrow_mut();
+        let bytes: usize = args.iter().map(|arg| arg.len()).sum();
+        if lines.len() < MOST_LINES && bytes <= LONGEST_LINE {
+            lines.push(monitors::line(wall_us(), (database, monitors::SCRIPT), args));
+        }
+    }
+
+    /// Notes what a command has written that another one has run.
+    pub fn note_written(&self, context: &Context<'_>, place: usize, args: &[&[u8]]) {
+        self.notices.borrow_mut().note(context, &catalogue::all()[place], args);
+    }
+
+    /// Remembers the keys of a command that is about to read them, if its client wants that.
+    #[inline]
+    pub fn remember(&self, place: usize, args: &[&[u8]]) {
+        if self.remembers.get() {
+            self.remember_keys(&catalogue::all()[place], args);
+        }
+    }
+
+    #[cold]
+    fn remember_keys(&self, command: &Command, args: &[&[u8]]) {
+        if !command.has(READ) || command.has(RUNS_SCRIPTS) {
+            return;
+        }
+        for (at, _) in RequestKeys::of(command, args).keys {
+            self.shared.wiring.tracking.remember(self.client, args[at]);
+            if let Some(read) = &self.read_elsewhere {
+                read.borrow_mut().insert(args[at].to_vec());
+            }
+        }
     }
 }
 

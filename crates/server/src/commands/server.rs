@@ -36,11 +36,8 @@ pub fn shutdown(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) ->
     }
 }
 
-pub fn role(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    reply.array(3);
-    reply.bulk(b"master");
-    reply.integer(0);
-    reply.array(0);
+pub fn role(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    super::info::role(local.shared, reply);
     Ok(())
 }
 
@@ -165,16 +162,6 @@ fn copy(shared: &Shared, dir: &Path) -> Result<BackupReport, String> {
 
 pub fn lolwut(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let version = env!("CARGO_PKG_VERSION");
-    reply.verbatim(&format!("Hyades {version}\n"));
-    Ok(())
-}
-
-/// No functions can be loaded, so there are none to flush or to list.
-pub fn function(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
-    match &args[1..] {
-        [what, ..] if is(what, "FLUSH") => reply.ok(),
-        [what, ..] if is(what, "LIST") => reply.array(0),
-        _ => return Err("ERR functions are not built yet: there is no Lua".into()),
-    }
+    reply.verbatim(&format!("Hyades {version}, as Redis ver. {}\n", super::info::REDIS_VERSION));
     Ok(())
 }

@@ -3,7 +3,8 @@
 use super::collections::{Chosen, distinct, draw, numbered_keys, write_many};
 use super::{Done, SYNTAX, integer, is};
 use crate::data::keyspace::{Keyspace, Stop};
-use crate::data::member_run::{Member, MemberEdit};
+use crate::data::member_run::MemberEdit;
+use crate::data::member_values::Member;
 use crate::data::values::elements::{Elements, replace};
 use crate::data::values::set::{SetType, StoredSet};
 use crate::resp::reply::Reply;

@@ -87,10 +87,12 @@ fn look_up<'t>(
     let Some((_, value)) = entry.value()? else { return Ok(None) };
     match (value, field) {
         (Value::String(text), None) => Ok(Some(text.whole()?)),
-        (Value::Hash(_), Some(field)) => Ok(StoredHash::of(entry)?.get(field)?.map(Cow::Borrowed)),
+        (Value::Hash(_) | Value::TimedHash(_), Some(field)) => {
+            Ok(StoredHash::of(entry)?.get(field)?.map(Cow::Borrowed))
+        }
         (Value::String(_), Some(_))
-        | (Value::Hash(_), None)
-        | (Value::List(_) | Value::Set(_) | Value::SortedSet(_), _) => Ok(None),
+        | (Value::Hash(_) | Value::TimedHash(_), None)
+        | (Value::List(_) | Value::Set(_) | Value::SortedSet(_) | Value::Stream(_), _) => Ok(None),
     }
 }
 
@@ -150,7 +152,9 @@ fn sorted<'t>(
         Some(Value::SortedSet(set)) => {
             (set.scored()?.into_iter().map(|(_, member)| member).collect::<Vec<_>>(), true)
         }
-        Some(Value::String(_) | Value::Hash(_)) => return Err(WRONG_TYPE.into()),
+        Some(Value::String(_) | Value::Hash(_) | Value::TimedHash(_) | Value::Stream(_)) => {
+            return Err(WRONG_TYPE.into());
+        }
     };
     let is_unsorted = wanted.by.is_some_and(|pattern| !pattern.contains(&b'*'));
     if !is_unsorted {
@@ -166,8 +170,8 @@ fn sorted<'t>(
         all = weighed.into_iter().map(|(_, element)| element).collect();
     } else if is_ordered && wanted.descending {
         all.reverse();
-    } else if !is_ordered && wanted.store.is_some() {
-        // A set has no order, and what is stored has one.
+    } else if !is_ordered && (wanted.store.is_some() || space.context().is_script) {
+        // A set has no order; what is stored has one, and what a script sees is to be repeatable.
         all.sort();
         if wanted.descending {
             all.reverse();

@@ -78,7 +78,13 @@ fn members<'t>(space: &Keyspace<'t>, key: &[u8]) -> Result<Scored<'t>, Stop> {
         None => Ok(Vec::new()),
         Some(Value::Set(set)) => Ok(set.all()?.into_iter().map(|member| (1.0, member)).collect()),
         Some(Value::SortedSet(set)) => set.scored(),
-        Some(Value::String(_) | Value::List(_) | Value::Hash(_)) => Err(WRONG_TYPE.into()),
+        Some(
+            Value::String(_)
+            | Value::List(_)
+            | Value::Hash(_)
+            | Value::TimedHash(_)
+            | Value::Stream(_),
+        ) => Err(WRONG_TYPE.into()),
     }
 }
 

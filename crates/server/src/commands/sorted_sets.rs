@@ -21,13 +21,17 @@ fn score_argument(text: &[u8]) -> Result<f64, Stop> {
     score(text).ok_or_else(|| NOT_A_FLOAT.into())
 }
 
+/// The options of ZADD.
 #[derive(Default)]
-struct AddOptions {
-    only_new: bool,
-    only_known: bool,
+pub struct AddOptions {
+    /// Members that are there stay as they are.
+    pub only_new: bool,
+    /// No members are added.
+    pub only_known: bool,
     greater: bool,
     less: bool,
-    changed: bool,
+    /// Members that were changed are counted as well.
+    pub changed: bool,
     increment: bool,
 }
 
@@ -68,9 +72,19 @@ fn add(
     }
     let scores = pairs.chunks_exact(2).map(|pair| score_argument(pair[0]));
     let scores = scores.collect::<Result<Vec<_>, _>>()?;
-    let (mut added, mut changed, mut last) = (0, 0, None);
     let members: Vec<&[u8]> = pairs.chunks_exact(2).map(|pair| pair[1]).collect();
-    StoredSortedSet::of(space.find(key)?)?.edit(&members, &mut |at, old| {
+    add_scored(space, (key, options), (&scores, &members), reply)
+}
+
+/// Adds members with these scores, and replies what ZADD does.
+pub fn add_scored(
+    space: &Keyspace<'_>,
+    (key, options): (&[u8], &AddOptions),
+    (scores, members): (&[f64], &[&[u8]]),
+    reply: &mut Reply<'_>,
+) -> Done {
+    let (mut added, mut changed, mut last) = (0, 0, None);
+    StoredSortedSet::of(space.find(key)?)?.edit(members, &mut |at, old| {
         if old.is_some() && options.only_new || old.is_none() && options.only_known {
             return Ok(ScoreEdit::Keep);
         }

@@ -1,5 +1,6 @@
 //! Strings.
 
+use super::comparing::{Comparison, counted_pairs};
 use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::data::chunks::StoredString;
 use crate::data::head::Head;
@@ -27,30 +28,42 @@ const UNITS: [&str; 4] = ["EX", "PX", "EXAT", "PXAT"];
 
 /// The options of SET.
 #[derive(Default)]
-struct SetOptions {
+struct SetOptions<'a> {
     only_if_absent: bool,
     only_if_present: bool,
+    /// Only if this holds.
+    only_if: Option<Comparison<'a>>,
     get: bool,
     keep: bool,
     expires: Option<i64>,
 }
 
-fn set_options(space: &Keyspace<'_>, args: &[&[u8]]) -> Result<SetOptions, Stop> {
+fn set_options<'a>(
+    space: &Keyspace<'_>,
+    args: &[&'a [u8]],
+    name: &str,
+) -> Result<SetOptions<'a>, Stop> {
     let (mut options, mut at) = (SetOptions::default(), 0);
     while let Some(&option) = args.get(at) {
         at += 1;
         let has_time = options.keep || options.expires.is_some();
-        if is(option, "NX") && !options.only_if_present {
+        let (absent, present) = (options.only_if_absent, options.only_if_present);
+        if is(option, "NX") && !present && options.only_if.is_none() {
             options.only_if_absent = true;
-        } else if is(option, "XX") && !options.only_if_absent {
+        } else if is(option, "XX") && !absent && options.only_if.is_none() {
             options.only_if_present = true;
+        } else if Comparison::is_named(option) && !(absent || present || options.only_if.is_some())
+        {
+            let with = args.get(at).ok_or(SYNTAX)?;
+            options.only_if = Some(Comparison::new(option, with)?);
+            at += 1;
         } else if is(option, "GET") {
             options.get = true;
         } else if is(option, "KEEPTTL") && !has_time {
             options.keep = true;
         } else if let Some(unit) = UNITS.iter().find(|unit| is(option, unit) && !has_time) {
             let time = args.get(at).ok_or(SYNTAX)?;
-            options.expires = Some(expiry(space, unit, time, "set")?);
+            options.expires = Some(expiry(space, unit, time, name)?);
             at += 1;
         } else {
             return Err(SYNTAX.into());
@@ -84,11 +97,20 @@ fn reply_string(text: Option<StoredString<'_>>, reply: &mut Reply<'_>) -> Done {
 
 pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (key, value) = (args[1], args[2]);
-    let options = set_options(space, &args[3..])?;
-    let entry = if options.get { space.read(key)? } else { space.find_head(key)? };
-    let old = if options.get { entry.string()? } else { None };
-    let is_refused =
-        options.only_if_absent && entry.exists() || options.only_if_present && !entry.exists();
+    let options = set_options(space, &args[3..], "set")?;
+    let entry = match (options.get, options.only_if) {
+        (true, _) => space.read(key)?,
+        (false, Some(_)) => space.find(key)?,
+        (false, None) => space.find_head(key)?,
+    };
+    let old = if options.get || options.only_if.is_some() { entry.string()? } else { None };
+    let differs = match options.only_if {
+        Some(comparison) => !comparison.holds(old)?,
+        None => false,
+    };
+    let is_refused = differs
+        || options.only_if_absent && entry.exists()
+        || options.only_if_present && !entry.exists();
     if !is_refused {
         let kept = entry.head().and_then(Head::expires).filter(|_| options.keep);
         entry.put(STRING.with_expiry(options.expires.or(kept)), value)?;
@@ -276,6 +298,37 @@ pub fn msetnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
         }
     }
     set_all(space, &args[1..])?;
+    reply.integer(1);
+    Ok(())
+}
+
+pub fn msetex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let pairs = counted_pairs(args)?;
+    let options = set_options(space, &args[2 + pairs.len()..], "msetex")?;
+    if options.get || options.only_if.is_some() {
+        return Err(SYNTAX.into());
+    }
+    pairs.chunks_exact(2).for_each(|pair| space.prefetch(pair[0]));
+    let (absent, present) = (options.only_if_absent, options.only_if_present);
+    for pair in pairs.chunks_exact(2).filter(|_| absent || present) {
+        if space.find_head(pair[0])?.exists() != present {
+            reply.integer(0);
+            return Ok(());
+        }
+    }
+    for pair in pairs.chunks_exact(2) {
+        let entry = space.find_head(pair[0])?;
+        let kept = entry.head().and_then(Head::expires).filter(|_| options.keep);
+        let head = STRING.with_expiry(options.expires.or(kept));
+        entry.put(head, pair[1])?;
+        // A time that has passed leaves nothing there.
+        if !space.context().has_expired(head) {
+            entry.tell(head, "set");
+            if options.expires.is_some() {
+                entry.tell(head, "expire");
+            }
+        }
+    }
     reply.integer(1);
     Ok(())
 }

@@ -12,37 +12,14 @@ struct Missing {
 
 const MISSING: &[Missing] = &[
     Missing {
-        reason: "streams are not built yet",
-        instead: "use a list with BLMOVE as a queue, a sorted set as a log, or PUBLISH",
-        names: "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread \
-                xreadgroup xrevrange xsetid xtrim",
-    },
-    Missing {
-        reason: "geo indexes are not built yet",
-        instead: "have the client compute geohashes, and keep them in a sorted set with ZADD and \
-                  ZRANGE BYSCORE",
-        names: "geoadd geodist geohash geopos georadius georadiusbymember georadiusbymember_ro \
-                georadius_ro geosearch geosearchstore",
-    },
-    Missing {
-        reason: "HyperLogLog is not built yet",
-        instead: "count exactly, with SADD and SCARD",
-        names: "pfadd pfcount pfdebug pfmerge pfselftest",
-    },
-    Missing {
-        reason: "scripts are not built yet",
-        instead: "use WATCH, MULTI and EXEC, whose commands are one transaction",
-        names: "eval evalsha evalsha_ro eval_ro fcall fcall_ro script",
-    },
-    Missing {
         reason: "there is no cluster mode",
         instead: "connect as to a single server: one uses all cores",
         names: "asking cluster readonly readwrite",
     },
     Missing {
-        reason: "replication is not built",
+        reason: "this server has no replicas",
         instead: "make backups with HYADES.BACKUP, or copy the keys with MIGRATE",
-        names: "failover psync replconf replicaof slaveof sync",
+        names: "failover psync replconf sync",
     },
     Missing {
         reason: "modules cannot be loaded",
@@ -137,9 +114,9 @@ mod tests {
             assert!(missing(command.name).is_none(), "{}", command.name);
         }
         assert_eq!(
-            error(&[b"PFADD"]),
-            "ERR command 'PFADD' is not supported: HyperLogLog is not built yet; count exactly, \
-             with SADD and SCARD"
+            error(&[b"PSYNC"]),
+            "ERR command 'PSYNC' is not supported: this server has no replicas; make backups with \
+             HYADES.BACKUP, or copy the keys with MIGRATE"
         );
         assert_eq!(
             error(&[b"foo", b"a", b"b"]),

@@ -63,9 +63,9 @@ fn a_wrong_value_is_shown_with_its_line() {
         ),
         (&["--user"], "user", "wrong number of arguments: user needs a value"),
         (
-            &["--replicaof", "a", "1"],
-            r#"replicaof "a" "1""#,
-            "replicaof cannot be \"a 1\": replication is not built",
+            &["--min-replicas-to-write", "1"],
+            r#"min-replicas-to-write "1""#,
+            "min-replicas-to-write cannot be \"1\": there are no replicas",
         ),
     ];
     for (arguments, line, text) in cases {
@@ -94,7 +94,6 @@ fn what_is_no_value_is_told_before_what_is_refused() {
         (&["--replicaof", "--a", "65536"], r#"replicaof "--a" "65536""#, "Invalid master port"),
         (&["--replicaof", "--a", "--abc"], r#"replicaof "--a""#, number),
         (&["--replicaof", "a", "1", "2"], r#"replicaof "a" "1" "2""#, number),
-        (&["--replicaof", "a", "65535"], r#"replicaof "a" "65535""#, "replicaof cannot be"),
         (&["--shutdown-on-sigint"], "shutdown-on-sigint", none_of),
     ];
     for (arguments, line, expected) in cases {
@@ -105,6 +104,8 @@ fn what_is_no_value_is_told_before_what_is_refused() {
     for none in [&["--replicaof", "NO", "one"][..], &["--slaveof", ""], &["--replicaof no one"]] {
         assert_eq!(read(none).unwrap().text("replicaof"), "", "{none:?}");
     }
+    let place = read(&["--replicaof", "a", "65535"]).unwrap().primary().unwrap();
+    assert_eq!((place.to_string(), place.setting()), ("a:65535".into(), "a 65535".into()));
 }
 
 #[test]
@@ -180,8 +181,8 @@ fn lines_of_a_file_are_shown_as_they_are() {
         ("a \x1b[2J", "'a ?[2J'\nBad directive or wrong number of arguments: there is no"),
         ("requirepass s3cret word", "'requirepass (redacted)'\nwrong number of arguments"),
         ("\"Requirepass\" 's3cret", "'\"Requirepass\" (redacted)'\nUnbalanced quotes"),
-        ("masterauth s3cret", "'masterauth (redacted)'\nmasterauth cannot be \"(redacted)\""),
-        ("masteruser s3cret", "'masteruser (redacted)'\nmasteruser cannot be \"(redacted)\""),
+        ("masterauth s3cret word", "'masterauth (redacted)'\nwrong number of arguments"),
+        ("masteruser s3cret word", "'masteruser (redacted)'\nwrong number of arguments"),
         ("tls-client-key-file-pass s3cret 1", "'tls-client-key-file-pass (redacted)'\nwrong"),
         ("user a on >s3cret \"", "'user (redacted)'\nUnbalanced quotes"),
         ("'user' a '>s3cret", "''user' (redacted)'\nUnbalanced quotes"),

@@ -7,6 +7,7 @@ mod output_limits;
 mod packed;
 mod parse;
 mod places;
+mod primary;
 pub mod redaction;
 mod renamed;
 mod table;
@@ -17,6 +18,7 @@ pub use events::EventClasses;
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use packed::PackedLimits;
 pub use parse::{ConfigError, environment_port, memory, replace};
+pub use primary::PrimaryAddress;
 pub use renamed::RenamedCommands;
 pub(crate) use table::{MOST_DATABASES, SECRETS};
 #[cfg(feature = "tls")]
@@ -27,8 +29,9 @@ use crate::access::Users;
 use change::{Change, Moment};
 use hyades_platform::sync::Unpoisoned;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
 use table::{HIDDEN, NOT_WHILE_LOADING, SETTINGS, first_name};
 
 /// The settings of a server.
@@ -62,10 +65,12 @@ pub struct Settings {
     longest_argument: AtomicU64,
     longest_request: AtomicU64,
     timeout: AtomicU64,
+    /// Most keys that are remembered for clients that track; 0: any number.
+    pub(crate) most_tracked: Arc<AtomicUsize>,
     max_memory: AtomicU64,
     /// Those of `client-output-buffer-limit`.
     pub(crate) output_limits: Arc<OutputLimits>,
-    packed: [AtomicU64; 4],
+    packed: [AtomicU64; 7],
     events: AtomicU64,
     tracks_latency: AtomicBool,
     slower_than: AtomicI64,
@@ -90,6 +95,7 @@ impl Default for Settings {
             longest_argument: AtomicU64::new(0),
             longest_request: AtomicU64::new(0),
             timeout: AtomicU64::new(0),
+            most_tracked: Arc::default(),
             max_memory: AtomicU64::new(0),
             output_limits: Arc::default(),
             packed: Default::default(),
@@ -173,6 +179,7 @@ impl Settings {
         self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
         self.longest_request.store(self.number("client-query-buffer-limit"), Relaxed);
         self.timeout.store(self.number("timeout"), Relaxed);
+        self.most_tracked.store(self.number("tracking-table-max-keys") as usize, Relaxed);
         self.max_memory.store(self.number("maxmemory"), Relaxed);
         self.output_limits.set(&self.text("client-output-buffer-limit"));
         self.tracks_latency.store(self.is_yes("latency-tracking"), Relaxed);
@@ -186,13 +193,17 @@ impl Settings {
             "set-max-intset-entries",
             "zset-max-listpack-entries",
             "list-max-listpack-size",
+            "hll-sparse-max-bytes",
+            "stream-node-max-entries",
+            "stream-node-max-bytes",
         ];
         for (packed, name) in self.packed.iter().zip(names) {
             // A negative number is less than any collection has, as 0 is; that of lists names a
-            // size in bytes.
-            let is_size = name.starts_with("list");
-            let given = self.text(name).parse::<u64>().ok().filter(|most| *most > 0 || !is_size);
-            packed.store(given.unwrap_or(if is_size { u64::MAX } else { 0 }), Relaxed);
+            // size in bytes, and 0 of streams is no limit.
+            let is_no_limit = name.starts_with("list") || name.starts_with("stream");
+            let given =
+                self.text(name).parse::<u64>().ok().filter(|most| *most > 0 || !is_no_limit);
+            packed.store(given.unwrap_or(if is_no_limit { u64::MAX } else { 0 }), Relaxed);
         }
     }
 
@@ -372,9 +383,9 @@ impl Settings {
 
     /// How many elements are packed at most.
     pub(crate) fn packed(&self) -> PackedLimits {
-        let [hash, set, sorted_set, list] =
+        let [hash, set, sorted_set, list, sparse_sketch, node_entries, node_bytes] =
             self.packed.each_ref().map(|packed| packed.load(Relaxed) as usize);
-        PackedLimits { hash, set, sorted_set, list }
+        PackedLimits { hash, set, sorted_set, list, sparse_sketch, node_entries, node_bytes }
     }
 
     /// The keyspace events that are wanted.
@@ -405,6 +416,10 @@ impl Settings {
     }
 
     /// Entries that the slow log keeps.
+    pub(crate) fn script_time_limit(&self) -> Duration {
+        Duration::from_millis(self.number("script-time-limit"))
+    }
+
     pub(crate) fn slow_log_length(&self) -> usize {
         self.number("slowlog-max-len") as usize
     }

@@ -4,7 +4,7 @@
 
 use super::chunks::ChunkedString;
 use super::keyspace::{Context, LONGEST_BODY, Stop};
-use hyades::{Abort, Column, Columns, Row, Transaction};
+use hyades::{Abort, Column, Row, Transaction};
 use std::ops::Range;
 
 const LOW: Column<[u8]> = Column::at(1);
@@ -30,6 +30,9 @@ pub const FILLED_BLOCK_BYTES: usize = (2 << 10) * 3 / 4 - HEAD_BYTES;
 
 /// The longest low key: it fits into the primary key of a row whatever bytes it has.
 pub const LONGEST_LOW: usize = 1 << 20;
+
+/// What the table of collections says of a number that is part of a collection: no type has it.
+const PART: u32 = u32::MAX;
 
 /// Most blocks read at once by a walk over many, which begins with few: the budget of the
 /// transaction is checked in between.
@@ -93,6 +96,13 @@ impl<'t> BlockTable<'t> {
         let (from, to) = ([run.into()], [run.into(), place.into()]);
         let scan = self.tx.scan(self.context.tables.blocks).prefix(&from).to(&to);
         Ok(scan.descending().limit(1).rows()?.first().map(|row| self.block(row)))
+    }
+
+    /// The block of this low key, if there is one.
+    pub fn get(&self, run: u64, low: &[u8]) -> Result<Option<Block<'t>>, Abort> {
+        self.context.check_copied()?;
+        let row = self.tx.get(self.context.tables.blocks, (run, low))?;
+        Ok(row.map(|row| self.block(&row)))
     }
 
     /// The next blocks in their order, as many as a page has, `limit` at most.
@@ -231,6 +241,34 @@ impl<'t> BlockTable<'t> {
         Ok(())
     }
 
+    /// Adds copies of the blocks of a run to another one, which has none.
+    pub fn copy(&self, from: u64, to: u64) -> Result<(), Stop> {
+        let mut walk = WalkFrom::First;
+        loop {
+            let page = self.next(from, walk, PAGE)?;
+            for block in &page {
+                self.add(to, block.low, block.count, block.body)?;
+            }
+            match page.last() {
+                Some(last) => walk = WalkFrom::Behind(last.low),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// A number for blocks that belong to a collection beside those of its own number.
+    pub fn number_part(&self) -> Result<u64, Abort> {
+        self.context.count_written_bytes(size_of::<u64>(), size_of::<u32>(), 1);
+        self.tx.insert(self.context.tables.collections, &[PART.into()])
+    }
+
+    /// The blocks of a number are garbage.
+    pub fn discard(&self, number: u64) -> Result<(), Abort> {
+        self.context.count_written_bytes(0, size_of::<u64>(), 1);
+        self.context.effects.borrow_mut().discarded = true;
+        self.tx.overwrite(self.context.tables.garbage, &[number.into()])
+    }
+
     /// Adds a block where none begins.
     ///
     /// # Errors
@@ -238,7 +276,7 @@ impl<'t> BlockTable<'t> {
     pub fn add(&self, run: u64, low: &[u8], count: usize, body: &[u8]) -> Result<(), Stop> {
         self.check(low, body, 1)?;
         let row = [run.into(), low.into(), (count as u32).into(), body.into()];
-        Ok(self.tx.put(self.context.tables.blocks, &row)?)
+        Ok(self.tx.overwrite(self.context.tables.blocks, &row)?)
     }
 
     /// Replaces the elements of a block.
@@ -269,16 +307,25 @@ pub fn block_bytes(table: BlockTable<'_>, run: u64) -> Result<usize, Abort> {
     Ok(bytes)
 }
 
-/// Removes the first blocks of a run, as many as `most` at most. Returns how many.
+/// Shown the low key and the body of a block.
+pub type VisitBlock<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<(), Abort>;
+
+/// Removes the first blocks of a run, as many as `most` at most, once they were shown. Returns how
+/// many.
 pub fn remove_first(
     tx: &Transaction<'_>,
     table: hyades::Table,
     run: u64,
     most: usize,
+    mut visit: Option<VisitBlock<'_>>,
 ) -> Result<usize, Abort> {
     let of_run = [run.into()];
-    let rows = tx.scan(table).prefix(&of_run).limit(most).columns(Columns::of(&[1])).rows()?;
+    let columns = if visit.is_some() { LOW.only().and(BODY.only()) } else { LOW.only() };
+    let rows = tx.scan(table).prefix(&of_run).limit(most).columns(columns).rows()?;
     for row in rows {
+        if let Some(visit) = &mut visit {
+            visit(row.get(LOW), row.get(BODY))?;
+        }
         tx.delete(table, (run, row.get(LOW)))?;
     }
     Ok(rows.len())

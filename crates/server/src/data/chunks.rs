@@ -151,7 +151,7 @@ impl<'t> ChunkedString<'t> {
     fn put(&self, place: usize, body: &[u8]) -> Result<(), Abort> {
         self.context.count_written_bytes(size_of::<u64>(), body.len(), 1);
         let row = [self.number.into(), (place as u32).into(), body.into()];
-        self.tx.put(self.table(), &row)
+        self.tx.overwrite(self.table(), &row)
     }
 
     /// Writes bytes from `at` on, with zeros before them if that is behind the end. Returns whether
@@ -322,7 +322,7 @@ impl<'t> StoredString<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::run_tests::Stored;
+    use crate::data::stored_tests::Stored;
 
     /// Such as the body of another value of 16 bytes.
     #[test]

@@ -11,6 +11,7 @@ use super::Tables;
 use super::blocks::BlockTable;
 use super::head::Kind;
 use super::member_run::{MemberOrder, MemberRun};
+use super::member_values::MemberValues;
 use hyades::{Abort, Column, Session, Transaction};
 
 const NUMBER: Column<u64> = Column::at(0);
@@ -50,15 +51,15 @@ impl Collection {
     }
 
     /// Its members by name, perhaps with values: those of a hash, or the scores of a sorted set.
-    pub fn members(self, table: BlockTable<'_>, has_values: bool) -> MemberRun<'_> {
+    pub fn members(self, table: BlockTable<'_>, values: MemberValues) -> MemberRun<'_> {
         let (number, order) = (first_run(self.number), MemberOrder::Hashed(self.secret));
-        MemberRun { table, number, order, has_values }
+        MemberRun { table, number, order, values }
     }
 
     /// The members of a sorted set by score: each is the bytes of its score and its own.
     pub fn by_score(self, table: BlockTable<'_>) -> MemberRun<'_> {
         let (number, order) = (first_run(self.number) + 1, MemberOrder::Sorted);
-        MemberRun { table, number, order, has_values: false }
+        MemberRun { table, number, order, values: MemberValues::None }
     }
 }
 
@@ -68,10 +69,19 @@ pub fn first_run(number: u64) -> u64 {
     number << 1
 }
 
+/// The first byte of the low key of a block in the second run of a stream that begins with the
+/// number of a part of it: of a group.
+pub const PART: u8 = 1;
+
+fn part_of(low: &[u8], body: &[u8]) -> Option<u64> {
+    let number = body.first_chunk::<8>().filter(|_| low.first() == Some(&PART))?;
+    Some(u64::from_le_bytes(*number))
+}
+
 /// The number of the collection is garbage. `body` is that of its key's row, of whatever type.
 pub fn discard(tx: &Transaction<'_>, tables: Tables, body: &[u8]) -> Result<(), Abort> {
     let number = body.first_chunk::<8>().ok_or(Abort::Conflict)?;
-    tx.put(tables.garbage, &[u64::from_le_bytes(*number).into()])
+    tx.overwrite(tables.garbage, &[u64::from_le_bytes(*number).into()])
 }
 
 /// Removes some blocks or chunks that are garbage. Returns whether there are more.
@@ -101,18 +111,29 @@ pub fn remove_part(session: &mut Session, tables: Tables) -> Result<GarbagePart,
         let first = rows.first().map(|row| row.get(NUMBER));
         let Some(number) = first else { return Ok(GarbagePart::None) };
         let kind = tx.get(tables.collections, number)?.map(|row| row.get(KIND));
+        let kind = kind.and_then(Kind::of_number);
         let mut left = BATCH;
-        if kind.and_then(Kind::of_number).is_some_and(Kind::is_in_chunks) {
+        if kind.is_some_and(Kind::is_in_chunks) {
             left -= super::chunks::remove_first(tx, tables.chunks, number, left)?;
         } else {
-            for run in [first_run(number), first_run(number) + 1] {
-                left -= super::blocks::remove_first(tx, tables.blocks, run, left)?;
-            }
+            let run = first_run(number);
+            left -= super::blocks::remove_first(tx, tables.blocks, run, left, None)?;
+            // The groups of a stream have numbers of their own.
+            let mut discard_part = |low: &[u8], body: &[u8]| match part_of(low, body) {
+                Some(part) => tx.overwrite(tables.garbage, &[part.into()]),
+                None => Ok(()),
+            };
+            let visit: Option<super::blocks::VisitBlock<'_>> = match kind {
+                Some(Kind::Stream) => Some(&mut discard_part),
+                _ => None,
+            };
+            left -= super::blocks::remove_first(tx, tables.blocks, run + 1, left, visit)?;
         }
         if left > 0 {
             tx.delete(tables.garbage, number)?;
             tx.delete(tables.collections, number)?;
-            return Ok(GarbagePart::Last);
+            // A part of a collection has no type, and is none by itself.
+            return Ok(kind.map_or(GarbagePart::Some, |_| GarbagePart::Last));
         }
         Ok(GarbagePart::Some)
     })?;

@@ -50,6 +50,11 @@ impl KeyCounts {
         })
     }
 
+    /// The number of keys of some generations together.
+    pub fn of_all(&self, generations: &[u64]) -> i64 {
+        generations.iter().map(|generation| self.of(*generation).0).sum()
+    }
+
     /// The number of keys of all generations.
     pub fn all(&self) -> i64 {
         let counters = self.0.read().unpoisoned();

@@ -20,7 +20,12 @@ pub fn generation(tx: &Transaction<'_>, tables: Tables, database: u32) -> Result
 }
 
 fn set(tx: &Transaction<'_>, tables: Tables, database: u32, generation: u64) -> Result<(), Abort> {
-    tx.put(tables.databases, &[database.into(), generation.into()])
+    tx.overwrite(tables.databases, &[database.into(), generation.into()])
+}
+
+/// Writes the generation of a database as it is.
+pub fn touch(tx: &Transaction<'_>, tables: Tables, database: u32) -> Result<(), Abort> {
+    set(tx, tables, database, generation(tx, tables, database)?)
 }
 
 /// Removes all keys of some databases.

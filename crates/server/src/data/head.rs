@@ -14,10 +14,13 @@ pub enum Kind {
     Hash = 3,
     /// Members by score.
     SortedSet = 4,
+    /// Entries by id, and groups of consumers.
+    Stream = 5,
 }
 
 /// All types.
-pub const KINDS: [Kind; 5] = [Kind::String, Kind::List, Kind::Set, Kind::Hash, Kind::SortedSet];
+pub const KINDS: [Kind; 6] =
+    [Kind::String, Kind::List, Kind::Set, Kind::Hash, Kind::SortedSet, Kind::Stream];
 
 impl Kind {
     /// The name that TYPE replies.
@@ -28,6 +31,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::Hash => "hash",
             Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
         }
     }
 
@@ -35,7 +39,7 @@ impl Kind {
     pub fn is_in_chunks(self) -> bool {
         match self {
             Kind::String => true,
-            Kind::List | Kind::Set | Kind::Hash | Kind::SortedSet => false,
+            Kind::List | Kind::Set | Kind::Hash | Kind::SortedSet | Kind::Stream => false,
         }
     }
 
@@ -44,14 +48,14 @@ impl Kind {
     pub fn writes_row(self) -> bool {
         match self {
             Kind::List => true,
-            Kind::String | Kind::Set | Kind::Hash | Kind::SortedSet => false,
+            Kind::String | Kind::Set | Kind::Hash | Kind::SortedSet | Kind::Stream => false,
         }
     }
 
     /// Whether commands wait for elements.
     pub fn is_waited_for(self) -> bool {
         match self {
-            Kind::List | Kind::SortedSet => true,
+            Kind::List | Kind::SortedSet | Kind::Stream => true,
             Kind::String | Kind::Set | Kind::Hash => false,
         }
     }
@@ -74,14 +78,24 @@ pub enum Form {
     Blocks = 2,
     /// A string that lies in chunks.
     Chunks = 3,
+    /// A packed hash some of whose fields expire.
+    Timed = 4,
+    /// A hash in blocks some of whose fields expire, or did.
+    TimedBlocks = 5,
 }
 
-const FORMS: [Form; 4] = [Form::Plain, Form::Raw, Form::Blocks, Form::Chunks];
+const FORMS: [Form; 6] =
+    [Form::Plain, Form::Raw, Form::Blocks, Form::Chunks, Form::Timed, Form::TimedBlocks];
 
 impl Form {
     /// Whether the value lies in rows of its own, which the row of its key names by a number.
     pub fn is_numbered(self) -> bool {
-        matches!(self, Form::Blocks | Form::Chunks)
+        matches!(self, Form::Blocks | Form::Chunks | Form::TimedBlocks)
+    }
+
+    /// Whether parts of the value may expire by themselves.
+    pub fn is_timed(self) -> bool {
+        matches!(self, Form::Timed | Form::TimedBlocks)
     }
 }
 
@@ -192,7 +206,7 @@ mod tests {
             head.with_expiry(Some(5)).is_expired(5) && !head.with_expiry(Some(5)).is_expired(4)
         );
         assert!(!head.is_expired(i64::MAX));
-        for unknown in [9, 4 << 4, 1 << 9, 1 << 15] {
+        for unknown in [9, 6 << 4, 1 << 9, 1 << 15] {
             assert_eq!(Head::from_word(unknown), None);
         }
     }

@@ -3,6 +3,7 @@
 
 mod effects;
 mod entry;
+mod fields;
 mod notices;
 mod waiting;
 mod walking;
@@ -10,7 +11,7 @@ mod watched;
 
 pub use effects::Effects;
 pub use entry::Entry;
-pub use notices::{Events, WrittenKey, events};
+pub use notices::{Events, Notices, WrittenKey};
 pub use waiting::{Fills, Wait};
 pub use watched::WatchedKey;
 
@@ -18,6 +19,7 @@ use super::Tables;
 use super::blocks::BlockTable;
 use super::counts::KeyCounts;
 use super::databases;
+use super::field_times;
 use super::head::{Head, Kind};
 use crate::config::{EventClasses, PackedLimits};
 use hyades::{Abort, Column, Columns, Transaction};
@@ -63,6 +65,8 @@ pub enum Stop {
     Abort(Abort),
     /// The client gets this error.
     Error(Cow<'static, str>),
+    /// The client gets this error, and what the command has done before stays.
+    ErrorKept(Cow<'static, str>),
 }
 
 impl From<Abort> for Stop {
@@ -107,12 +111,19 @@ pub struct Context<'t> {
     pub names_filled: bool,
     /// Classes of keyspace events that are wanted.
     pub events: EventClasses,
+    /// Clients track: the keys that are written are noted.
+    pub tracks: bool,
     /// The command has waited for an element, and runs again.
     pub has_waited: bool,
     /// The transaction is that of MULTI and EXEC.
     pub is_exec: bool,
+    /// The command is run by a script.
+    pub is_script: bool,
     /// The transaction may take its time: it holds up no event loop.
     pub is_patient: bool,
+    /// The commands repeat those of another server, which decides what has expired: here nothing
+    /// does.
+    pub is_import: bool,
 }
 
 impl Context<'_> {
@@ -135,6 +146,22 @@ impl Context<'_> {
     /// goes on until it has copied too much.
     pub fn check_loop(&self, bytes: usize) -> Result<(), Abort> {
         if self.is_patient { Ok(()) } else { self.check_room(bytes) }
+    }
+
+    /// What expires at this time or earlier has expired: nothing has in a live import, where the
+    /// primary says what is removed.
+    pub fn expired_until_ms(&self) -> i64 {
+        if self.is_import { 0 } else { self.now_ms }
+    }
+
+    /// Whether a value is absent that expires at this time.
+    pub fn has_passed(&self, at_ms: i64) -> bool {
+        at_ms <= self.expired_until_ms()
+    }
+
+    /// Whether a value has expired.
+    pub fn has_expired(&self, head: Head) -> bool {
+        head.is_expired(self.expired_until_ms())
     }
 
     /// Counts an access that reads.
@@ -171,9 +198,25 @@ impl<'t> Keyspace<'t> {
         Keyspace::open(self.tx, self.context, database)
     }
 
+    /// The same database for the commands of a script.
+    pub fn for_script(&self) -> Keyspace<'t> {
+        let context = Context { is_script: true, ..self.context };
+        Keyspace {
+            tx: self.tx,
+            context,
+            database: self.database,
+            generation: self.generation.clone(),
+        }
+    }
+
     /// The blocks that the transaction reaches.
     pub fn blocks(&self) -> BlockTable<'t> {
         BlockTable::new(self.tx, self.context)
+    }
+
+    /// The transaction.
+    pub fn transaction(&self) -> Transaction<'t> {
+        self.tx
     }
 
     /// What it was given.
@@ -189,6 +232,11 @@ impl<'t> Keyspace<'t> {
     /// The number of the database.
     pub fn database(&self) -> u32 {
         self.database
+    }
+
+    /// The generation of its keys.
+    pub fn generation(&self) -> u64 {
+        self.generation.get()
     }
 
     /// The number of keys, those included that have expired and were not removed yet.
@@ -230,7 +278,26 @@ impl<'t> Keyspace<'t> {
         let row = self.tx.get_columns(self.context.tables.keys, place, VALUE)?;
         self.context.count_read_bytes(key.len(), row.map_or(0, |row| row.get(BODY).len()));
         let Some(row) = row else { return Ok(Entry::new(self, key, None, &[])) };
-        Ok(Entry::new(self, key, Some(self.head_of(row.get(HEAD))?), row.get(BODY)))
+        let (head, body) = (self.head_of(row.get(HEAD))?, row.get(BODY));
+        let entry = Entry::new(self, key, Some(head), body);
+        if head.form().is_timed() && self.is_over(head, body)? {
+            return Ok(entry.over());
+        }
+        Ok(entry)
+    }
+
+    /// Whether all fields of a hash have expired, some of which may.
+    #[cold]
+    fn is_over(&self, head: Head, body: &[u8]) -> Result<bool, Abort> {
+        field_times::is_over(head, body, self.blocks(), self.context.expired_until_ms())
+    }
+
+    /// Whether a key of this head is absent: it has expired, or each field of its hash has.
+    fn is_absent(&self, key: &[u8], head: Head) -> Result<bool, Abort> {
+        if !head.form().is_timed() {
+            return Ok(self.context.has_expired(head));
+        }
+        Ok(!self.find(key)?.exists())
     }
 
     /// Looks a key up without its body.
@@ -243,6 +310,10 @@ impl<'t> Keyspace<'t> {
         let place = (self.generation.get(), key);
         let row = self.tx.get_columns(self.context.tables.keys, place, HEAD.only())?;
         let head = row.map_or(Ok(None), |row| self.head_of(row.get(HEAD)).map(Some))?;
+        if head.is_some_and(|head| head.form().is_timed()) {
+            // Whether it is there depends on its fields.
+            return self.find(key);
+        }
         Ok(Entry::new(self, key, head, &[]))
     }
 
@@ -284,7 +355,11 @@ impl<'t> Keyspace<'t> {
     /// Removes all keys of these databases.
     pub fn flush(&self, numbers: impl Iterator<Item = u32>) -> Result<(), Abort> {
         self.context.check_copied()?;
-        let counted = numbers.inspect(|_| self.context.count_written_bytes(4, 8, 1));
+        let counted = numbers.inspect(|number| {
+            self.context.count_written_bytes(4, 8, 1);
+            // Clients wait for the end of streams as well.
+            self.context.effects.borrow_mut().fills.add_database(*number);
+        });
         databases::flush(&self.tx, self.context.tables, counted)?;
         self.context.effects.borrow_mut().flushed = true;
         self.reopen()
@@ -299,8 +374,12 @@ impl<'t> Keyspace<'t> {
         self.reopen()
     }
 
-    /// Commands that follow in the same transaction see the new generation.
-    fn reopen(&self) -> Result<(), Abort> {
+    /// Has commands that follow in the same transaction see the generation as it is now: databases
+    /// were flushed or swapped, by a script perhaps in another view, or that was taken back.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn reopen(&self) -> Result<(), Abort> {
         let now = databases::generation(&self.tx, self.context.tables, self.database)?;
         self.generation.set(now);
         Ok(())

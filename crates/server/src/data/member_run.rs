@@ -4,6 +4,7 @@
 use super::blocks::{Block, BlockTable, LONGEST_LOW, PAGE, WalkFrom, block_bytes, divide_grown};
 use super::keyspace::Stop;
 use super::member_hash::{PLACE_BYTES, PLACES, place, place_bytes, place_of};
+use super::member_values::{EditedMember, Member, MemberValues};
 use super::packed;
 use hyades::Abort;
 use std::borrow::Cow;
@@ -27,12 +28,6 @@ pub enum MemberEdit<'a> {
     /// It is not there.
     Remove,
 }
-
-/// A member and its value.
-pub type Member<'t> = (&'t [u8], &'t [u8]);
-
-/// A member and a value of its own, or that it has.
-pub type EditedMember<'a> = (&'a [u8], Cow<'a, [u8]>);
 
 /// Says what becomes of a member, by its number among those that are named, and by the value that
 /// it has, if it is there.
@@ -102,8 +97,8 @@ pub struct MemberRun<'t> {
     pub number: u64,
     /// The order of its members.
     pub order: MemberOrder,
-    /// Whether each member has a value.
-    pub has_values: bool,
+    /// What is beside the names.
+    pub values: MemberValues,
 }
 
 impl<'t> MemberRun<'t> {
@@ -129,23 +124,14 @@ impl<'t> MemberRun<'t> {
     }
 
     fn members<'a>(&self, body: &'a [u8]) -> Result<Vec<Member<'a>>, Abort> {
-        let all = packed::elements(body)?;
-        match self.has_values {
-            false => Ok(all.into_iter().map(|name| (name, &[][..])).collect()),
-            // An odd number is a torn view.
-            true if all.len() % 2 == 1 => Err(Abort::Conflict),
-            true => Ok(all.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()),
-        }
+        self.values.members(body)
     }
 
     fn find(&self, block: &Block<'t>, name: &[u8]) -> Result<Option<&'t [u8]>, Abort> {
         let mut rest = block.body;
         while !rest.is_empty() {
             let known = packed::take(&mut rest).ok_or(Abort::Conflict)?;
-            let value = match self.has_values {
-                true => packed::take(&mut rest).ok_or(Abort::Conflict)?,
-                false => &[],
-            };
+            let value = self.values.take(&mut rest).ok_or(Abort::Conflict)?;
             if known == name {
                 return Ok(Some(value));
             }
@@ -173,7 +159,7 @@ impl<'t> MemberRun<'t> {
         })
         .map_err(|stop| match stop {
             Stop::Abort(abort) => abort,
-            Stop::Error(_) => unreachable!("reading has no errors of its own"),
+            Stop::Error(_) | Stop::ErrorKept(_) => unreachable!("reading has no errors of its own"),
         })?;
         Ok(found)
     }
@@ -255,10 +241,7 @@ impl<'t> MemberRun<'t> {
         if all.is_empty() {
             return Ok(block.map_or(Ok(()), |block| self.table.remove(self.number, block.low))?);
         }
-        let size = |(name, value): &EditedMember<'_>| match self.has_values {
-            true => packed::size(name.len()) + packed::size(value.len()),
-            false => packed::size(name.len()),
-        };
+        let size = |member: &EditedMember<'_>| self.values.size_of(member);
         let bytes: usize = all.iter().map(size).sum();
         match self.order {
             MemberOrder::Sorted => all.sort_by(|a, b| a.0.cmp(b.0)),
@@ -278,13 +261,7 @@ impl<'t> MemberRun<'t> {
             _ => 0..all.len(),
         };
         for piece in divide_grown(&sizes, old, |at| low_of(at).is_some()) {
-            let mut body = Vec::with_capacity(sizes[piece.clone()].iter().sum());
-            for (name, value) in &all[piece.clone()] {
-                packed::push(&mut body, name);
-                if self.has_values {
-                    packed::push(&mut body, value);
-                }
-            }
+            let body = self.values.pack(&all[piece.clone()]);
             match (piece.start, block) {
                 (0, Some(block)) => {
                     self.table.change(self.number, block.low, piece.len(), &body)?;

@@ -6,14 +6,25 @@ pub mod collections;
 pub mod counts;
 pub mod databases;
 pub mod expiries;
+pub mod field_times;
 pub mod head;
 pub mod keyspace;
 pub mod long_list;
 pub mod member_hash;
 pub mod member_run;
+pub mod member_values;
 pub mod packed;
+pub mod primary;
 #[cfg(test)]
 mod run_tests;
+pub mod scripts;
+#[cfg(test)]
+mod stored_tests;
+pub mod stream_groups;
+pub mod stream_head;
+pub mod stream_node;
+#[cfg(test)]
+mod stream_tests;
 pub mod values;
 pub mod waiting;
 #[cfg(test)]
@@ -38,6 +49,9 @@ pub struct Tables {
     /// Numbers of collections and strings that are no value any more, and whose blocks and chunks
     /// are to be removed.
     pub garbage: Table,
+    /// What SCRIPT LOAD and FUNCTION LOAD have kept, and how far an import has got. See
+    /// [`scripts`].
+    pub scripts: Table,
 }
 
 impl Tables {
@@ -77,6 +91,10 @@ impl Tables {
             .key_once();
         let garbage =
             Schema::new("garbage").column("collection", Type::U64).primary_key(&["collection"]);
+        let scripts = Schema::new("scripts")
+            .column("name", Type::Bytes)
+            .column("body", Type::Bytes)
+            .primary_key(&["name"]);
         Tables {
             databases: builder.table(databases),
             keys: builder.table(keys),
@@ -84,6 +102,7 @@ impl Tables {
             blocks: builder.table(blocks),
             chunks: builder.table(chunks),
             garbage: builder.table(garbage),
+            scripts: builder.table(scripts),
         }
     }
 }

@@ -5,13 +5,31 @@ use hyades::Abort;
 
 /// Appends an element.
 pub fn push(body: &mut Vec<u8>, element: &[u8]) {
-    let mut length = element.len();
-    while length >= 0x80 {
-        body.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    body.push(length as u8);
+    push_number(body, element.len() as u64);
     body.extend_from_slice(element);
+}
+
+/// Appends a number, as a length is written.
+pub fn push_number(body: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        body.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    body.push(number as u8);
+}
+
+/// Takes a number off; `None` if the body is none of this program's.
+pub fn take_number(body: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = body.split_first()?;
+        *body = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 /// The elements in their order.
@@ -36,18 +54,56 @@ pub fn size(length: usize) -> usize {
 
 /// Takes the first element off; `None` if the body is none of this program's.
 pub fn take<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let mut length = 0usize;
-    for shift in (0..28).step_by(7) {
-        let (&byte, rest) = body.split_first()?;
-        *body = rest;
-        length |= usize::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            let (element, rest) = body.split_at_checked(length)?;
-            *body = rest;
-            return Some(element);
-        }
+    let length = usize::try_from(take_number(body)?).ok()?;
+    let (element, rest) = body.split_at_checked(length)?;
+    *body = rest;
+    Some(element)
+}
+
+/// Bytes of the time of a value.
+pub const TIME_BYTES: usize = 6;
+
+/// A value of a field, and when the field expires, in milliseconds since 1970.
+pub type TimedValue<'a> = (&'a [u8], Option<i64>);
+
+/// Appends a value of a field, with the time at which the field expires, if there is one. A value
+/// without a time is packed as any other element. The length of one with a time ends with a byte 0
+/// in addition, which no length needs, and the time follows in six bytes: so a body tells by itself
+/// which of its values have times.
+pub fn push_timed(body: &mut Vec<u8>, (value, expires): TimedValue<'_>) {
+    push_number(body, value.len() as u64);
+    if let Some(at_ms) = expires {
+        debug_assert!((0..1 << (8 * TIME_BYTES)).contains(&at_ms));
+        *body.last_mut().expect("a number has a digit") |= 0x80;
+        body.push(0);
+        body.extend_from_slice(&at_ms.to_le_bytes()[..TIME_BYTES]);
     }
-    None
+    body.extend_from_slice(value);
+}
+
+/// Takes a value off that [`push_timed`] has appended; `None` if the body is none of this
+/// program's.
+pub fn take_timed<'a>(body: &mut &'a [u8]) -> Option<TimedValue<'a>> {
+    let begin = *body;
+    let length = usize::try_from(take_number(body)?).ok()?;
+    let digits = begin.len() - body.len();
+    let mut expires = None;
+    if digits > 1 && begin[digits - 1] == 0 {
+        let (time, rest) = body.split_at_checked(TIME_BYTES)?;
+        let mut word = [0; 8];
+        word[..TIME_BYTES].copy_from_slice(time);
+        (*body, expires) = (rest, Some(i64::from_le_bytes(word)));
+    }
+    let (value, rest) = body.split_at_checked(length)?;
+    *body = rest;
+    Some((value, expires))
+}
+
+/// Takes a value off as it is packed, with its length and its time.
+pub fn take_packed<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let begin = *body;
+    take_timed(body)?;
+    Some(&begin[..begin.len() - body.len()])
 }
 
 /// A body with these elements.
@@ -80,8 +136,45 @@ mod tests {
         }
 
         #[test]
+        fn values_with_and_without_times_read_back(
+            all: Vec<(Vec<u8>, Option<u64>)>, length in 0usize..40_000
+        ) {
+            let longer = (vec![7; length], Some(length as u64));
+            let all: Vec<(Vec<u8>, Option<i64>)> = all
+                .into_iter()
+                .chain([longer])
+                .map(|(value, at)| (value, at.map(|at| (at >> 16) as i64)))
+                .collect();
+            let (mut body, mut sizes) = (Vec::new(), Vec::new());
+            for (value, at) in &all {
+                let begin = body.len();
+                push_timed(&mut body, (value, *at));
+                sizes.push(body.len() - begin);
+                let least = size(value.len());
+                let more = if at.is_some() { 1 + TIME_BYTES } else { 0 };
+                prop_assert_eq!(body.len() - begin, least + more);
+            }
+            let (mut rest, mut packed) = (&body[..], &body[..]);
+            for ((value, at), size) in all.iter().zip(sizes) {
+                prop_assert_eq!(take_timed(&mut rest), Some((&value[..], *at)));
+                prop_assert_eq!(take_packed(&mut packed).map(<[u8]>::len), Some(size));
+            }
+            prop_assert!(rest.is_empty() && packed.is_empty());
+        }
+
+        #[test]
+        fn numbers_read_back(number: u64, shift in 0..64) {
+            let (number, mut body) = (number >> shift, Vec::new());
+            push_number(&mut body, number);
+            let mut rest = &body[..];
+            prop_assert_eq!((take_number(&mut rest), rest.len()), (Some(number), 0));
+        }
+
+        #[test]
         fn any_body_is_read_or_refused(body: Vec<u8>) {
             let _ = elements(&body);
+            let mut rest = &body[..];
+            while take_packed(&mut rest).is_some() {}
         }
     }
 }

@@ -1,76 +1,16 @@
 //! The runs of large collections beside collections in memory: the same steps, the same answers.
 
-use super::Tables;
 use super::blocks::{BlockTable, MOST_BLOCK_BYTES};
 use super::collections::{Collection, discard, first_run, remove_garbage};
-use super::counts::KeyCounts;
-use super::keyspace::{Context, Effects, Stop};
+use super::keyspace::Stop;
 use super::long_list::{End, LongList};
 use super::member_run::{MemberEdit, MemberRun};
+use super::member_values::MemberValues;
+use super::stored_tests::Stored;
 use crate::base::clock::thread_seconds;
-use crate::config::PackedLimits;
-use hyades::{Column, Columns, Database};
 use proptest::prelude::*;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-
-pub(super) struct Stored {
-    _dir: tempfile::TempDir,
-    database: Database,
-    tables: Tables,
-    counts: KeyCounts,
-}
-
-impl Stored {
-    pub fn new() -> Stored {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut builder = Database::builder();
-        let tables = Tables::declare(&mut builder);
-        let database = builder.open(dir.path()).unwrap();
-        Stored { _dir: dir, database, tables, counts: KeyCounts::default() }
-    }
-
-    /// Runs a transaction over the blocks.
-    pub fn run<T>(&self, mut body: impl FnMut(BlockTable<'_>) -> Result<T, Stop>) -> T {
-        let done = self.database.transact(|tx| {
-            let effects = RefCell::new(Effects::default());
-            let context = Context {
-                names_filled: false,
-                has_waited: false,
-                events: Default::default(),
-                tables: self.tables,
-                now_ms: 1,
-                databases: 16,
-                longest: 1 << 29,
-                packed: PackedLimits { hash: 128, set: 128, sorted_set: 128, list: 128 },
-                counts: &self.counts,
-                effects: &effects,
-                is_exec: false,
-                is_patient: true,
-            };
-            match body(BlockTable::new(*tx, context)) {
-                Ok(value) => Ok(value),
-                Err(Stop::Abort(abort)) => Err(abort.into()),
-                Err(Stop::Error(text)) => panic!("{text}"),
-            }
-        });
-        done.unwrap()
-    }
-
-    /// Counts and lengths of the bodies of all blocks.
-    fn blocks(&self) -> Vec<(u32, usize)> {
-        let (count, body) = (Column::<u32>::at(2), Column::<[u8]>::at(3));
-        let mut found = Vec::new();
-        let snapshot = self.database.open_snapshot();
-        snapshot
-            .for_each(self.tables.blocks, Columns::ALL, |row| {
-                found.push((row.get(count), row.get(body).len()));
-            })
-            .unwrap();
-        found
-    }
-}
 
 /// At the thresholds, one below and above, and larger than a block.
 fn length() -> impl Strategy<Value = usize> {
@@ -102,7 +42,8 @@ fn apply(run: MemberRun<'_>, model: &Model, batch: &[Named]) -> Result<Model, St
         assert_eq!(old, model.get(&names[number]).map(Vec::as_slice));
         Ok(match batch[number].2 {
             Some(length) => {
-                let value = vec![number as u8; if run.has_values { length } else { 0 }];
+                let value =
+                    vec![number as u8; if run.values != MemberValues::None { length } else { 0 }];
                 model.insert(names[number].clone(), value.clone());
                 MemberEdit::Set(Cow::Owned(value))
             }
@@ -266,7 +207,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn hashed_members(batches in batches(), count in 1usize..50, values: bool) {
+    fn hashed_members(batches in batches(), count in 1usize..50, strings: bool) {
+        let values = if strings { MemberValues::Strings } else { MemberValues::None };
         let (stored, mut model) = (Stored::new(), Model::new());
         for batch in &batches {
             let collection = Collection { number: 5, secret: 77 };
@@ -412,7 +354,9 @@ fn garbage_is_removed_whole_and_alone() {
         let names: Vec<Vec<u8>> = (0..9_000).map(|n| format!("member:{n:08}").into()).collect();
         let collection = Collection { number, secret: 1 };
         stored.run(|table| {
-            collection.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+            collection
+                .members(table, MemberValues::None)
+                .fill(names.iter().map(|name| (&name[..], &[][..])))?;
             collection.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
         });
         collection
@@ -429,7 +373,7 @@ fn garbage_is_removed_whole_and_alone() {
     assert!(rounds > 1);
     stored.run(|table| {
         for collection in [all[0], all[2]] {
-            assert_eq!(collection.members(table, false).count()?, 9_000);
+            assert_eq!(collection.members(table, MemberValues::None).count()?, 9_000);
             assert_eq!(collection.by_score(table).count()?, 9_000);
         }
         for run in [first_run(7), first_run(7) + 1] {

@@ -10,11 +10,15 @@
 //! only once it has a reply, or ends waiting, and then the next one of each is called: it may be
 //! that elements remain. So each is served in the order in which they came, unless another command
 //! takes the element before.
+//!
+//! Clients that wait for entries of a stream, which stay there, are all called. Those of a group
+//! take entries from each other alone: each group has a *line* of its own in the queue, whose first
+//! client is called.
 
 use crate::clients::ClientEntry;
 use crate::data::head::Kind;
 use hyades_platform::sync::Unpoisoned;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
@@ -29,16 +33,53 @@ pub struct WaitKey {
     pub key: Vec<u8>,
 }
 
+/// The clients of a queue among which one waits: those that take elements from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitLine {
+    /// None: it takes nothing.
+    Free,
+    /// Those that have named no group.
+    Common,
+    /// Those of a group of consumers.
+    Group(Vec<u8>),
+}
+
 /// A client that waits.
 struct Waiter {
     client: Arc<ClientEntry>,
+    line: WaitLine,
     is_called: AtomicBool,
 }
+
+/// The clients that wait for a key.
+#[derive(Default)]
+struct Queue(VecDeque<Arc<Waiter>>);
 
 impl Waiter {
     fn call(&self) {
         self.is_called.store(true, Ordering::Release);
         self.client.call();
+    }
+}
+
+impl Queue {
+    /// Calls the first client of each line, and all that are in none.
+    fn call(&self) {
+        let mut called: HashSet<&[u8]> = HashSet::new();
+        for waiter in &self.0 {
+            match &waiter.line {
+                WaitLine::Free => waiter.call(),
+                // The rest of the queue is of this line.
+                WaitLine::Common => return waiter.call(),
+                WaitLine::Group(name) if called.insert(name) => waiter.call(),
+                WaitLine::Group(_) => {}
+            }
+        }
+    }
+
+    /// The first client of a line, if it is one.
+    fn first_of(&self, line: &WaitLine) -> Option<&Arc<Waiter>> {
+        self.0.iter().find(|waiter| waiter.line == *line).filter(|_| *line != WaitLine::Free)
     }
 }
 
@@ -48,7 +89,7 @@ pub struct WaitQueues {
     /// The number of places in all queues.
     places: AtomicUsize,
     clients: AtomicUsize,
-    queues: Mutex<HashMap<WaitKey, VecDeque<Arc<Waiter>>>>,
+    queues: Mutex<HashMap<WaitKey, Queue>>,
 }
 
 /// A client's places in the queues of its keys. Dropped, it leaves them.
@@ -61,12 +102,17 @@ pub struct Places {
 impl WaitQueues {
     /// Enters the queues of the keys, which differ. The client is called at once: it has to try
     /// once more.
-    pub fn enter(self: &Arc<Self>, client: Arc<ClientEntry>, keys: Vec<WaitKey>) -> Places {
+    pub fn enter(
+        self: &Arc<Self>,
+        client: Arc<ClientEntry>,
+        keys: Vec<WaitKey>,
+        line: WaitLine,
+    ) -> Places {
         // It tries once more, whatever happens.
-        let waiter = Arc::new(Waiter { client, is_called: AtomicBool::new(true) });
+        let waiter = Arc::new(Waiter { client, line, is_called: AtomicBool::new(true) });
         let mut queues = self.queues.lock().unpoisoned();
         for key in &keys {
-            queues.entry(key.clone()).or_default().push_back(waiter.clone());
+            queues.entry(key.clone()).or_default().0.push_back(waiter.clone());
         }
         self.places.fetch_add(keys.len(), Ordering::Relaxed);
         self.clients.fetch_add(1, Ordering::Relaxed);
@@ -93,9 +139,7 @@ impl WaitQueues {
             return;
         }
         let queues = self.queues.lock().unpoisoned();
-        for waiter in keys.filter_map(|key| queues.get(key)?.front()) {
-            waiter.call();
-        }
+        keys.filter_map(|key| queues.get(key)).for_each(Queue::call);
     }
 
     /// Elements are there under keys that had none, committed before; which is not known.
@@ -114,9 +158,7 @@ impl WaitQueues {
             return;
         }
         let queues = self.queues.lock().unpoisoned();
-        for (_, queue) in queues.iter().filter(|(key, _)| is_wanted(key)) {
-            queue.front().into_iter().for_each(|waiter| waiter.call());
-        }
+        queues.iter().filter(|(key, _)| is_wanted(key)).for_each(|(_, queue)| queue.call());
     }
 
     /// The number of clients that wait.
@@ -147,13 +189,15 @@ impl Drop for Places {
         let mut queues = self.queues.queues.lock().unpoisoned();
         for key in &self.keys {
             let queue = queues.get_mut(key).expect("it has a place there");
-            let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.waiter));
-            queue.retain(|other| !Arc::ptr_eq(other, &self.waiter));
-            match queue.front() {
-                None => drop(queues.remove(key)),
+            let line = &self.waiter.line;
+            let is_first = |first: &Arc<Waiter>| Arc::ptr_eq(first, &self.waiter);
+            let was_first = queue.first_of(line).is_some_and(is_first);
+            queue.0.retain(|other| !Arc::ptr_eq(other, &self.waiter));
+            if queue.0.is_empty() {
+                queues.remove(key);
+            } else if was_first {
                 // It may have been called for an element that it has not taken.
-                Some(next) if was_first => next.call(),
-                Some(_) => {}
+                queue.first_of(line).into_iter().for_each(|next| next.call());
             }
         }
         self.queues.places.fetch_sub(self.keys.len(), Ordering::Relaxed);
@@ -172,10 +216,14 @@ mod tests {
     }
 
     fn enter(queues: &Arc<WaitQueues>, keys: &[&str]) -> Places {
+        enter_line(queues, keys, WaitLine::Common)
+    }
+
+    fn enter_line(queues: &Arc<WaitQueues>, keys: &[&str], line: WaitLine) -> Places {
         let addresses = (String::new(), String::new());
         let calls = Calls::new(Waker::noop().clone());
         let client = Arc::new(ClientEntry::new(1, addresses, 0, calls));
-        let places = queues.enter(client, keys.iter().map(|name| key(name)).collect());
+        let places = queues.enter(client, keys.iter().map(|name| key(name)).collect(), line);
         assert!(places.take_call());
         places
     }
@@ -206,6 +254,26 @@ mod tests {
         drop(c);
         assert_eq!((queues.clients(), queues.wants_keys()), (0, false));
         assert!(queues.queues.lock().unwrap().is_empty());
+    }
+
+    /// Of each group the first, and all that take nothing.
+    #[test]
+    fn lines_of_a_queue_are_called_by_themselves() {
+        let queues = Arc::new(WaitQueues::default());
+        let group = |name: &str| WaitLine::Group(name.into());
+        let lines = [group("g"), WaitLine::Free, group("h"), group("g"), WaitLine::Free];
+        let mut all: Vec<Places> =
+            lines.into_iter().map(|line| enter_line(&queues, &["x"], line)).collect();
+        let called =
+            |all: &[Places]| all.iter().map(|places| places.take_call()).collect::<Vec<_>>();
+        queues.call([key("x")].iter());
+        assert_eq!(called(&all), [true, true, true, false, true]);
+        drop(all.remove(1));
+        assert_eq!(called(&all), [false; 4]);
+        drop(all.remove(0));
+        assert_eq!(called(&all), [false, true, false]);
+        queues.call_all();
+        assert_eq!(called(&all), [true; 3]);
     }
 
     /// One that leaves from the middle calls no other.

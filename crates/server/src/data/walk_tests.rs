@@ -2,7 +2,8 @@
 
 use super::collections::Collection;
 use super::long_list::LongList;
-use super::run_tests::Stored;
+use super::member_values::MemberValues;
+use super::stored_tests::Stored;
 
 /// More blocks than the pages of a walk could hold if each were twice as long as the one before.
 #[test]
@@ -49,10 +50,12 @@ fn many_ranks_take_one_pass() {
         (0..MEMBERS).map(|n| [format!("{n:08}").as_bytes(), &[7; 92]].concat()).collect();
     let collection = Collection { number: 6, secret: 1 };
     stored.run(|table| {
-        collection.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))
+        collection
+            .members(table, MemberValues::None)
+            .fill(names.iter().map(|name| (&name[..], &[][..])))
     });
     stored.run(|table| {
-        let run = collection.members(table, false);
+        let run = collection.members(table, MemberValues::None);
         let all = run.all()?;
         let last = MEMBERS - 1;
         let many: Vec<usize> = (0..MEMBERS).rev().step_by(67).chain([last, 0, 0]).collect();
@@ -71,11 +74,14 @@ fn ranks_of_many_blocks() {
     let names: Vec<Vec<u8>> = (0..40_000).map(|n| format!("member:{n:08}").into()).collect();
     let collection = Collection { number: 6, secret: 1 };
     stored.run(|table| {
-        collection.members(table, false).fill(names.iter().map(|name| (&name[..], &[][..])))?;
+        collection
+            .members(table, MemberValues::None)
+            .fill(names.iter().map(|name| (&name[..], &[][..])))?;
         collection.by_score(table).fill(names.iter().map(|name| (&name[..], &[][..])))
     });
     stored.run(|table| {
-        let (sorted, hashed) = (collection.by_score(table), collection.members(table, false));
+        let (sorted, hashed) =
+            (collection.by_score(table), collection.members(table, MemberValues::None));
         let all = hashed.all()?;
         for rank in (0..names.len()).step_by(1_999).chain([names.len() - 1]) {
             assert_eq!(sorted.slice(rank, 1, names.len())?[0].0, names[rank]);

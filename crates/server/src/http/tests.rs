@@ -307,7 +307,7 @@ fn recovery_is_told_as_it_goes() {
     let tables = build(&mut builder);
     let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
     let database = builder.open(dir.path()).unwrap();
-    database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+    database.transact(|tx| Ok(tx.overwrite(tables.keys, &row)?)).unwrap();
     database.close().unwrap();
     let pages = Pages::new(&[]);
     let last = Arc::new(std::sync::Mutex::new(None::<Progress>));

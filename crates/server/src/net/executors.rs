@@ -12,8 +12,16 @@ use std::time::Instant;
 /// A job, the version of its reply, and what takes the reply.
 type Order = (Job, bool, Box<dyn FnOnce(JobReply) + Send>);
 
-/// Lanes, of which all but the first have one thread.
-const LANES: [Lane; 5] = [Lane::Data, Lane::Disk, Lane::Long, Lane::Unbounded, Lane::Network];
+/// Lanes, of which all but two have one thread.
+const LANES: [Lane; 6] =
+    [Lane::Data, Lane::Disk, Lane::Long, Lane::Unbounded, Lane::Network, Lane::Scripts];
+
+/// Threads for scripts that take long. Each keeps a script until that ends, or its time is over;
+/// they have less of the processors than event loops.
+const SCRIPT_THREADS: usize = 8;
+
+/// The priority of those threads, of 19 for the lowest.
+const NICE: i32 = 10;
 
 /// Takes jobs.
 #[derive(Clone)]
@@ -23,8 +31,8 @@ pub struct Executors {
 }
 
 impl Executors {
-    /// Starts `threads` threads for jobs on data, and one for each other lane. They end when all
-    /// handles are dropped.
+    /// Starts `threads` threads for jobs on data, some for scripts, and one for each other lane.
+    /// They end when all handles are dropped.
     pub fn start(
         shared: &Arc<Shared>,
         threads: usize,
@@ -33,7 +41,12 @@ impl Executors {
         let mut start = |lane: Lane| {
             let (sender, receiver) = channel();
             let receiver = Arc::new(Mutex::new(receiver));
-            for _ in 0..if lane == Lane::Data { threads } else { 1 } {
+            let count = match lane {
+                Lane::Data => threads,
+                Lane::Scripts => SCRIPT_THREADS,
+                _ => 1,
+            };
+            for _ in 0..count {
                 let (shared, receiver) = (shared.clone(), Arc::clone(&receiver));
                 let name = format!("executor-{}", handles.len());
                 let guard = StopOnPanic(shared.clone());
@@ -42,8 +55,8 @@ impl Executors {
             }
             Ok::<_, std::io::Error>(sender)
         };
-        let [data, disk, long, unbounded, network] = LANES.map(&mut start);
-        Ok((Executors { lanes: [data?, disk?, long?, unbounded?, network?] }, handles))
+        let [data, disk, long, unbounded, network, scripts] = LANES.map(&mut start);
+        Ok((Executors { lanes: [data?, disk?, long?, unbounded?, network?, scripts?] }, handles))
     }
 
     /// Has a job run; `done` gets its reply on another thread.
@@ -68,12 +81,16 @@ fn next(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) -> Optio
     }
 }
 
-fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
+fn run(shared: &Arc<Shared>, receiver: &Mutex<Receiver<Order>>, lane: Lane) {
+    if lane == Lane::Scripts {
+        // Where that is not allowed, they compete as others do.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+    }
     while let Some((job, resp3, done)) = next(shared, receiver, lane) {
         done(match (shared.stopping(), shared.store.log_failure()) {
             (None, _) => job.run(shared, resp3),
             // It has no effect any more, and says why.
-            (Some(_), Some(_)) if matches!(lane, Lane::Data | Lane::Network) => {
+            (Some(_), Some(_)) if matches!(lane, Lane::Data | Lane::Network | Lane::Scripts) => {
                 job.run(shared, resp3)
             }
             (Some(_), Some(cause)) => {
@@ -99,7 +116,8 @@ mod tests {
         let shared = Shared::new(Settings::default());
         let (executors, threads) = Executors::start(&shared, 1).unwrap();
         let (ended, until_ended) = channel();
-        for long in LANES {
+        // Scripts that take long have several threads.
+        for long in LANES.into_iter().filter(|lane| *lane != Lane::Scripts) {
             let (let_go, goes_on) = channel::<()>();
             let mut blocks = Job::new(move |_, _| assert!(goes_on.recv().is_err()));
             blocks.lane = long;

@@ -18,7 +18,12 @@ const TABLE: [u64; 256] = {
 
 /// The checksum of bytes.
 pub fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+    crc64_from(0, bytes)
+}
+
+/// The checksum of bytes behind others, which have that checksum.
+pub fn crc64_from(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
 
 #[cfg(test)]

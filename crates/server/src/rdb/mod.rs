@@ -1,4 +1,4 @@
-//! Values as Redis serializes them: the payloads of DUMP and RESTORE.
+//! Values as Redis serializes them: the payloads of DUMP and RESTORE, and files of them.
 //!
 //! A payload is a type byte, the value, the version of the format in two bytes, and the CRC64 of
 //! all before it in eight, both little endian. What is read comes from clients: each length is
@@ -6,16 +6,24 @@
 //! [`MOST_BYTES`].
 
 mod crc64;
+pub mod file;
 mod listpack;
 mod lzf;
 mod read;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod write;
 mod ziplist;
 
-pub use read::restore;
-pub use write::{hash, list, set, sorted_set, string};
+pub use read::{libraries as restore_libraries, restore, value};
+pub use stream::{ConsumerImage, GroupImage, PendingImage, StreamImage, stream};
+pub use timed::timed_hash;
+pub use write::{FileWriter, FormatVersion, hash, libraries, list, set, sorted_set, string};
+
+/// A field, its value, and when it expires, in milliseconds since 1970.
+pub type TimedField = (Vec<u8>, Vec<u8>, Option<i64>);
 
 /// A value that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +36,12 @@ pub enum Restored {
     Set(Vec<Vec<u8>>),
     /// Each field, followed by its value. The fields are different.
     Hash(Vec<Vec<u8>>),
+    /// Different fields, some of which expire.
+    TimedHash(Vec<TimedField>),
     /// Different members with their scores, none of which is NaN, in any order.
     SortedSet(Vec<(f64, Vec<u8>)>),
+    /// A stream.
+    Stream(Box<StreamImage>),
 }
 
 /// Why a payload is refused.
@@ -39,8 +51,6 @@ pub enum BadPayload {
     Footer,
     /// It is no value.
     Format,
-    /// It is a stream.
-    Stream,
     /// It is a value of a module.
     Module,
     /// Its value takes more bytes than it may.
@@ -53,7 +63,6 @@ impl BadPayload {
         match self {
             BadPayload::Footer => "ERR DUMP payload version or checksum are wrong",
             BadPayload::Format => "ERR Bad data format",
-            BadPayload::Stream => "ERR the payload is a stream, and streams are not built yet",
             BadPayload::Module => "ERR the payload is of a module, and modules cannot be loaded",
             BadPayload::TooLarge => "ERR the payload holds more than 1 GiB",
         }
@@ -66,8 +75,8 @@ pub const MOST_BYTES: usize = 1 << 30;
 /// The version that is written, that of Redis 7.0.
 const VERSION: u16 = 10;
 
-/// The latest version that is read, that of Redis 7.2.
-const LATEST_VERSION: u16 = 11;
+/// The version of hashes whose fields expire, that of Redis 7.4, which is the latest that is read.
+const TIMED_VERSION: u16 = 12;
 
 /// Bytes of version and checksum.
 const FOOTER: usize = 10;
@@ -75,6 +84,7 @@ const FOOTER: usize = 10;
 /// Bytes of a payload that are not the value's: its type, version and checksum.
 pub const AROUND_VALUE: usize = 1 + FOOTER;
 
+pub use crc64::crc64;
 pub use kinds::STRING;
 
 /// How values are encoded, by the numbers of Redis's files.
@@ -99,8 +109,46 @@ mod kinds {
     /// Listpacks, and large elements by themselves.
     pub const LIST_QUICKLIST_2: u8 = 18;
     pub const SET_LISTPACK: u8 = 20;
+    /// Of Redis 5, 7.0 and 7.2.
     pub const STREAMS: [u8; 3] = [15, 19, 21];
-    pub const MODULES: [u8; 2] = [6, 7];
+    pub const MODULE: u8 = 6;
+    pub const MODULE_2: u8 = 7;
+    /// Fields may expire, each behind its time: of candidates of Redis 7.4.
+    pub const HASH_TIMED_OF_CANDIDATE: u8 = 22;
+    /// The same as a listpack, with the time behind each value.
+    pub const HASH_TIMED_LISTPACK_OF_CANDIDATE: u8 = 23;
+    /// The first time, and fields behind theirs, which are told from the first.
+    pub const HASH_TIMED: u8 = 24;
+    /// The first time, and a listpack.
+    pub const HASH_TIMED_LISTPACK: u8 = 25;
+    /// Values that are a string in a file.
+    pub const ONE_STRING: &[u8] = &[
+        STRING,
+        HASH_ZIPMAP,
+        LIST_ZIPLIST,
+        SET_INTSET,
+        SORTED_SET_ZIPLIST,
+        HASH_ZIPLIST,
+        HASH_LISTPACK,
+        SORTED_SET_LISTPACK,
+        SET_LISTPACK,
+    ];
+    /// In files: the slot of a cluster that follows.
+    pub const SLOT: u8 = 244;
+    /// The code of a library of functions.
+    pub const LIBRARY: u8 = 245;
+    /// The same, of a release candidate of Redis 7.0.
+    pub const LIBRARY_OF_CANDIDATE: u8 = 246;
+    pub const MODULE_AUXILIARY: u8 = 247;
+    pub const IDLE: u8 = 248;
+    pub const FREQUENCY: u8 = 249;
+    pub const AUXILIARY: u8 = 250;
+    /// The number of keys, and of those that expire.
+    pub const SIZES: u8 = 251;
+    pub const EXPIRES_MS: u8 = 252;
+    pub const EXPIRES_SECONDS: u8 = 253;
+    pub const DATABASE: u8 = 254;
+    pub const END: u8 = 255;
 }
 
 /// The integer that a text is, if the integer is shown as that text.

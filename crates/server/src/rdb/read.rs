@@ -1,40 +1,78 @@
 //! Reading payloads.
 
 use super::crc64::crc64;
-use super::{BadPayload, FOOTER, LATEST_VERSION, Restored};
+use super::{BadPayload, FOOTER, MOST_BYTES, Restored, TIMED_VERSION};
 use super::{kinds, listpack, lzf, ziplist};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-type Read<T> = Result<T, BadPayload>;
+pub(super) type Read<T> = Result<T, BadPayload>;
 
 /// What an element takes beside its bytes, about.
-const ELEMENT_BYTES: usize = 48;
+pub(super) const ELEMENT_BYTES: usize = 48;
 
 /// The value of a payload, which takes this many bytes at most.
 ///
 /// # Errors
 /// See [`BadPayload`].
 pub fn restore(payload: &[u8], most: usize) -> Read<Restored> {
-    let body = payload.len().checked_sub(FOOTER).ok_or(BadPayload::Footer)?;
-    let (body, footer) = payload.split_at(body);
-    let version = u16::from_le_bytes([footer[0], footer[1]]);
-    let checksum = crc64(&payload[..payload.len() - 8]);
-    if version > LATEST_VERSION || footer[2..] != checksum.to_le_bytes() {
-        return Err(BadPayload::Footer);
-    }
-    let mut reader = Reader { rest: body, left: most };
-    let kind = reader.take(1)?[0];
+    let (kind, bytes) = body(payload)?.split_first().ok_or(BadPayload::Format)?;
+    value(*kind, bytes, most)
+}
+
+/// The string that bytes of a file are.
+pub(super) fn decoded(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let mut reader = Reader { rest: bytes, left: MOST_BYTES };
+    let string = reader.string().ok()?;
+    reader.rest.is_empty().then_some(string)
+}
+
+/// A value of a type, which takes this many bytes at most.
+///
+/// # Errors
+/// See [`BadPayload`].
+pub fn value(kind: u8, bytes: &[u8], most: usize) -> Read<Restored> {
+    let mut reader = Reader { rest: bytes, left: most };
     let value = reader.value(kind)?;
     let is_empty = match &value {
         Restored::String(_) => false,
         Restored::List(all) | Restored::Set(all) | Restored::Hash(all) => all.is_empty(),
+        Restored::TimedHash(all) => all.is_empty(),
         Restored::SortedSet(all) => all.is_empty(),
+        Restored::Stream(_) => false,
     };
     if is_empty || !reader.rest.is_empty() || !is_sound(&value) {
         return Err(BadPayload::Format);
     }
     Ok(value)
+}
+
+/// A payload without its footer.
+fn body(payload: &[u8]) -> Read<&[u8]> {
+    let body = payload.len().checked_sub(FOOTER).ok_or(BadPayload::Footer)?;
+    let (body, footer) = payload.split_at(body);
+    let version = u16::from_le_bytes([footer[0], footer[1]]);
+    let checksum = crc64(&payload[..payload.len() - 8]);
+    if version > TIMED_VERSION || footer[2..] != checksum.to_le_bytes() {
+        return Err(BadPayload::Footer);
+    }
+    Ok(body)
+}
+
+/// The code of the libraries of a payload, which take this many bytes at most.
+///
+/// # Errors
+/// See [`BadPayload`].
+pub fn libraries(payload: &[u8], most: usize) -> Read<Vec<Vec<u8>>> {
+    let mut reader = Reader { rest: body(payload)?, left: most };
+    let mut all = Vec::new();
+    while !reader.rest.is_empty() {
+        if reader.take(1)?[0] != kinds::LIBRARY {
+            return Err(BadPayload::Format);
+        }
+        all.push(reader.string()?.into_owned());
+    }
+    Ok(all)
 }
 
 /// Whether fields and members are different, and scores are numbers.
@@ -44,9 +82,10 @@ fn is_sound(value: &Restored) -> bool {
         all.all(|name| known.insert(&name[..]))
     }
     match value {
-        Restored::String(_) | Restored::List(_) => true,
+        Restored::String(_) | Restored::List(_) | Restored::Stream(_) => true,
         Restored::Set(all) => are_different(all.iter()),
         Restored::Hash(all) => are_different(all.iter().step_by(2)),
+        Restored::TimedHash(all) => are_different(all.iter().map(|field| &field.0)),
         Restored::SortedSet(all) => {
             !all.iter().any(|pair| pair.0.is_nan()) && are_different(all.iter().map(|pair| &pair.1))
         }
@@ -59,8 +98,8 @@ enum Length {
     Encoded(u8),
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
     /// Bytes that what is read may take beside.
     left: usize,
 }
@@ -85,18 +124,18 @@ fn unpack_intset(bytes: &[u8], take: &mut dyn FnMut(Vec<u8>) -> Option<()>) -> O
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Read<&'a [u8]> {
+    pub(super) fn take(&mut self, length: usize) -> Read<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(BadPayload::Format)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         Ok(self.take(N)?.try_into().expect("as many were taken"))
     }
 
     /// What is read takes this many bytes more.
-    fn charge(&mut self, bytes: usize) -> Read<()> {
+    pub(super) fn charge(&mut self, bytes: usize) -> Read<()> {
         self.left = self.left.checked_sub(bytes).ok_or(BadPayload::TooLarge)?;
         Ok(())
     }
@@ -116,7 +155,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn length(&mut self) -> Read<usize> {
+    pub(super) fn length(&mut self) -> Read<usize> {
         match self.length_or_encoding()? {
             Length::Bytes(length) => Ok(length),
             Length::Encoded(_) => Err(BadPayload::Format),
@@ -124,7 +163,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string. What is not part of the payload is charged.
-    fn string(&mut self) -> Read<Cow<'a, [u8]>> {
+    pub(super) fn string(&mut self) -> Read<Cow<'a, [u8]>> {
         let integer = match self.length_or_encoding()? {
             Length::Bytes(length) => return self.take(length).map(Cow::Borrowed),
             Length::Encoded(0) => i32::from(i8::from_le_bytes(self.array()?)),
@@ -143,7 +182,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string that is kept.
-    fn element(&mut self) -> Read<Vec<u8>> {
+    pub(super) fn element(&mut self) -> Read<Vec<u8>> {
         let element = self.string()?.into_owned();
         self.charge(ELEMENT_BYTES + element.len())?;
         Ok(element)
@@ -184,6 +223,11 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
+    /// The elements of a listpack.
+    pub(super) fn listpack(&mut self) -> Read<Vec<Vec<u8>>> {
+        self.unpacked(unpack_listpack)
+    }
+
     fn unpacked_pairs(&mut self, unpack: Unpack) -> Read<Vec<Vec<u8>>> {
         let all = self.unpacked(unpack)?;
         if all.len().is_multiple_of(2) { Ok(all) } else { Err(BadPayload::Format) }
@@ -209,8 +253,16 @@ impl<'a> Reader<'a> {
             ),
             kinds::SORTED_SET_ZIPLIST => ranked(self.unpacked_pairs(unpack_ziplist)?)?,
             kinds::SORTED_SET_LISTPACK => ranked(self.unpacked_pairs(unpack_listpack)?)?,
-            stream if kinds::STREAMS.contains(&stream) => return Err(BadPayload::Stream),
-            module if kinds::MODULES.contains(&module) => return Err(BadPayload::Module),
+            kinds::HASH_TIMED | kinds::HASH_TIMED_OF_CANDIDATE => {
+                Restored::TimedHash(self.timed_fields(kind)?)
+            }
+            kinds::HASH_TIMED_LISTPACK | kinds::HASH_TIMED_LISTPACK_OF_CANDIDATE => {
+                Restored::TimedHash(self.timed_listpack(kind)?)
+            }
+            kind if kinds::STREAMS.contains(&kind) => {
+                Restored::Stream(Box::new(self.stream(kind)?))
+            }
+            kinds::MODULE | kinds::MODULE_2 => return Err(BadPayload::Module),
             _ => return Err(BadPayload::Format),
         })
     }

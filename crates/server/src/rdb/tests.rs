@@ -36,6 +36,12 @@ fn value() -> impl Strategy<Value = Restored> {
         }),
         btree_map(element(), element(), 1..140)
             .prop_map(|all| Restored::Hash(all.into_iter().flat_map(|(a, b)| [a, b]).collect())),
+        btree_map(element(), (element(), prop::option::of(1i64..1 << 46)), 1..140).prop_map(
+            |all| {
+                let all = all.into_iter().map(|(name, (value, at))| (name, value, at));
+                Restored::TimedHash(all.collect())
+            }
+        ),
         btree_map(element(), score, 1..140).prop_map(|all| {
             Restored::SortedSet(all.into_iter().map(|(name, score)| (score + 0.0, name)).collect())
         }),
@@ -50,6 +56,7 @@ fn slices(all: &[Vec<u8>]) -> Vec<&[u8]> {
 fn sorted(mut value: Restored) -> Restored {
     match &mut value {
         Restored::Set(all) => all.sort(),
+        Restored::TimedHash(all) => all.sort(),
         Restored::SortedSet(all) => {
             all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         }
@@ -64,10 +71,15 @@ fn dumped(value: &Restored) -> Vec<u8> {
         Restored::List(all) => list(&slices(all)),
         Restored::Set(all) => set(&slices(all)),
         Restored::Hash(all) => hash(&slices(all)),
+        Restored::TimedHash(all) => {
+            let all: Vec<_> = all.iter().map(|(a, b, at)| (&a[..], &b[..], *at)).collect();
+            timed_hash(&all)
+        }
         Restored::SortedSet(all) => {
             let all: Vec<_> = all.iter().map(|pair| (pair.0, &pair.1[..])).collect();
             sorted_set(&all)
         }
+        Restored::Stream(image) => stream(image),
     }
 }
 
@@ -106,7 +118,7 @@ proptest! {
 
     /// Each encoding meets any bytes.
     #[test]
-    fn any_bytes_are_refused_or_a_value(kind in 0u8..24, bytes in vec(any::<u8>(), 0..60)) {
+    fn any_bytes_are_refused_or_a_value(kind in 0u8..28, bytes in vec(any::<u8>(), 0..60)) {
         let _ = restored(&sealed(&[&[kind][..], &bytes].concat()));
         // As the string that holds the elements.
         let held = [&[kind, bytes.len() as u8][..], &bytes].concat();
@@ -194,10 +206,9 @@ fn encodings_of_earlier_versions() {
 #[test]
 fn what_is_no_value() {
     assert_eq!(restored(b""), Err(BadPayload::Footer));
-    let mut later = b"\0\x01a\x0c\0".to_vec();
+    let mut later = b"\0\x01a\x0d\0".to_vec();
     later.extend(crc64(&later).to_le_bytes());
     assert_eq!(restored(&later), Err(BadPayload::Footer));
-    assert_eq!(read(b"\x0f\x00"), Err(BadPayload::Stream));
     assert_eq!(read(b"\x07\x00"), Err(BadPayload::Module));
     for bad in [
         &b"\x63\x00"[..],
@@ -225,4 +236,53 @@ fn payloads_of_redis() {
     assert_eq!(string(b"300")[..5], *b"\x00\xc1\x2c\x01\x0a");
     assert_eq!(list(&[b"a", b"1"])[..5], *b"\x12\x01\x02\x0c\x0c");
     assert_eq!(set(&[b"2", b"1"])[..14], *b"\x0b\x0c\x02\0\0\0\x02\0\0\0\x01\0\x02\0");
+}
+
+/// The four types of hashes whose fields expire, byte by byte as Redis 7.4 and its candidates have
+/// them.
+#[test]
+fn hashes_of_redis_7_4_keep_the_times_of_their_fields() {
+    let time = 0x0102_0304_0506i64;
+    let mut listpack = listpack::ListpackWriter::default();
+    for element in ["a", "1", &time.to_string(), "b", "2", "0"] {
+        listpack.push(element.as_bytes());
+    }
+    let listpack = listpack.finish();
+    let packed = [&[listpack.len() as u8], &listpack[..]].concat();
+    let first = time.to_le_bytes();
+    let long = [&[0x81][..], &time.to_be_bytes()].concat();
+    let bodies = [
+        [&[22, 2][..], &long, b"\x01a\x011\x00\x01b\x012"].concat(),
+        [&[23][..], &packed].concat(),
+        [&[24][..], &first, b"\x02\x01\x01a\x011\x00\x01b\x012"].concat(),
+        [&[25][..], &first, &packed].concat(),
+    ];
+    let field = |name: &str, value: &str, at| (name.into(), value.into(), at);
+    let hash = Restored::TimedHash(vec![field("a", "1", Some(time)), field("b", "2", None)]);
+    for body in bodies {
+        assert_eq!(restored(&sealed(&body)), Ok(hash.clone()), "type {}", body[0]);
+    }
+    // What is written is of that version, and no other value is.
+    let payload = timed_hash(&[(b"a", b"1", Some(time))]);
+    assert_eq!(payload[payload.len() - 10..payload.len() - 8], [12, 0]);
+    assert_eq!(string(b"a")[3..5], [10, 0]);
+    let late = [&[22, 1, 0x81][..], &(1u64 << 48).to_be_bytes(), b"\x01a\x011"].concat();
+    assert_eq!(restored(&sealed(&late)), Err(BadPayload::Format));
+}
+
+/// Lengths that no value has end the file: the position does not run over.
+#[test]
+fn lengths_beyond_any_memory_are_refused() {
+    let length = |length: u64| [&[0x81][..], &length.to_be_bytes()].concat();
+    for bytes in [
+        [&b"\x01\x01k"[..], &length(u64::MAX / 2), &length(u64::MAX - 8)].concat(),
+        [&b"\x00"[..], &length(u64::MAX)].concat(),
+        [&b"\xfa"[..], &length(u64::MAX - 20)].concat(),
+    ] {
+        let file = [b"REDIS0010", &bytes[..]].concat();
+        for length in [file.len() as u64, u64::MAX] {
+            let mut reader = file::FileReader::new(&file[..], length).unwrap();
+            assert!(reader.next().is_err(), "{bytes:?}");
+        }
+    }
 }

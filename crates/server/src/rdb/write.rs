@@ -1,8 +1,9 @@
 //! Writing values, as Redis 7.0 does with its default settings.
 
-use super::crc64::crc64;
+use super::crc64::{crc64, crc64_from};
 use super::listpack::ListpackWriter;
-use super::{VERSION, canonical_integer, kinds, lzf};
+use super::{FOOTER, TIMED_VERSION, VERSION, canonical_integer, kinds, lzf};
+use std::io::{self, Write};
 
 /// Shorter strings are not compressed.
 const SHORTEST_COMPRESSED: usize = 21;
@@ -17,7 +18,7 @@ const LONGEST_PACKED: usize = 64;
 /// Most members of an intset.
 const MOST_INTEGERS: usize = 512;
 
-fn push_length(out: &mut Vec<u8>, length: usize) {
+pub(super) fn push_length(out: &mut Vec<u8>, length: usize) {
     match length {
         0..0x40 => out.push(length as u8),
         0x40..0x4000 => out.extend([0x40 | (length >> 8) as u8, length as u8]),
@@ -34,7 +35,7 @@ fn push_length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     match canonical_integer(text) {
         Some(value) if i8::try_from(value).is_ok() => return out.extend([0xc0, value as u8]),
         Some(value) if i16::try_from(value).is_ok() => {
@@ -59,11 +60,25 @@ fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-fn finish(mut out: Vec<u8>) -> Vec<u8> {
-    out.extend(VERSION.to_le_bytes());
+pub(super) fn finish(out: Vec<u8>) -> Vec<u8> {
+    finish_with(VERSION, out)
+}
+
+pub(super) fn finish_with(version: u16, mut out: Vec<u8>) -> Vec<u8> {
+    out.extend(version.to_le_bytes());
     let checksum = crc64(&out);
     out.extend(checksum.to_le_bytes());
     out
+}
+
+/// The payload of FUNCTION DUMP: the code of libraries.
+pub fn libraries<'a>(all: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for code in all {
+        out.push(kinds::LIBRARY);
+        push_string(&mut out, code);
+    }
+    finish(out)
 }
 
 /// The payload of a string.
@@ -130,7 +145,7 @@ pub fn set(members: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Whether elements are few and short enough for a listpack.
-fn is_packed(count: usize, mut elements: impl Iterator<Item = usize>) -> bool {
+pub(super) fn is_packed(count: usize, mut elements: impl Iterator<Item = usize>) -> bool {
     count <= MOST_PACKED && elements.all(|length| length <= LONGEST_PACKED)
 }
 
@@ -177,4 +192,96 @@ pub fn sorted_set(members: &[(f64, &[u8])]) -> Vec<u8> {
         }
     }
     finish(out)
+}
+
+/// The version of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatVersion {
+    /// That of Redis 7.0, which later ones read, and Valkey.
+    Redis70,
+    /// That of Redis 7.4, for hashes whose fields expire.
+    Redis74,
+}
+
+/// Writes a whole file: databases in the order of their numbers, with their keys in any order.
+pub struct FileWriter<W> {
+    out: W,
+    checksum: u64,
+    database: Option<u32>,
+}
+
+impl<W: Write> FileWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn new(out: W, version: FormatVersion) -> io::Result<FileWriter<W>> {
+        let mut writer = FileWriter { out, checksum: 0, database: None };
+        let (number, redis) = match version {
+            FormatVersion::Redis70 => (VERSION, "7.0.15"),
+            FormatVersion::Redis74 => (TIMED_VERSION, "7.4.0"),
+        };
+        writer.write(format!("REDIS{number:04}").as_bytes())?;
+        let mut auxiliary = Vec::new();
+        for (name, value) in [("redis-ver", redis), ("redis-bits", "64")] {
+            auxiliary.push(kinds::AUXILIARY);
+            push_string(&mut auxiliary, name.as_bytes());
+            push_string(&mut auxiliary, value.as_bytes());
+        }
+        writer.write(&auxiliary)?;
+        Ok(writer)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum = crc64_from(self.checksum, bytes);
+        self.out.write_all(bytes)
+    }
+
+    /// Adds a library of functions.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn library(&mut self, code: &[u8]) -> io::Result<()> {
+        let mut out = vec![kinds::LIBRARY];
+        push_string(&mut out, code);
+        self.write(&out)
+    }
+
+    /// Adds a key with the payload of its value, and the time in milliseconds since 1970 at which
+    /// it expires.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn key(
+        &mut self,
+        database: u32,
+        key: &[u8],
+        expires: Option<i64>,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        let mut out = Vec::new();
+        if self.database.replace(database) != Some(database) {
+            out.push(kinds::DATABASE);
+            push_length(&mut out, database as usize);
+        }
+        if let Some(at_ms) = expires {
+            out.push(kinds::EXPIRES_MS);
+            out.extend(at_ms.to_le_bytes());
+        }
+        out.push(payload[0]);
+        push_string(&mut out, key);
+        self.write(&out)?;
+        self.write(&payload[1..payload.len() - FOOTER])
+    }
+
+    /// Ends the file with its checksum, and returns what it was written to.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.write(&[kinds::END])?;
+        self.out.write_all(&self.checksum.to_le_bytes())?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
 }

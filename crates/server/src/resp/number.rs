@@ -196,6 +196,36 @@ fn hexadecimal(text: &str) -> Option<f64> {
     })
 }
 
+/// Appends a number with this many significant digits at most, as `%g` of C does it.
+#[cfg(any(test, feature = "lua"))]
+pub fn push_general(out: &mut Vec<u8>, value: f64, digits: usize) {
+    if !value.is_finite() {
+        let sign = if value.is_sign_negative() { "-" } else { "" };
+        let name = if value.is_nan() { "nan" } else { "inf" };
+        out.extend_from_slice(sign.as_bytes());
+        out.extend_from_slice(name.as_bytes());
+        return;
+    }
+    if value == value.trunc() && value.abs() < 1e14 && (value != 0.0 || value.is_sign_positive()) {
+        return push_integer(out, value as i64);
+    }
+    let text = format!("{value:.*e}", digits - 1);
+    let (mantissa, exponent) = text.split_once('e').expect("it is written so");
+    let exponent: i32 = exponent.parse().expect("it is a number");
+    let without_zeros = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text.to_string(),
+    };
+    let text = if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.abs())
+    } else {
+        let behind = (digits as i32 - 1 - exponent).max(0) as usize;
+        without_zeros(&format!("{value:.behind$}"))
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,6 +335,29 @@ mod tests {
             push_float(&mut out, value);
             let back = float(&out).unwrap().value;
             prop_assert!(back == value || back.is_nan() && value.is_nan(), "{value:e}");
+        }
+    }
+
+    #[test]
+    fn general_numbers_are_written_as_in_c() {
+        for (value, digits, text) in [
+            (0.0, 14, "0"),
+            (-0.0, 14, "-0"),
+            (3.0, 17, "3"),
+            (0.1, 17, "0.10000000000000001"),
+            (0.1, 14, "0.1"),
+            (1e15, 17, "1000000000000000"),
+            (1e17, 17, "1e+17"),
+            (1e100, 14, "1e+100"),
+            (9_007_199_254_740_992.0, 14, "9.007199254741e+15"),
+            (1.5e-7, 14, "1.5e-07"),
+            (0.000_123, 14, "0.000123"),
+            (-2.5, 14, "-2.5"),
+            (f64::NEG_INFINITY, 14, "-inf"),
+        ] {
+            let mut out = Vec::new();
+            push_general(&mut out, value, digits);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
 }

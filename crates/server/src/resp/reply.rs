@@ -208,6 +208,36 @@ impl<'a> Reply<'a> {
         self.head(b'*', length as i64);
     }
 
+    /// What was written elsewhere.
+    pub fn written(&mut self, bytes: &[u8]) {
+        if self.is_too_long || self.out.len() + bytes.len() > self.limit {
+            self.is_too_long = true;
+            return;
+        }
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// The head of an array whose elements were written since a position.
+    pub fn array_before(&mut self, position: usize, length: usize) {
+        self.head_before(position, |reply| reply.array(length));
+    }
+
+    /// The head of a map whose pairs were written since a position; in version 2 that of an array
+    /// of pairs, which are arrays then.
+    pub fn pairs_before(&mut self, position: usize, pairs: usize) {
+        self.head_before(position, |reply| match reply.resp3 {
+            true => reply.map(pairs),
+            false => reply.array(pairs),
+        });
+    }
+
+    fn head_before(&mut self, position: usize, write: impl FnOnce(&mut Self)) {
+        let end = self.out.len();
+        write(self);
+        let length = self.out.len() - end;
+        self.out[position..].rotate_right(length);
+    }
+
     /// The head of a map of this many pairs; in version 2 an array of keys and values.
     pub fn map(&mut self, pairs: usize) {
         match self.resp3 {
@@ -225,12 +255,17 @@ impl<'a> Reply<'a> {
     pub fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         push_float(&mut text, value);
+        self.double_text(&text);
+    }
+
+    /// The same, of a number as text.
+    pub fn double_text(&mut self, text: &[u8]) {
         if self.resp3 {
             self.out.push(b',');
-            self.out.extend_from_slice(&text);
+            self.out.extend_from_slice(text);
             self.out.extend_from_slice(b"\r\n");
         } else {
-            self.bulk(&text);
+            self.bulk(text);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::http::HttpServer;
 use crate::net::event_loop::EventLoop;
 use crate::net::executors::Executors;
 use crate::net::listener::Listener;
+use crate::replica;
 use crate::sockets::unix_socket::SocketFile;
 use crate::state::open_files;
 use crate::state::{Opened, Shared, StopOnPanic, Stopping};
@@ -86,10 +87,14 @@ impl Handle {
 }
 
 /// Work of the server on a thread of its own.
-type Service = (&'static str, fn(&Shared));
+type Service = (&'static str, fn(&Arc<Shared>));
 
-const SERVICES: [Service; 3] =
-    [("expiry", expiry::run), ("reaper", reaper::run), ("saver", saving::run)];
+const SERVICES: [Service; 4] = [
+    ("expiry", |shared| expiry::run(shared)),
+    ("reaper", |shared| reaper::run(shared)),
+    ("saver", |shared| saving::run(shared)),
+    ("replica", replica::run),
+];
 
 impl Server {
     /// Starts a server: it listens when this returns, and opens its database meanwhile. Until that

@@ -16,8 +16,8 @@ pub fn notice(settings: &Settings) -> Option<String> {
     };
     Some(format!(
         "{} has files of Redis ({names}), which are not read and stay as they are: this database \
-         is empty. To move the data, start Redis on another port, and have it send its keys by \
-         MIGRATE (docs/server/differences.md, \"Moving from Redis\")",
+         is empty. To move the data, stop this server, and bring them into a new directory: \
+         hyades import FILE --dir NEW (docs/server/differences.md, \"Files of Redis\")",
         dir.display()
     ))
 }
@@ -44,7 +44,7 @@ mod tests {
         std::fs::write(dir.path().join("dump.rdb"), "REDIS0010").unwrap();
         let one = read(&[]).unwrap();
         assert!(one.starts_with(&format!("{name} has files of Redis (dump.rdb), ")), "{one}");
-        assert!(one.contains("MIGRATE"), "{one}");
+        assert!(one.contains("hyades import"), "{one}");
         std::fs::create_dir(dir.path().join("appendonlydir")).unwrap();
         assert!(read(&[]).unwrap().contains(" (dump.rdb and appendonlydir), "));
         // By the names that the settings give them.

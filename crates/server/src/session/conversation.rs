@@ -348,7 +348,9 @@ impl Conversation {
     /// that the order.
     fn take_run_job(&mut self) -> Job {
         let long = self.take_long_input();
-        self.run.take_job(&self.client, &self.order, &self.input, long)
+        let job = self.run.take_job(&self.client, &self.order, &self.input, long);
+        self.client.end_caching();
+        job
     }
 
     fn execute(&mut self, turn: &mut Turn<'_>) -> Execution {
@@ -372,6 +374,9 @@ impl Conversation {
             if let Some(ticket) = self.finish(turn.shared, from, end) {
                 self.seal_run(turn, (ticket, replies), (wrote, is_exec));
             }
+        }
+        if matches!(done, Execution::Done(_)) {
+            self.client.end_caching();
         }
         self.exec_durability = None;
         if self.run.is_empty() {
@@ -406,6 +411,8 @@ impl Conversation {
         self.end_unfinished(shared, end.time, is_error);
         self.settle_waiting(shared, end.wait);
         self.publish_events(shared, end.events);
+        self.tell_trackers(shared, end.changed);
+        self.tell_reads(shared, &end.read_elsewhere);
         if end.unwatched {
             self.client.watched.clear();
         }
@@ -473,7 +480,11 @@ impl Conversation {
         let from = self.replies.buffer().len();
         let command = request.place().map(|at| &catalogue::all()[at]);
         let subscribes = command.is_some_and(|command| command.name.ends_with("subscribe"));
+        let is_client = command.is_some_and(|command| command.name == "client");
         let is_queued_or_run = self.answer(turn, request);
+        if is_queued_or_run && !is_client && self.client.multi.is_none() {
+            self.client.end_caching();
+        }
         if self.job.is_none() && is_queued_or_run {
             // Subscriptions are confirmed by messages. Errors, and QUEUED, are not messages.
             let first = self.replies.buffer().get(from);

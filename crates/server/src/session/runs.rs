@@ -7,7 +7,7 @@ mod wrote;
 use crate::catalogue::{self, Command};
 use crate::client::Client;
 use crate::client::{QueuedCommands, RunEnd};
-use crate::commands::Job;
+use crate::commands::{Caller, Job, Lane};
 use crate::data::keyspace::{self, Context, Effects, WatchedKey};
 use crate::request::Request;
 use crate::resp::reply::Reply;
@@ -187,11 +187,16 @@ impl RunQueue {
             client: client.entry.clone(),
             order: order.clone(),
             database: client.database,
+            login: client.login.clone(),
+            rolls_back: client.rolls_back,
+            remembered: client.remembered(is_exec),
         };
+        let has_script = run.has_script();
         (self.requests, self.first) = (rest, 0);
         self.finish(0);
         let job = Job::transaction(move |shared, reply| run.run(shared, reply));
-        job.silent_if(is_silent)
+        let job = job.silent_if(is_silent);
+        if has_script { job.in_lane(Lane::Scripts) } else { job }
     }
 
     /// What was executed has left, with its ticket, and the number of replies that depend on it.
@@ -202,7 +207,9 @@ impl RunQueue {
             replies,
             exec_ends: std::mem::take(&mut self.wrote.ends),
             wait: effects.wait.take(),
-            events: std::mem::take(&mut self.wrote.events),
+            events: std::mem::take(&mut self.wrote.notices.events),
+            changed: std::mem::take(&mut self.wrote.changed),
+            read_elsewhere: Vec::new(),
             lines: std::mem::take(&mut self.wrote.lines),
             order: None,
             unwatched: std::mem::take(&mut effects.unwatched),
@@ -234,16 +241,17 @@ impl RunQueue {
         if self.conflicts >= CONFLICTS || self.long.is_some() {
             return Execution::Patience;
         }
-        let from = replies.buffer().len();
-        let part = self.part();
+        let (from, part) = (replies.buffer().len(), self.part());
         let requests = &self.requests[part.clone()];
         let (exec, is_patient) = (self.exec.as_ref(), self.is_alone());
-        let arguments = if exec.is_some() { &self.exec_input[..] } else { input };
+        let own = if exec.is_some() { &self.exec_input[..] } else { input };
         let wrote = RefCell::new(&mut self.wrote);
         let context = Context { is_patient, ..context(shared, &self.effects) };
         let most =
             if self.is_silent { 0 } else { client.most_output(&shared.settings.output_limits) };
         let out = RefCell::new(replies.buffer());
+        let caller = Caller::new(shared, &client.entry, &client.login, client.rolls_back);
+        let remembered = client.remembered(exec.is_some());
         let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
             out.truncate(from);
@@ -251,8 +259,8 @@ impl RunQueue {
             let mut reply = Reply::limited(&mut out, client.is_resp3, most).on_loop();
             let mut wrote = wrote.borrow_mut();
             wrote.clear();
-            let database = client.database;
-            let commands = Commands { database, requests, input: arguments, exec };
+            let (database, caller) = (client.database, &caller);
+            let commands = Commands { database, requests, input: own, exec, caller, remembered };
             run_all(tx, context, &commands, &mut reply, *wrote)
         });
         let (done, ticket) = match outcome {

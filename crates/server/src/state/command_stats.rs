@@ -78,6 +78,16 @@ impl CommandStats {
         }
     }
 
+    /// The place of what arguments run, of the command at a place in the table: that of the
+    /// command itself if there is no such subcommand.
+    pub fn place_of(&self, command: usize, args: &[&[u8]]) -> usize {
+        let own = self.places[command];
+        match args.get(1).filter(|_| names::all()[own].is_container) {
+            Some(word) => names::subcommand(own, word).unwrap_or(own),
+            None => own,
+        }
+    }
+
     /// The name of what a request runs, such as `client|list`.
     pub fn name(&self, request: &Request, input: &[u8]) -> &'static str {
         let (Ok(at) | Err(at)) = self.place(request, input);

@@ -21,6 +21,8 @@ pub struct Counters {
     pub misses: AtomicU64,
     /// Expired keys removed.
     pub expired: AtomicU64,
+    /// Expired fields of hashes removed.
+    pub expired_fields: AtomicU64,
     /// Values written, changed or removed since the last save.
     pub changes: AtomicU64,
     /// Runs that met a conflict.

@@ -5,6 +5,7 @@ mod counters;
 mod handshakes;
 pub mod latency_events;
 mod limits;
+pub mod live_import;
 pub mod memory;
 pub mod migration;
 pub mod oom_score;
@@ -12,7 +13,9 @@ pub mod open_files;
 pub mod pause;
 mod rates;
 pub mod reaping;
+pub mod refused;
 pub mod saves;
+pub mod scripts;
 pub mod slow_log;
 pub mod standstill;
 mod stats;
@@ -29,10 +32,14 @@ pub use store::{Opened, Opening, Store};
 use crate::access::Access;
 use crate::base::clock::{Clock, wall_us};
 use crate::clients::Clients;
+use crate::clients::tracking::Changed;
 use crate::config::Settings;
 use crate::data::keyspace::Effects;
 use limits::CommandLimits;
+use live_import::LiveImport;
 use reaping::ReapQueue;
+use scripts::Scripts;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -55,8 +62,12 @@ pub struct Shared {
     pub store: Store,
     /// What the reaper is to do.
     pub reaping: ReapQueue,
+    /// Scripts that EVAL has sent, and those that run.
+    pub scripts: Scripts,
     /// What limits commands.
     pub limits: CommandLimits,
+    /// The import from a server that runs.
+    pub live_import: LiveImport,
     /// What connects clients, threads and other servers.
     pub wiring: Wiring,
     /// Whether the server stops.
@@ -77,14 +88,16 @@ impl Shared {
     pub fn new(settings: Settings) -> Arc<Shared> {
         Arc::new(Shared {
             access: Access::new(settings.users().clone()),
-            wiring: Wiring::new(&settings.output_limits),
+            wiring: Wiring::new(&settings),
             settings,
             clock: Clock::default(),
             clients: Clients::default(),
             stats: Stats::default(),
             store: Store::default(),
             reaping: ReapQueue::default(),
+            scripts: Scripts::default(),
             limits: CommandLimits::default(),
+            live_import: LiveImport::default(),
             stop_signal: StopSignal::default(),
             started: Instant::now(),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
@@ -99,6 +112,7 @@ impl Shared {
         self.reaping.wake();
         self.store.timers.wake();
         self.store.saves.stop();
+        self.live_import.wake();
         self.wiring.wake_all();
     }
 
@@ -129,6 +143,26 @@ impl Shared {
         self.store.last_save_seconds(&self.settings.dir(), started)
     }
 
+    /// What a committed transaction has written, for clients that track. `keys` are those that it
+    /// has noted, if it `notes` them: if none tracked when it began, see
+    /// [`crate::clients::tracking`].
+    pub fn changed(&self, notes: bool, effects: &Effects, mut keys: Vec<Vec<u8>>) -> Changed {
+        if effects.changes == 0 && !effects.flushed && !effects.swapped {
+            return Changed::Nothing;
+        }
+        if !notes && !self.wiring.tracking.is_on() {
+            return Changed::Nothing;
+        }
+        if !notes || effects.flushed || effects.swapped {
+            return Changed::All;
+        }
+        if keys.len() > 1 {
+            let mut known = HashSet::new();
+            keys.retain(|key| known.insert(key.clone()));
+        }
+        Changed::Keys(keys)
+    }
+
     /// Applies what a committed transaction does beside its rows.
     pub fn apply(&self, effects: &Effects) {
         effects.counts.iter().for_each(|change| self.store.counts.apply(*change));
@@ -140,6 +174,7 @@ impl Shared {
         add(&self.stats.counters.hits, effects.hits);
         add(&self.stats.counters.misses, effects.misses);
         add(&self.stats.counters.expired, effects.expired);
+        add(&self.stats.counters.expired_fields, effects.expired_fields);
         // Redis saves at FLUSHALL if it saves at all. Here nothing is left to save.
         let saves = || self.settings.has_times_of_saving();
         let saved = effects.flushed_all_after.filter(|_| saves());
@@ -160,6 +195,12 @@ impl Shared {
         }
         if effects.discarded {
             self.reaping.remove_garbage();
+        }
+        if effects.scripts_flushed {
+            self.scripts.flush();
+        }
+        if effects.loaded_scripts != (0, 0) {
+            self.scripts.count_loaded(effects.loaded_scripts);
         }
         if effects.flushed || effects.swapped {
             self.store.timers.note_generations();

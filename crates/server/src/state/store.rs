@@ -32,6 +32,8 @@ pub struct Opening {
     pub keys: u64,
     /// Keys that had.
     pub expired: u64,
+    /// Hashes whose fields might expire.
+    pub timed_hashes: u64,
 }
 
 /// The database, once it is open, and what is known of it.

@@ -3,7 +3,8 @@
 use super::migration::{KeptTargets, Lookups};
 use crate::clients::channels::Channels;
 use crate::clients::monitors::Monitors;
-use crate::config::OutputLimits;
+use crate::clients::tracking::Tracking;
+use crate::config::Settings;
 use crate::data::waiting::WaitQueues;
 use crate::sockets::listening::ListeningPlaces;
 use hyades_platform::sync::Unpoisoned;
@@ -17,6 +18,8 @@ pub struct Wiring {
     pub channels: Arc<Channels>,
     /// Clients that monitor.
     pub monitors: Arc<Monitors>,
+    /// Clients that are told of written keys.
+    pub tracking: Arc<Tracking>,
     /// Clients that wait for an element.
     pub waiting: Arc<WaitQueues>,
     /// Connections to the targets of MIGRATE.
@@ -33,10 +36,12 @@ pub struct Wiring {
 
 impl Wiring {
     /// Between clients, for whose messages these limits hold.
-    pub fn new(limits: &Arc<OutputLimits>) -> Wiring {
+    pub fn new(settings: &Settings) -> Wiring {
+        let limits = &settings.output_limits;
         Wiring {
             channels: Channels::new(limits.clone()),
             monitors: Monitors::new(limits.clone()),
+            tracking: Tracking::new(limits.clone(), settings.most_tracked.clone()),
             waiting: Arc::default(),
             targets: KeptTargets::default(),
             lookups: Lookups::default(),

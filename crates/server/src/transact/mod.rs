@@ -25,8 +25,11 @@ pub fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context
         names_filled: shared.wiring.waiting.wants_keys(),
         has_waited: false,
         events: shared.settings.events(),
+        tracks: shared.wiring.tracking.is_on(),
         is_exec: false,
+        is_script: false,
         is_patient: false,
+        is_import: false,
     }
 }
 
@@ -38,6 +41,32 @@ pub fn abort_text(abort: Abort) -> String {
             format!("ERR the transaction reads and writes more than {most} MiB")
         }
         abort => format!("ERR {abort}"),
+    }
+}
+
+/// Whether a transaction was refused since it would copy too much, by its error.
+pub fn is_too_much(text: &str) -> bool {
+    text == abort_text(keyspace::TOO_MUCH)
+}
+
+/// Runs all items in a transaction, or in several if they are too much for one: in halves, and in
+/// halves of these, in their order. `run` is given the items of a transaction, and the number of
+/// those that follow, `behind` these included.
+///
+/// # Errors
+/// Those of `run`; that a single item is too much.
+pub fn in_parts<T>(
+    items: &[T],
+    behind: usize,
+    run: &mut impl FnMut(&[T], usize) -> Result<(), String>,
+) -> Result<(), String> {
+    match run(items, behind) {
+        Err(text) if items.len() > 1 && is_too_much(&text) => {
+            let (first, second) = items.split_at(items.len() / 2);
+            in_parts(first, behind + second.len(), run)?;
+            in_parts(second, behind, run)
+        }
+        result => result,
     }
 }
 
@@ -91,9 +120,36 @@ pub fn patiently<T>(
         Err(stop) => {
             ticket.wait().map_err(failed)?;
             Err(match stop {
-                Stop::Error(text) => text.into_owned(),
+                Stop::Error(text) | Stop::ErrorKept(text) => text.into_owned(),
                 Stop::Abort(abort) => abort_text(abort),
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_for_a_transaction_is_halved_in_its_order() {
+        let mut ran = Vec::new();
+        let mut run = |items: &[u32], behind: usize| match items.len() {
+            0..=2 => {
+                ran.push((items.to_vec(), behind));
+                Ok(())
+            }
+            _ => Err(abort_text(keyspace::TOO_MUCH)),
+        };
+        in_parts(&[1, 2, 3, 4, 5], 7, &mut run).unwrap();
+        assert_eq!(ran, [(vec![1, 2], 10), (vec![3], 9), (vec![4, 5], 7)]);
+        let mut calls = 0;
+        let error = in_parts(&[1, 2], 0, &mut |_: &[u32], _| {
+            calls += 1;
+            Err(abort_text(keyspace::TOO_MUCH))
+        });
+        assert!(is_too_much(&error.unwrap_err()) && calls == 2);
+        let error = in_parts(&[1, 2], 0, &mut |_: &[u32], _| Err("ERR other".to_string()));
+        assert_eq!(error, Err("ERR other".to_string()));
     }
 }

@@ -5,6 +5,9 @@
 //! thread turns the wheel, looks up the keys of the timers that are due, and removes those that
 //! have expired, many in a transaction. A key that expires later by now gets a timer for that time.
 //!
+//! Fields of hashes are removed in the same way: the key of a hash whose fields expire has a timer
+//! of the first of these times, or of an earlier one.
+//!
 //! Invariant: a row that expires at some time has a timer of that time or an earlier one. A
 //! transaction that writes a row adds a timer after its commit, unless the row expired before, and
 //! not later (`needs_timer`). A timer that is due is dropped after the row was found absent, or
@@ -23,6 +26,8 @@ mod tests;
 mod turning;
 mod wheel;
 
+#[cfg(test)]
+pub use turning::remove_and_tell;
 #[cfg(any(test, feature = "torture"))]
 pub use turning::remove_expired;
 pub use turning::run;

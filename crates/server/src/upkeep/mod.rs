@@ -2,6 +2,7 @@
 //! checkpoints in the background.
 
 pub mod expiry;
+pub mod lapsing;
 pub mod opening;
 pub mod reaper;
 pub mod removal;

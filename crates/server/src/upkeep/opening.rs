@@ -1,9 +1,13 @@
 //! Opens the database while the server already answers.
 
+use crate::config::{MOST_DATABASES, PrimaryAddress};
 use crate::data::Tables;
 use crate::data::counts::CountChange;
+use crate::data::databases;
 use crate::data::expiries::{Expiries, Expiry};
 use crate::data::head::Head;
+use crate::data::primary::{ImportStage, PrimaryPosition};
+use crate::data::scripts::{is_library, script_bytes};
 use crate::state::{Opened, Opening, Shared};
 use hyades::{Column, Columns, Database, Error};
 use hyades_platform::sync::Unpoisoned;
@@ -53,15 +57,23 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
         progress.phase = "counting the keys";
     }
     let recovered = began.elapsed();
-    let expired = count_keys(shared, &database, tables)?;
+    let Counted { expired, timed_hashes } = count_keys(shared, &database, tables)?;
     let time = began.elapsed();
     let keys = (shared.store.counts.all() as u64).saturating_sub(expired);
-    let _first =
-        shared.store.opening.set(Opening { time, counting: time - recovered, keys, expired });
+    let _first = shared.store.opening.set(Opening {
+        time,
+        counting: time - recovered,
+        keys,
+        expired,
+        timed_hashes,
+    });
     // What the first read of a key that is missing allocates is memory of the empty server.
     let missing: (u64, &[u8]) = (u64::MAX, b"");
     database.transact(|tx| Ok(tx.get_columns(tables.keys, missing, HEAD.only())?.is_some()))?;
     delay(shared);
+    let primary = resume_import(shared, &database, tables)?;
+    // A command that ends the import finds it begun.
+    let _changing = shared.live_import.lock();
     let opened = Opened { database, tables };
     assert!(shared.store.opened.set(opened).is_ok(), "a server opens its database once");
     // What has expired meanwhile, and what was flushed before, is removed at once: not before the
@@ -70,7 +82,56 @@ pub fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.reaping.no_later_than(0);
     shared.reaping.remove_garbage();
     shared.wiring.wake_all();
+    primary.into_iter().for_each(|primary| shared.live_import.follow(primary));
     Ok(())
+}
+
+/// What the server imports from: it goes on with the import that it finds, or begins the one that
+/// `replicaof` asks for. Clients are not served yet.
+///
+/// # Errors
+/// The database has keys that are of no import.
+fn resume_import(
+    shared: &Shared,
+    database: &Database,
+    tables: Tables,
+) -> Result<Option<PrimaryAddress>, Error> {
+    let stored = database.transact(|tx| Ok(PrimaryPosition::stored(tx, tables)?))?;
+    let position = match (stored, shared.settings.primary()) {
+        (Some(stored), asked) if stored.stage != ImportStage::Over => {
+            if let Some(asked) = asked.filter(|asked| *asked != stored.address) {
+                eprintln!("replicaof: the import from {} goes on, not {asked}", stored.address);
+            }
+            stored
+        }
+        (_, None) => return Ok(None),
+        (Some(stored), Some(asked)) if stored.address == asked => {
+            eprintln!("replicaof: the import from {asked} is over: take the setting away");
+            shared.settings.set_primary(None);
+            return Ok(None);
+        }
+        (_, Some(asked)) => {
+            let live =
+                database.transact(|tx| Ok(databases::live(tx, tables, MOST_DATABASES)?.0))?;
+            let keys = shared.store.counts.of_all(&live);
+            let mut libraries = 0;
+            database.open_snapshot().for_each(tables.scripts, Columns::of(&[0]), |row| {
+                libraries += u64::from(is_library(row));
+            })?;
+            if keys > 0 || libraries > 0 {
+                return Err(Error::Mismatch(format!(
+                    "replicaof asks for an import from {asked}, which begins with an empty \
+                     database, and this one has {keys} keys and {libraries} libraries of \
+                     functions: choose another dir, or take the setting away"
+                )));
+            }
+            PrimaryPosition::new(asked)
+        }
+    };
+    database.transact(|tx| Ok(position.keep(tx, tables)?))?;
+    shared.settings.set_primary(Some(&position.address));
+    shared.live_import.resume(&position);
+    Ok(Some(position.address))
 }
 
 /// Waits as long as `key-load-delay` has loading last longer: the setting as it is now, as clients
@@ -87,7 +148,16 @@ fn delay(shared: &Shared) {
     }
 }
 
-/// Counts the keys, and hands those over that expire. Returns how many have expired.
+/// Keys that were counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    /// Those that have expired.
+    pub expired: u64,
+    /// Hashes whose fields may expire.
+    pub timed_hashes: u64,
+}
+
+/// Counts the keys and the scripts, and hands those keys over that expire.
 ///
 /// # Errors
 /// A value has a head that this version does not know: later it would pass for a torn view.
@@ -95,9 +165,9 @@ pub(crate) fn count_keys(
     shared: &Shared,
     database: &Database,
     tables: Tables,
-) -> Result<u64, Error> {
+) -> Result<Counted, Error> {
     let (snapshot, mut unknown) = (database.open_snapshot(), None);
-    let (now_ms, mut expired) = (shared.clock.now_ms(), 0);
+    let (now_ms, mut counted) = (shared.clock.now_ms(), Counted::default());
     let mut expiries = Expiries::default();
     snapshot.for_each(tables.keys, Columns::of(&[0, 1, 2]), |row| {
         let Some(head) = Head::from_word(row.get(HEAD)) else {
@@ -106,8 +176,11 @@ pub(crate) fn count_keys(
         };
         let (generation, expiring) = (row.get(GENERATION), i64::from(head.expires().is_some()));
         shared.store.counts.apply(CountChange { generation, keys: 1, expiring });
-        if let Some(at_ms) = head.expires() {
-            expired += u64::from(at_ms <= now_ms);
+        // Fields are looked at by the thread that removes them: it finds their first time.
+        let first = if head.form().is_timed() { Some(now_ms) } else { head.expires() };
+        if let Some(at_ms) = first {
+            counted.expired += u64::from(head.is_expired(now_ms));
+            counted.timed_hashes += u64::from(head.form().is_timed());
             expiries.push(Expiry { at_ms, generation, key: row.get(KEY) });
             if expiries.len() >= TIMERS_AT_ONCE {
                 shared.store.timers.add(&expiries);
@@ -116,8 +189,15 @@ pub(crate) fn count_keys(
         }
     })?;
     shared.store.timers.add(&expiries);
+    let mut loaded = (0, 0);
+    snapshot.for_each(tables.scripts, Columns::of(&[0, 1]), |row| {
+        if let Some(bytes) = script_bytes(row) {
+            loaded = (loaded.0 + 1, loaded.1 + bytes as i64);
+        }
+    })?;
+    shared.scripts.count_loaded(loaded);
     match unknown {
-        None => Ok(expired),
+        None => Ok(counted),
         Some(word) => Err(Error::Mismatch(format!(
             "the database has a value whose head is {word:#x}, which this version does not know: \
              open it with the version that wrote it"
@@ -144,7 +224,7 @@ mod tests {
         assert_eq!(shared.store.loading(), "the database is being opened");
         let Opened { database, tables } = shared.store.opened.get().unwrap();
         let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
-        database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+        database.transact(|tx| Ok(tx.overwrite(tables.keys, &row)?)).unwrap();
         database.clone().close().unwrap();
         drop(shared);
         let shared = start();
@@ -163,7 +243,7 @@ mod tests {
         let database = builder.open(dir.path()).unwrap();
         let put = |head: u64| {
             let row = [0u64.into(), b"a"[..].into(), head.into(), b"1"[..].into()];
-            database.transact(|tx| Ok(tx.put(tables.keys, &row)?)).unwrap();
+            database.transact(|tx| Ok(tx.overwrite(tables.keys, &row)?)).unwrap();
         };
         let shared = Shared::new(Settings::default());
         put(0);

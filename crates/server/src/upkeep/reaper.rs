@@ -223,7 +223,7 @@ mod tests {
         let database = builder.open(dir.path()).unwrap();
         let put = |tx: &hyades::Transaction<'_>, generation: u64, key: &str| {
             let row = [generation.into(), key.as_bytes().into(), 0u64.into(), b"1"[..].into()];
-            tx.put(tables.keys, &row)
+            tx.overwrite(tables.keys, &row)
         };
         database
             .transact(|tx| {
@@ -258,12 +258,12 @@ mod tests {
                 for key in 0..KEYS {
                     let key = format!("key:{key}");
                     let row = [9u64.into(), key.as_bytes().into(), 0u64.into(), b"1"[..].into()];
-                    tx.put(tables.keys, &row)?;
+                    tx.overwrite(tables.keys, &row)?;
                 }
                 databases::flush(tx, tables, std::iter::once(9))?;
                 let now = databases::generation(tx, tables, 9)?;
                 let row = [now.into(), b"live"[..].into(), 0u64.into(), b"1"[..].into()];
-                Ok(tx.put(tables.keys, &row)?)
+                Ok(tx.overwrite(tables.keys, &row)?)
             })
             .unwrap();
         let shared = served(&database, tables, "16");

@@ -1,14 +1,21 @@
-//! Removes keys that have expired, or whose database was flushed, in transactions of many: for the
+//! Removes keys that have expired, or whose database was flushed, and fields of hashes that have
+//! expired, in transactions of many: for the
 //! threads that find such keys ([`crate::upkeep::expiry`], [`crate::upkeep::reaper`]).
 
+use crate::clients::tracking::Changed;
+use crate::config::EventClasses;
 use crate::data::Tables;
 use crate::data::collections::discard;
 use crate::data::databases;
 use crate::data::expiries::{Expiries, Expiry};
-use crate::data::head::Head;
-use crate::data::keyspace::{Effects, Events};
+use crate::data::head::{Head, Kind};
+use crate::data::keyspace::{Context, Effects, Events};
+use crate::data::waiting::WaitKey;
 use crate::state::{Opened, Shared};
+use crate::transact;
+use crate::upkeep::lapsing::lapse;
 use hyades::{Abort, Column, Error, Session, Ticket, Transaction};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -47,15 +54,135 @@ impl Generations {
     }
 }
 
-/// What a transaction has removed.
-pub struct Removed {
-    /// Keys that are there and expire later.
-    pub later: Expiries,
-    /// The events of those that have expired, and the ticket that they wait for.
-    pub events: Option<(Ticket, Events)>,
+/// What is told of keys that have expired.
+pub struct ToldRemovals {
+    /// It waits for this.
+    ticket: Ticket,
+    events: Events,
+    changed: Changed,
 }
 
-/// Removes those of some keys that have expired, or whose database was flushed.
+/// What a transaction has removed.
+pub struct Removed {
+    /// Keys that are there and expire later, or of which fields do.
+    pub later: Expiries,
+    /// Hashes with more fields that have expired.
+    pub again: Expiries,
+    /// What is told of those that have expired, if a client hears it.
+    pub told: Option<ToldRemovals>,
+}
+
+/// What a transaction does, applied and told once it has committed.
+#[derive(Default)]
+struct Removal {
+    effects: Effects,
+    expired_fields: u64,
+    later: Expiries,
+    again: Expiries,
+    events: Events,
+    /// Keys that have expired, or of which fields have, if clients track.
+    expired: Vec<Vec<u8>>,
+    /// Streams that have expired: clients wait for their end as well.
+    ended: Vec<WaitKey>,
+}
+
+/// What is known of keys that are looked at.
+struct Remover<'r> {
+    tables: Tables,
+    now_ms: i64,
+    generations: &'r Generations,
+    classes: EventClasses,
+    tracks: bool,
+    /// For the removal of fields, which is told here.
+    context: Context<'r>,
+}
+
+impl Remover<'_> {
+    fn look_at(
+        &self,
+        tx: &Transaction<'_>,
+        (generation, key): (u64, &[u8]),
+        removal: &mut Removal,
+    ) -> Result<(), Abort> {
+        let row = tx.get_columns(self.tables.keys, (generation, key), HEAD.only())?;
+        let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { return Ok(()) };
+        if self.generations.is_dead(generation) || head.is_expired(self.now_ms) {
+            return self.remove_key(tx, (generation, key), head, removal);
+        }
+        match self.generations.database_of(generation) {
+            Some(database) if head.form().is_timed() => {
+                self.remove_fields(tx, database, (generation, key), removal)
+            }
+            // A database that was flushed just now, of which this thread does not know yet.
+            None if head.form().is_timed() => {
+                removal.later.push(Expiry { at_ms: self.now_ms + 1_000, generation, key });
+                Ok(())
+            }
+            _ => {
+                let later = head.expires().map(|at_ms| Expiry { at_ms, generation, key });
+                later.into_iter().for_each(|expiry| removal.later.push(expiry));
+                Ok(())
+            }
+        }
+    }
+
+    fn remove_key(
+        &self,
+        tx: &Transaction<'_>,
+        place: (u64, &[u8]),
+        head: Head,
+        removal: &mut Removal,
+    ) -> Result<(), Abort> {
+        let (generation, key) = place;
+        let is_dead = self.generations.is_dead(generation);
+        if head.form().is_numbered() {
+            let row = tx.get_columns(self.tables.keys, place, BODY.only())?;
+            discard(tx, self.tables, row.ok_or(Abort::Conflict)?.get(BODY))?;
+            removal.effects.discarded = true;
+        }
+        tx.delete(self.tables.keys, place)?;
+        removal.effects.removed(generation, head);
+        if is_dead {
+            return Ok(());
+        }
+        removal.effects.expired += 1;
+        removal.effects.changes += 1;
+        removal.expired.extend(self.tracks.then(|| key.to_vec()));
+        if let Some(database) = self.generations.database_of(generation) {
+            self.classes.publish_expired(database, key, &mut removal.events);
+            if head.kind() == Kind::Stream {
+                removal.ended.push(WaitKey { database, kind: Kind::Stream, key: key.to_vec() });
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_fields(
+        &self,
+        tx: &Transaction<'_>,
+        database: u32,
+        (generation, key): (u64, &[u8]),
+        removal: &mut Removal,
+    ) -> Result<(), Abort> {
+        let context = Context { now_ms: self.now_ms, ..self.context };
+        let lapsed = lapse(tx, context, database, (generation, key))?;
+        if lapsed.has_more {
+            removal.again.push(Expiry { at_ms: self.now_ms, generation, key });
+        } else if let Some(at_ms) = lapsed.next {
+            removal.later.push(Expiry { at_ms, generation, key });
+        }
+        if lapsed.is_over || lapsed.fields > 0 {
+            removal.expired_fields += lapsed.fields as u64;
+            let (key, events) = ((database, key), &mut removal.events);
+            self.classes.publish_fields_expired(key, lapsed.is_over, events);
+            removal.expired.extend(self.tracks.then(|| key.1.to_vec()));
+        }
+        Ok(())
+    }
+}
+
+/// Removes those of some keys that have expired, or whose database was flushed, and fields of these
+/// keys that have expired.
 ///
 /// # Errors
 /// Those of a transaction.
@@ -66,59 +193,61 @@ pub fn remove<'k>(
     keys: impl Iterator<Item = (u64, &'k [u8])> + Clone,
     generations: &Generations,
 ) -> Result<Removed, Error> {
-    let (tables, now) = (opened.tables, shared.clock.now_ms());
-    let (mut effects, mut events) = (Effects::default(), Vec::new());
-    let classes = shared.settings.events();
-    let mut later = Expiries::default();
+    let of_fields = RefCell::new(Effects::default());
+    let context = Context {
+        events: EventClasses::default(),
+        tracks: false,
+        is_patient: true,
+        ..transact::context(shared, &of_fields)
+    };
+    let remover = Remover {
+        tables: opened.tables,
+        now_ms: shared.clock.now_ms(),
+        generations,
+        classes: shared.settings.events(),
+        tracks: shared.wiring.tracking.is_on(),
+        context,
+    };
+    let mut removal = Removal::default();
     let (_, ticket) = session.submit(|tx| {
-        effects.clear();
-        events.clear();
-        later.clear();
-        for (generation, key) in keys.clone() {
-            tx.prefetch(tables.keys, (generation, key), HEAD.only());
+        removal = Removal::default();
+        of_fields.borrow_mut().clear();
+        for place in keys.clone() {
+            tx.prefetch(remover.tables.keys, place, HEAD.only());
         }
-        for (generation, key) in keys.clone() {
-            let place = (generation, key);
-            let row = tx.get_columns(tables.keys, place, HEAD.only())?;
-            let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { continue };
-            let is_dead = generations.is_dead(generation);
-            if !is_dead && !head.is_expired(now) {
-                if let Some(at_ms) = head.expires() {
-                    later.push(Expiry { at_ms, generation, key });
-                }
-                continue;
-            }
-            if head.form().is_numbered() {
-                let row = tx.get_columns(tables.keys, place, BODY.only())?;
-                discard(tx, tables, row.ok_or(Abort::Conflict)?.get(BODY))?;
-                effects.discarded = true;
-            }
-            tx.delete(tables.keys, place)?;
-            effects.removed(generation, head);
-            effects.expired += u64::from(!is_dead);
-            if !is_dead && let Some(database) = generations.database_of(generation) {
-                classes.publish_expired(database, key, &mut events);
-            }
+        for place in keys.clone() {
+            remover.look_at(tx, place, &mut removal)?;
         }
         Ok(())
     })?;
-    effects.counts.iter().for_each(|change| shared.store.counts.apply(*change));
+    let of_fields = of_fields.borrow();
+    let Removal { mut effects, expired_fields, later, again, mut events, expired, ended } = removal;
+    let counts = effects.counts.iter().chain(&of_fields.counts);
+    counts.for_each(|change| shared.store.counts.apply(*change));
+    effects.discarded |= of_fields.discarded;
+    effects.changes += of_fields.changes;
+    shared.wiring.waiting.call(ended.iter());
     if effects.discarded {
         shared.reaping.remove_garbage();
     }
     shared.stats.counters.expired.fetch_add(effects.expired, Relaxed);
-    // The removal tells no client anything, but for its events: it may become durable when it
-    // likes.
-    let is_heard = !events.is_empty() && shared.wiring.channels.is_heard();
-    Ok(Removed { later, events: is_heard.then_some((ticket, events)) })
+    shared.stats.counters.expired_fields.fetch_add(expired_fields, Relaxed);
+    // The removal tells no client anything, but for these: it may become durable when it likes.
+    let changed = shared.changed(remover.tracks, &effects, expired);
+    if !shared.wiring.channels.is_heard() {
+        events.clear();
+    }
+    let is_heard = !events.is_empty() || !matches!(changed, Changed::Nothing);
+    Ok(Removed { later, again, told: is_heard.then_some(ToldRemovals { ticket, events, changed }) })
 }
 
-/// Tells subscribers of events once they are on disk.
+/// Tells subscribers, and clients that track, once it is on disk.
 ///
 /// # Errors
 /// The log has failed.
-pub fn tell(shared: &Shared, (ticket, events): (Ticket, Events)) -> Result<(), Error> {
-    ticket.wait()?;
-    events.into_iter().for_each(|event| shared.wiring.channels.deliver(&Arc::new(event)));
+pub fn tell(shared: &Shared, told: ToldRemovals) -> Result<(), Error> {
+    told.ticket.wait()?;
+    shared.wiring.tracking.tell(told.changed, 0);
+    told.events.into_iter().for_each(|event| shared.wiring.channels.deliver(&Arc::new(event)));
     Ok(())
 }

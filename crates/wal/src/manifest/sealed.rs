@@ -21,7 +21,7 @@ struct LastLine {
 /// The version of a manifest that names a checkpoint. Programs that do not know checkpoints must
 /// not read it.
 pub(super) const WITH_CHECKPOINT: u32 = 2;
-/// The version of a manifest in which an incarnation has watermarks (`marks`). Programs that do not
+/// The version of a manifest in which an incarnation has marks (`marks`). Programs that do not
 /// know these would treat acknowledged records as dead.
 pub(super) const WITH_MARKS: u32 = 3;
 /// The version of a manifest in which rows have several versions at replay (`versions`). Programs

@@ -116,9 +116,10 @@ pub(super) fn checks(steps: &[f64]) -> Vec<Check> {
 }
 
 /// What these runs are, for the text of the experiment.
-pub(super) const HOW: &str = "Panels (a) and (b) time vectors alone (`hyades bench vectors`): a \
-                              loop on one thread that folds five vectors, compares one and encodes \
-                              one, as a transaction that reads a row and writes another does.";
+pub(super) const HOW: &str = "Panels (a) and (b) time vectors alone (`hyades-lab bench vectors`): \
+                              a loop on one thread that folds five vectors, compares one and \
+                              encodes one, as a transaction that reads a row and writes another \
+                              does.";
 /// What differs from the paper in them.
 pub(super) const DIFFERS: [&str; 2] = [
     "vectors alone are in the first-level cache, without the misses of a row's vectors; one \

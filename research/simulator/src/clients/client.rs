@@ -125,9 +125,16 @@ impl TortureClient {
         for mut request in scene {
             let number = self.next_number;
             self.next_number += 1;
-            if request[0] == "PUBLISH" && request[2] == OWN_NUMBER {
-                let known = if is_exec { ends_at } else { number };
-                request[2] = format!("{}:{known}", self.number);
+            let known = if is_exec { ends_at } else { number };
+            let own_number = format!("{}:{known}", self.number);
+            let is_publish = request[0] == "PUBLISH";
+            let own = |word: &&mut String| match is_publish {
+                true => *word == OWN_NUMBER,
+                // A command of a script.
+                false => word.starts_with("PUBLISH ") && word.ends_with(OWN_NUMBER),
+            };
+            for word in request.iter_mut().filter(own) {
+                *word = word.replace(OWN_NUMBER, &own_number);
             }
             self.planned.push_back((number, request));
         }
@@ -229,6 +236,7 @@ impl TortureClient {
             let text = request.join(" ");
             return Err(Fault::Reply(format!("{text} replied {answer:?}, not {expected:?}")));
         }
+        self.count_streams(&request, &answer);
         let database = self.database;
         let overdue = if is_overdue { ", overdue" } else { "" };
         let text = format!("{database}, {mode:?}{overdue}> {}{queued}", request.join(" "));
@@ -240,6 +248,17 @@ impl TortureClient {
         };
         self.executed.push_back(Executed { answer, transaction, mode, is_reliable, is_barrier });
         Ok(then)
+    }
+
+    /// Counts what commands of groups have found that were sent alone.
+    fn count_streams(&mut self, request: &Words, answer: &Answer) {
+        let what = match (request[0].as_str(), answer) {
+            ("XREADGROUP", Answer::Array(Some(_))) => "streams: read by a group",
+            ("XACK", Answer::Integer(1..)) => "streams: acknowledged",
+            ("XCLAIM", Answer::Array(Some(all))) if !all.is_empty() => "streams: claimed",
+            _ => return,
+        };
+        *self.counts.entry(what).or_default() += 1;
     }
 
     /// A command that waited has no element: CLIENT UNBLOCK was sent.

@@ -1,7 +1,9 @@
 //! What commands do to the model, and what they reply.
 
+use super::lua;
 use super::model::{Body, CollectionKind, Model, WrongType, score_of, texts};
 use super::reply::{Answer, Expected};
+use super::streams::streams;
 
 /// Where and when a command runs.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +12,8 @@ pub(crate) struct Circumstances {
     pub now_ms: i64,
 }
 
-type Done = Result<Expected, WrongType>;
+/// The reply of a command, unless the key holds another type.
+pub(crate) type Done = Result<Expected, WrongType>;
 
 fn same(answer: Answer) -> Expected {
     Expected::Same(answer)
@@ -26,8 +29,11 @@ fn maybe(text: Option<String>) -> Expected {
 
 /// Runs a command on the data. Returns what it replies.
 pub(crate) fn apply(model: &mut Model, at: Circumstances, request: &[String]) -> Expected {
+    if let Some(expected) = lua::apply(model, at, request) {
+        return expected;
+    }
     let args: Vec<&str> = request.iter().map(String::as_str).collect();
-    let group = [strings, keys, lists, hashes, sets, sorted_sets];
+    let group = [strings, keys, lists, hashes, sets, sorted_sets, streams];
     let done = group.iter().find_map(|commands| commands(model, at, &args));
     match done.unwrap_or_else(|| unreachable!("no such command: {request:?}")) {
         Ok(expected) => expected,
@@ -233,6 +239,7 @@ fn keys(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
             Some((Body::Text(_), _)) => "string".into(),
             Some((Body::List(_), _)) => "list".into(),
             Some((Body::Collection(kind, _), _)) => kind.name().into(),
+            Some((Body::Stream(_), _)) => "stream".into(),
         })),
         ["PEXPIREAT", key, ms] => match model.head(database, key, now_ms) {
             None => integer(0),
@@ -327,6 +334,30 @@ fn hashes(model: &mut Model, at: Circumstances, args: &[&str]) -> Option<Done> {
                 integer(added)
             })
         }
+        ["HSETEX", key, "PXAT", _, "FIELDS", "1", field, value] => {
+            model.open_collection(at.database, key, kind, at.now_ms).map(|hash| {
+                model.set_member((at.database, key), hash, field, Some(value.to_string()));
+                integer(1)
+            })
+        }
+        // The time has not come when the history ends: the field is written as it was.
+        ["HPEXPIREAT", key, _, "FIELDS", "1", field] => {
+            at.collection(model, key, kind).map(|found| {
+                let value = found.and_then(|hash| model.member(hash, field));
+                let is_there = value.is_some();
+                if let Some(hash) = found.filter(|_| is_there) {
+                    model.set_member((at.database, key), hash, field, value);
+                }
+                same(Answer::Array(Some(vec![Answer::Integer(if is_there { 1 } else { -2 })])))
+            })
+        }
+        ["HGETDEL", key, "FIELDS", "1", field] => (|| {
+            let found = at.collection(model, key, kind)?;
+            let value = found.and_then(|hash| model.member(hash, field));
+            at.remove(model, key, kind, &[field])?;
+            let value = value.map_or(Answer::Text(None), Answer::text);
+            Ok(same(Answer::Array(Some(vec![value]))))
+        })(),
         ["HDEL", key, all @ ..] => at.remove(model, key, kind, all).map(integer),
         ["HGET", key, field] => at
             .collection(model, key, kind)

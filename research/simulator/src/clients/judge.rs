@@ -16,6 +16,8 @@
 //! version that is as recovered, there is none. What a cell holds whose database was flushed, or
 //! whose collection was removed, is not seen, so any end will do.
 
+mod streams;
+
 use super::model::{Body, CellContent, CellName, Model, Recovered, RecoveredState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -156,6 +158,9 @@ fn shown(model: &Model, cell: usize) -> Vec<String> {
                 .collect();
             format!("{kind:?} {expires:?} {all:?}")
         }
+        CellContent::Value { body: Body::Stream(stream), expires } => {
+            format!("stream {expires:?} {:?}", streams::shown(model, *stream))
+        }
         other => format!("{other:?}"),
     };
     model.cells[cell].versions.iter().map(show).collect()
@@ -172,10 +177,7 @@ fn of_key(
     let those = |is_so: &dyn Fn(&CellContent) -> bool| -> Vec<usize> {
         (0..versions.len()).filter(|at| is_so(&versions[*at].0)).collect()
     };
-    let one = |own: Vec<usize>| match own.is_empty() {
-        true => Vec::new(),
-        false => vec![vec![(cell, own)]],
-    };
+    let one = |own: Vec<usize>| if own.is_empty() { Vec::new() } else { vec![vec![(cell, own)]] };
     let is_value = |content: &CellContent, value: Body, until: Option<i64>| match content {
         CellContent::Value { body, expires } => *body == value && *expires == until,
         _ => false,
@@ -193,6 +195,9 @@ fn of_key(
         }
         Some((Recovered::List(list), expires)) => {
             return one(those(&|content| is_value(content, Body::List(list.clone()), *expires)));
+        }
+        Some((Recovered::Stream(stream), expires)) => {
+            return streams::of_stream(model, cell, (stream, *expires));
         }
         Some((Recovered::Collection(kind, members), expires)) => (*kind, members, *expires),
     };
@@ -392,7 +397,7 @@ pub(crate) fn lost(model: &Model, ends: &[usize]) -> Vec<String> {
             all.extend(match body {
                 Body::Text(text) => Some(told(key, &Recovered::Text(text.clone()))),
                 Body::List(list) => Some(told(key, &Recovered::List(list.clone()))),
-                Body::Collection(..) => None,
+                Body::Collection(..) | Body::Stream(_) => None,
             });
         }
     }

@@ -9,10 +9,12 @@ mod client;
 mod commands;
 mod judge;
 mod life;
+mod lua;
 mod model;
 mod recovered;
 mod reply;
 mod script;
+mod streams;
 
 use crate::case::Outcome;
 use crate::ending::Ending;
@@ -28,7 +30,7 @@ use hyades_server::torture::SteppedServer;
 use judge::Wrong;
 use life::{ClientLife, Goes, now_ms};
 use model::{Model, RecoveredState};
-use script::{DATABASES, Script};
+use script::{DATABASES, Script, Subjects};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
@@ -41,8 +43,7 @@ struct ServerCase {
     streams: usize,
     loops: usize,
     packed: String,
-    /// Clients also write values of many lengths, and what points to them behind these.
-    points: bool,
+    subjects: Subjects,
     lying_sync: bool,
     outcome: Outcome,
     model: Model,
@@ -94,7 +95,7 @@ pub fn torture_clients(options: &Options, mut say: impl FnMut(&str)) -> io::Resu
 
 fn keep(place: &Path, seed: u64, outcome: &Outcome) -> io::Result<()> {
     std::fs::create_dir_all(place)?;
-    let again = format!("hyades torture --clients resp --seconds 0.001 --seed {seed}\n\n");
+    let again = format!("hyades-lab torture --clients resp --seconds 0.001 --seed {seed}\n\n");
     std::fs::write(place.join("wrong.txt"), again + &outcome.sentences().join("\n"))?;
     std::fs::write(place.join("history.txt"), &outcome.story)?;
     match &outcome.image {
@@ -112,7 +113,10 @@ pub fn run(seed: u64, lying_sync: bool) -> Outcome {
         loops: rng.usize(1..4),
         packed: [1, 3, 8, 128][rng.usize(0..4)].to_string(),
         disk: SimulatedDisk::new(),
-        points: Rng::with_seed(seed ^ 0xDA7B).bool(),
+        subjects: Subjects {
+            points: Rng::with_seed(seed ^ 0xDA7B).bool(),
+            streams: Rng::with_seed(seed ^ 0x57E4).bool(),
+        },
         lying_sync,
         outcome: Outcome::default(),
         model: Model::new(&vec![BTreeMap::new(); DATABASES as usize]),
@@ -162,6 +166,7 @@ impl ServerCase {
         {
             settings.extend([format!("--{kind}"), packed.to_string()]);
         }
+        settings.extend(["--stream-node-max-entries".to_string(), self.packed.clone()]);
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         SteppedServer::open(builder, Path::new("/db"), self.loops, &settings)
     }
@@ -257,7 +262,7 @@ impl ServerCase {
         ending.arm(&mut self.rng, device);
         let steps = self.rng.usize(0..1_500);
         let (seed, rng) = (self.rng.u64(..), self.rng.fork());
-        let mut script = Script::new(seed, self.values, self.points);
+        let mut script = Script::new(seed, self.values, self.subjects);
         let mut model = std::mem::take(&mut self.model);
         let mut life = ClientLife::new(server, &mut model, &mut script, self.loops, rng);
         let mut goes = life.run(steps);

@@ -1,13 +1,16 @@
 //! What the database of a history holds, with all versions since it was opened.
 //!
 //! The data are *cells*: the generation of a database, which FLUSHDB changes; the head of a key,
-//! which is its type, its expiry, and the value if that is a string or a list; and each member of a
-//! hash, set or sorted set. A cell has its versions in the order of execution. A transaction has
-//! read some versions and written some. A crash ends each cell at one of its versions: what the
-//! server promises of these ends is what `judge` checks.
+//! which is its type, its expiry, and the value if that is a string or a list; each member of a
+//! hash, set or sorted set; and the parts of a stream. A cell has its versions in the order of
+//! execution. A transaction has read some versions and written some. A crash ends each cell at one
+//! of its versions: what the server promises of these ends is what `judge` checks.
+
+pub(crate) mod streams;
 
 use super::reply::Answer;
 use std::collections::{BTreeMap, HashMap};
+use streams::{GroupPending, GroupPosition, RecoveredStream, StreamLog, StreamPart};
 
 /// A type whose members are cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +38,8 @@ pub(crate) enum Body {
     List(Vec<String>),
     /// A collection, by its number: each that was ever created has its own.
     Collection(CollectionKind, usize),
+    /// A stream, by its number.
+    Stream(usize),
 }
 
 /// What a cell holds.
@@ -48,6 +53,9 @@ pub(crate) enum CellContent {
     },
     /// The value of a field, the score of a member; for members of sets it is empty.
     Member(Option<String>),
+    Log(StreamLog),
+    Group(Option<GroupPosition>),
+    Pending(GroupPending),
 }
 
 /// What a cell is.
@@ -56,6 +64,7 @@ pub(crate) enum CellName {
     Database(u32),
     Head { database: u32, generation: u32, key: String },
     Member { collection: usize, member: String },
+    Stream { stream: usize, part: StreamPart },
 }
 
 /// A cell, with its versions and the transactions that wrote them. The first is what was recovered.
@@ -85,6 +94,7 @@ pub(crate) enum Recovered {
     Text(String),
     List(Vec<String>),
     Collection(CollectionKind, BTreeMap<String, String>),
+    Stream(RecoveredStream),
 }
 
 /// All that was recovered: by database, the keys with their values and expiries.
@@ -106,6 +116,9 @@ pub(crate) struct Model {
     /// The members of each collection that ever had a cell.
     pub collections: Vec<BTreeMap<String, usize>>,
     generations: u32,
+    /// Streams and groups that were ever created.
+    streams: usize,
+    groups: usize,
     /// For WATCH: by database and key.
     pub changes: HashMap<(u32, String), Changes>,
     /// The transaction that is executed.
@@ -135,6 +148,7 @@ impl Model {
                         }
                         Body::Collection(*kind, collection)
                     }
+                    Recovered::Stream(stream) => Body::Stream(model.recovered_stream(stream)),
                 };
                 let cell = model.cell(CellName::Head { database, generation, key: key.clone() });
                 model.cells[cell].versions[0].0 = CellContent::Value { body, expires: *expires };
@@ -155,6 +169,7 @@ impl Model {
             }
             CellName::Head { .. } => CellContent::Absent,
             CellName::Member { .. } => CellContent::Member(None),
+            CellName::Stream { part, .. } => part.first(),
         };
         let cell = self.cells.len();
         self.cells.push(VersionedCell { name: name.clone(), versions: vec![(first, None)] });

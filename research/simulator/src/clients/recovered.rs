@@ -1,5 +1,7 @@
 //! What a server has recovered, as a client finds it.
 
+mod streams;
+
 use super::model::{CollectionKind, Recovered, RecoveredState};
 use super::reply::{Answer, encode};
 use super::script::DATABASES;
@@ -53,6 +55,7 @@ impl Inspector<'_> {
                 let members = self.pairs(&format!("ZRANGE {key} 0 -1 WITHSCORES"));
                 collection(CollectionKind::SortedSet, members)
             }
+            "stream" => self.stream(key).map(Recovered::Stream),
             _ => None,
         }
     }
@@ -79,14 +82,17 @@ pub(crate) fn state(server: &mut SteppedServer) -> Result<RecoveredState, String
                 Recovered::Collection(CollectionKind::SortedSet, _) => "ZCARD",
                 Recovered::List(_) => "LLEN",
                 Recovered::Text(_) => "STRLEN",
+                Recovered::Stream(_) => "XLEN",
             };
             let counted = match &value {
                 Recovered::Collection(_, members) => members.len(),
                 Recovered::List(list) => list.len(),
                 Recovered::Text(text) => text.len(),
+                Recovered::Stream(stream) => stream.log.entries.len(),
             };
+            let may_be_empty = matches!(value, Recovered::Stream(_));
             let length = inspector.ask(&format!("{length} {key}"));
-            if length != Answer::Integer(counted as i64) || counted == 0 {
+            if length != Answer::Integer(counted as i64) || counted == 0 && !may_be_empty {
                 return Err(format!(
                     "{key} has {counted} elements, and is said to have {length:?}"
                 ));

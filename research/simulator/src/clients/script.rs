@@ -1,6 +1,10 @@
 //! What clients ask for: random requests over a few keys, so that they meet.
 
+mod streams;
+
+use super::lua::{self, ScriptEnding};
 use fastrand::Rng;
+use std::collections::VecDeque;
 
 /// A request, its words.
 pub(crate) type Words = Vec<String>;
@@ -15,16 +19,29 @@ pub(crate) const OWN_NUMBER: &str = "?";
 /// tried.
 const CHUNK_BYTES: usize = (64 << 10) - 16;
 
+/// A time of expiry that no history reaches, in milliseconds since 1970.
+const LATE_MS: i64 = 40_000_000_000_000;
+
 /// Databases that are used.
 pub(crate) const DATABASES: u32 = 2;
+
+/// What a history has beside the commands that each has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subjects {
+    /// Values of many lengths are written, with what points to them behind these.
+    pub points: bool,
+    /// There are streams.
+    pub streams: bool,
+}
 
 /// Makes requests.
 pub(crate) struct Script {
     rng: Rng,
     /// Values made: each is written once.
     values: u64,
-    /// Whether values of many lengths are written, with what points to them behind these.
-    points: bool,
+    /// Ids of entries of streams that were made last.
+    entries: VecDeque<String>,
+    subjects: Subjects,
 }
 
 fn words(text: &str) -> Words {
@@ -33,13 +50,19 @@ fn words(text: &str) -> Words {
 
 impl Script {
     /// Of a life.
-    pub fn new(seed: u64, values: u64, points: bool) -> Script {
-        Script { rng: Rng::with_seed(seed), values, points }
+    pub fn new(seed: u64, values: u64, subjects: Subjects) -> Script {
+        Script { rng: Rng::with_seed(seed), values, entries: VecDeque::new(), subjects }
     }
 
     /// The number of values made so far.
     pub fn values(&self) -> u64 {
         self.values
+    }
+
+    /// The first letter of keys of a type.
+    fn kind(&mut self) -> char {
+        let count = if self.subjects.streams { 7 } else { 6 };
+        ['s', 'n', 'l', 'h', 'e', 'z', 'x'][self.rng.usize(0..count)]
     }
 
     fn key(&mut self, kind: char) -> String {
@@ -65,6 +88,9 @@ impl Script {
     pub fn command(&mut self, now_ms: i64) -> Words {
         if self.rng.u32(0..48) == 0 {
             return words(&self.large_string());
+        }
+        if self.subjects.streams && self.rng.u32(0..6) == 0 {
+            return words(&self.stream(now_ms));
         }
         let text = match self.rng.u32(0..16) {
             0..3 => self.string(now_ms),
@@ -135,7 +161,7 @@ impl Script {
 
     fn hash(&mut self) -> String {
         let key = self.key('h');
-        match self.rng.u32(0..8) {
+        match self.rng.u32(0..11) {
             0..3 => {
                 let pairs = self.some(|script| format!("{} {}", script.member(), script.value()));
                 format!("HSET {key} {pairs}")
@@ -143,6 +169,13 @@ impl Script {
             3..5 => format!("HDEL {key} {}", self.some(Self::member)),
             5 => format!("HGET {key} {}", self.member()),
             6 => format!("HLEN {key}"),
+            // Times that no history reaches: what they change is how the hash is stored.
+            7 => {
+                let (member, value) = (self.member(), self.value());
+                format!("HSETEX {key} PXAT {LATE_MS} FIELDS 1 {member} {value}")
+            }
+            8 => format!("HPEXPIREAT {key} {LATE_MS} FIELDS 1 {}", self.member()),
+            9 => format!("HGETDEL {key} FIELDS 1 {}", self.member()),
             _ => format!("HGETALL {key}"),
         }
     }
@@ -177,7 +210,7 @@ impl Script {
     }
 
     fn any_key(&mut self, now_ms: i64) -> String {
-        let kind = ['s', 'n', 'l', 'h', 'e', 'z'][self.rng.usize(0..6)];
+        let kind = self.kind();
         let (key, other) = (self.key(kind), self.key(kind));
         let soon = now_ms + self.rng.i64(-5..2_000);
         match self.rng.u32(0..24) {
@@ -191,7 +224,8 @@ impl Script {
             22 => "FLUSHDB".to_string(),
             // A value of another type, where no client waits for elements.
             _ => {
-                let kind = ['h', 'e'][self.rng.usize(0..2)];
+                let kind = if self.subjects.streams { &['h', 'e', 'x'][..] } else { &['h', 'e'] };
+                let kind = kind[self.rng.usize(0..kind.len())];
                 let key = self.key(kind);
                 format!("SET {key} {}", self.value())
             }
@@ -220,10 +254,37 @@ impl Script {
         words(&format!("PUBLISH {CHANNEL} {OWN_NUMBER}"))
     }
 
+    /// Commands of a script.
+    fn commands(&mut self, now_ms: i64) -> Vec<Words> {
+        let count = self.rng.usize(0..7);
+        let mut commands = |_| match self.rng.u32(0..12) {
+            0 => self.select(),
+            _ => self.command(now_ms),
+        };
+        (0..count).map(&mut commands).collect()
+    }
+
+    /// A script of commands.
+    fn eval(&mut self, now_ms: i64) -> Words {
+        let mut commands = self.commands(now_ms);
+        let ending = match self.rng.u32(0..6) {
+            0 => ScriptEnding::Fails,
+            1 => ScriptEnding::RollsBack,
+            _ => ScriptEnding::Returns,
+        };
+        if ending == ScriptEnding::Returns && self.rng.u32(0..4) == 0 {
+            commands.push(self.publish());
+        }
+        lua::eval(commands, ending)
+    }
+
     /// Some requests of a client that belong together.
     pub fn scene(&mut self, now_ms: i64) -> Vec<Words> {
-        if self.points && self.rng.u32(0..6) == 0 {
+        if self.subjects.points && self.rng.u32(0..6) == 0 {
             return self.pointer();
+        }
+        if self.subjects.streams && self.rng.u32(0..8) == 0 {
+            return self.group_scene(now_ms);
         }
         match self.rng.u32(0..40) {
             0 => vec![self.durability()],
@@ -233,6 +294,8 @@ impl Script {
             6..10 => vec![self.waiting()],
             10..16 => self.transfer(),
             16..22 => self.block(now_ms),
+            22..25 => vec![self.eval(now_ms)],
+            25 => lua::function(self.commands(now_ms)),
             _ => (0..self.rng.usize(1..4)).map(|_| self.command(now_ms)).collect(),
         }
     }
@@ -278,7 +341,7 @@ impl Script {
     fn block(&mut self, now_ms: i64) -> Vec<Words> {
         let mut all = Vec::new();
         if self.rng.u32(0..3) == 0 {
-            let kind = ['s', 'n', 'l', 'h', 'e', 'z'][self.rng.usize(0..6)];
+            let kind = self.kind();
             all.push(words(&format!("WATCH {}", self.key(kind))));
         }
         all.push(words("MULTI"));
@@ -288,6 +351,7 @@ impl Script {
                 1 => self.durability(),
                 2 => self.waiting(),
                 3 => self.publish(),
+                4 => self.eval(now_ms),
                 _ => self.command(now_ms),
             });
         }

@@ -100,7 +100,7 @@ pub fn populate(
 pub fn transfer(tx: &Transaction<'_>, tables: &BankTables, call: &Transfer) -> Result<i64, Abort> {
     let &Transfer { from, to, amount, id } = call;
     let balance = |account: u64| {
-        let row = tables.accounts.find_columns(tx, account, Account::BALANCE.only())?;
+        let row = tables.accounts.get_columns(tx, account, Account::BALANCE.only())?;
         row.map(|row| row.get(Account::BALANCE)).ok_or(Abort::User(MISSING_ROW))
     };
     let left = balance(from)? - amount;
@@ -301,7 +301,7 @@ pub fn missing<R: Reader>(reader: &R, tables: &BankTables, ids: &[u64]) -> Resul
         missing.extend(reader.read(|tx| {
             let mut absent = Vec::new();
             for &id in ids {
-                if tables.transfers.find_columns(tx, id, Columns::NONE)?.is_none() {
+                if tables.transfers.get_columns(tx, id, Columns::NONE)?.is_none() {
                     absent.push(id);
                 }
             }

@@ -74,17 +74,17 @@ pub struct SendPayment {
 /// Finds a customer by name.
 fn by_name(tx: &Transaction<'_>, tables: &SmallBankTables, number: u64) -> Result<u64, Abort> {
     let name = customer_name(number);
-    let row = tables.accounts.find_columns(tx, name.as_str(), NamedAccount::CUSTOMER.only())?;
+    let row = tables.accounts.get_columns(tx, name.as_str(), NamedAccount::CUSTOMER.only())?;
     Ok(found(row)?.get(NamedAccount::CUSTOMER))
 }
 
 fn savings(tx: &Transaction<'_>, tables: &SmallBankTables, customer: u64) -> Result<i64, Abort> {
-    let row = tables.savings.find_columns(tx, customer, Savings::BALANCE.only())?;
+    let row = tables.savings.get_columns(tx, customer, Savings::BALANCE.only())?;
     Ok(found(row)?.get(Savings::BALANCE))
 }
 
 fn checking(tx: &Transaction<'_>, tables: &SmallBankTables, customer: u64) -> Result<i64, Abort> {
-    let row = tables.checking.find_columns(tx, customer, Checking::BALANCE.only())?;
+    let row = tables.checking.get_columns(tx, customer, Checking::BALANCE.only())?;
     Ok(found(row)?.get(Checking::BALANCE))
 }
 
@@ -113,7 +113,7 @@ fn take_in(
     teller: u32,
     amount: i64,
 ) -> Result<(), Abort> {
-    let row = tables.tellers.find_columns(tx, teller, Teller::TAKEN_IN.only())?;
+    let row = tables.tellers.get_columns(tx, teller, Teller::TAKEN_IN.only())?;
     let taken_in = found(row)?.get(Teller::TAKEN_IN) + amount;
     done(tables.tellers.update(tx, teller, &[Teller::TAKEN_IN.set(taken_in)])?)
 }

@@ -52,8 +52,8 @@ fn set(oracle: &Oracle, tables: &SmallBankTables, customer: u64, [savings, check
 /// Reads a customer's balances.
 fn balances(oracle: &Oracle, tables: &SmallBankTables, customer: u64) -> [i64; 2] {
     let read = |tx: &Transaction<'_>| {
-        let savings = tables.savings.get(tx, customer)?.balance;
-        Ok([savings, tables.checking.get(tx, customer)?.balance])
+        let savings = tables.savings.require(tx, customer)?.balance;
+        Ok([savings, tables.checking.require(tx, customer)?.balance])
     };
     oracle.transact(read).unwrap()
 }

@@ -114,7 +114,7 @@ pub fn get_subscriber_data(
     tables: &TatpTables,
     call: &GetSubscriberData,
 ) -> Result<u32, Abort> {
-    Ok(found(tables.subscriber.find(tx, call.s_id)?)?.vlr_location)
+    Ok(found(tables.subscriber.get(tx, call.s_id)?)?.vlr_location)
 }
 
 /// The numbers that calls are forwarded to.
@@ -129,7 +129,7 @@ pub fn get_new_destination(
 ) -> Result<Destinations, Abort> {
     let &GetNewDestination { s_id, sf_type, start_time, end_time } = call;
     let columns = SpecialFacility::IS_ACTIVE.only();
-    let facility = tables.special_facility.find_columns(tx, (s_id, sf_type), columns)?;
+    let facility = tables.special_facility.get_columns(tx, (s_id, sf_type), columns)?;
     if !expected(facility)?.get(SpecialFacility::IS_ACTIVE) {
         return Err(Abort::User(NO_SUCH_ROW));
     }
@@ -151,7 +151,7 @@ pub fn get_access_data(
         .and(AccessInfo::DATA2.only())
         .and(AccessInfo::DATA3.only())
         .and(AccessInfo::DATA4.only());
-    let row = tables.access_info.find_columns(tx, (call.s_id, call.ai_type), columns)?;
+    let row = tables.access_info.get_columns(tx, (call.s_id, call.ai_type), columns)?;
     Ok(expected(row)?.get(AccessInfo::DATA1))
 }
 

@@ -148,7 +148,7 @@ fn a_call_forwarding_is_inserted_found_and_deleted() {
         [Ok(()), Ok(()), missing, missing]
     );
     let found =
-        oracle.transact(|tx| Ok(*tables.call_forwarding.get(tx, (s_id, sf_type, 8))?.numberx));
+        oracle.transact(|tx| Ok(*tables.call_forwarding.require(tx, (s_id, sf_type, 8))?.numberx));
     assert_eq!(&found.unwrap(), b"000000000000077");
 
     let absent = |facility_type: &u32| {

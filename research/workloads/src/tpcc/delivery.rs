@@ -45,7 +45,7 @@ fn deliver_oldest(
     let id = row.get(OpenOrder::NO_O_ID);
     done(tables.new_order.delete(tx, (w, d, id))?)?;
 
-    let order = found(tables.orders.find_columns(tx, (w, d, id), Order::O_C_ID.only())?)?;
+    let order = found(tables.orders.get_columns(tx, (w, d, id), Order::O_C_ID.only())?)?;
     let c = order.get(Order::O_C_ID);
     let carrier = [Order::O_CARRIER_ID.set(call.carrier)];
     done(tables.orders.update(tx, (w, d, id), &carrier)?)?;
@@ -59,7 +59,7 @@ fn deliver_oldest(
         done(tables.order_line.update(tx, key, &date)?)?;
     }
 
-    let row = found(tables.customer.find_columns(tx, (w, d, c), CUSTOMER)?)?;
+    let row = found(tables.customer.get_columns(tx, (w, d, c), CUSTOMER)?)?;
     let sets = [
         Customer::C_BALANCE.set(row.get(Customer::C_BALANCE) + amount),
         Customer::C_DELIVERY_CNT.set(row.get(Customer::C_DELIVERY_CNT) + 1),

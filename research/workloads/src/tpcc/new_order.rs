@@ -93,22 +93,22 @@ pub fn new_order(
     let by_customer = tables.orders.index(tx, Order::ORDERS_BY_CUSTOMER);
     by_customer.prefix((w, d, c)).descending().prefetch();
     let c_discount =
-        found(tables.customer.find_columns(tx, (w, d, c), CUSTOMER)?)?.get(Customer::C_DISCOUNT);
+        found(tables.customer.get_columns(tx, (w, d, c), CUSTOMER)?)?.get(Customer::C_DISCOUNT);
 
     let mut taken: SmallVec<[Taken<'_>; 15]> = SmallVec::new();
     let mut brand_lines = 0;
     for line in lines {
-        let Some(item_row) = tables.item.find_columns(tx, line.item, ITEM)? else {
+        let Some(item_row) = tables.item.get_columns(tx, line.item, ITEM)? else {
             return Err(Abort::User(UNUSED_ITEM));
         };
         let key = (line.supply_w, line.item);
-        let stock_row = found(tables.stock.find_columns(tx, key, stock_columns)?)?;
+        let stock_row = found(tables.stock.get_columns(tx, key, stock_columns)?)?;
         let quantity = stock_row.get(Stock::S_QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
         // Read before the update: after it, a read would merge the old row with the change.
         if is_original(item_row.get(Item::I_DATA.as_bytes())) {
-            let text = found(tables.stock.find_columns(tx, key, Stock::S_DATA.only())?)?;
+            let text = found(tables.stock.get_columns(tx, key, Stock::S_DATA.only())?)?;
             brand_lines += is_original(text.get(Stock::S_DATA.as_bytes())) as i32;
         }
         let sets = [
@@ -124,11 +124,11 @@ pub fn new_order(
         });
     }
 
-    let row = found(tables.district.find_columns(tx, (w, d), DISTRICT)?)?;
+    let row = found(tables.district.get_columns(tx, (w, d), DISTRICT)?)?;
     let id = row.get(District::D_NEXT_O_ID);
     done(tables.district.update(tx, (w, d), &[District::D_NEXT_O_ID.set(id + 1)])?)?;
     insert(tx, tables, order, id, &taken)?;
-    let w_row = found(tables.warehouse.find_columns(tx, w, Warehouse::W_TAX.only())?)?;
+    let w_row = found(tables.warehouse.get_columns(tx, w, Warehouse::W_TAX.only())?)?;
     let w_tax = w_row.get(Warehouse::W_TAX);
 
     let sum: i64 = taken.iter().map(|line| line.amount).sum();

@@ -50,7 +50,7 @@ pub fn order_status(
 ) -> Result<OrderStatusResult, Abort> {
     let &OrderStatus { w, d, who } = call;
     let c = who.find(tx, tables, w, d)?;
-    let row = found(tables.customer.find_columns(tx, (w, d, c), CUSTOMER_SUMMARY)?)?;
+    let row = found(tables.customer.get_columns(tx, (w, d, c), CUSTOMER_SUMMARY)?)?;
     let by_customer = tables.orders.index(tx, Order::ORDERS_BY_CUSTOMER);
     let last = by_customer.prefix((w, d, c)).descending().limit(1).get_columns(ORDER)?;
     let order = found(last.first())?;

@@ -50,7 +50,7 @@ pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Res
     }
     let c = call.who.find(tx, tables, c_w, c_d)?;
     let key = (c_w, c_d, c);
-    let row = found(tables.customer.find_columns(tx, key, CUSTOMER)?)?;
+    let row = found(tables.customer.get_columns(tx, key, CUSTOMER)?)?;
     let balance = row.get(Customer::C_BALANCE) - amount;
     let sets = [
         Customer::C_BALANCE.set(balance),
@@ -58,7 +58,7 @@ pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Res
         Customer::C_PAYMENT_CNT.set(row.get(Customer::C_PAYMENT_CNT) + 1),
     ];
     if row.get(Customer::C_CREDIT) == b"BC" {
-        let old = found(tables.customer.find_columns(tx, key, Customer::C_DATA.only())?)?;
+        let old = found(tables.customer.get_columns(tx, key, Customer::C_DATA.only())?)?;
         let data = bad_credit(call, c, old.get(Customer::C_DATA));
         let [balance, ytd, count] = sets;
         let sets = [balance, ytd, count, Customer::C_DATA.set(data.as_str())];
@@ -67,10 +67,10 @@ pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Res
         done(tables.customer.update(tx, key, &sets)?)?;
     }
 
-    let d_row = found(tables.district.find_columns(tx, (w, d), Columns::ALL)?)?;
+    let d_row = found(tables.district.get_columns(tx, (w, d), Columns::ALL)?)?;
     let d_ytd = d_row.get(District::D_YTD) + amount;
     done(tables.district.update(tx, (w, d), &[District::D_YTD.set(d_ytd)])?)?;
-    let w_row = found(tables.warehouse.find_columns(tx, w, Columns::ALL)?)?;
+    let w_row = found(tables.warehouse.get_columns(tx, w, Columns::ALL)?)?;
     let w_ytd = w_row.get(Warehouse::W_YTD) + amount;
     done(tables.warehouse.update(tx, w, &[Warehouse::W_YTD.set(w_ytd)])?)?;
 

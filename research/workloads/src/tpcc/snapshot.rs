@@ -102,7 +102,7 @@ impl Snapshot {
             Snapshot { delivered_at_first: scale.delivered(), ..Snapshot::default() };
         for w in 1..=scale.warehouses {
             let ytd = reader.read(|tx| {
-                let row = tables.warehouse.find_columns(tx, w, Warehouse::W_YTD.only())?;
+                let row = tables.warehouse.get_columns(tx, w, Warehouse::W_YTD.only())?;
                 Ok(found(row)?.get(Warehouse::W_YTD))
             })?;
             snapshot.warehouses.push((w, ytd));
@@ -166,7 +166,7 @@ impl DistrictFacts {
         d: i32,
     ) -> Result<DistrictFacts, Error> {
         let mut district = reader.read(|tx| {
-            let row = found(tables.district.find(tx, (w, d))?)?;
+            let row = found(tables.district.get(tx, (w, d))?)?;
             Ok(DistrictFacts {
                 w,
                 d,

@@ -24,7 +24,7 @@ pub fn stock_level(
     call: &StockLevel,
 ) -> Result<i32, Abort> {
     let &StockLevel { w, d, threshold } = call;
-    let next = found(tables.district.find_columns(tx, (w, d), District::D_NEXT_O_ID.only())?)?
+    let next = found(tables.district.get_columns(tx, (w, d), District::D_NEXT_O_ID.only())?)?
         .get(District::D_NEXT_O_ID);
     let lines = tables
         .order_line
@@ -38,7 +38,7 @@ pub fn stock_level(
     items.dedup();
     let mut low = 0;
     for item in items {
-        let row = tables.stock.find_columns(tx, (w, item), Stock::S_QUANTITY.only())?;
+        let row = tables.stock.get_columns(tx, (w, item), Stock::S_QUANTITY.only())?;
         low += (found(row)?.get(Stock::S_QUANTITY) < threshold) as i32;
     }
     Ok(low)

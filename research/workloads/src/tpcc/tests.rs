@@ -190,7 +190,7 @@ fn an_order_takes_its_stock_and_adds_up() {
     let stock_of = |w: i32, i: i32| {
         oracle
             .transact(|tx| {
-                let row = tables.stock.find(tx, (w, i))?.unwrap();
+                let row = tables.stock.get(tx, (w, i))?.unwrap();
                 Ok([
                     row.s_quantity as i64,
                     row.s_ytd,
@@ -212,18 +212,18 @@ fn an_order_takes_its_stock_and_adds_up() {
 
     oracle
         .transact(|tx| {
-            let price = |i: i32| tables.item.find(tx, i).map(|r| r.unwrap().i_price);
+            let price = |i: i32| tables.item.get(tx, i).map(|r| r.unwrap().i_price);
             let sum = price(7)? * 5 + price(8)? * 10;
-            let tax = tables.warehouse.find(tx, 1)?.unwrap().w_tax
-                + tables.district.find(tx, (1, 3))?.unwrap().d_tax;
-            let discount = tables.customer.find(tx, (1, 3, 5))?.unwrap().c_discount;
+            let tax = tables.warehouse.get(tx, 1)?.unwrap().w_tax
+                + tables.district.get(tx, (1, 3))?.unwrap().d_tax;
+            let discount = tables.customer.get(tx, (1, 3, 5))?.unwrap().c_discount;
             let exact = sum as f64 * (1.0 - discount as f64 / 1e4) * (1.0 + tax as f64 / 1e4);
             assert!((exact - result.total_cents as f64).abs() <= 1.0);
-            let row = tables.orders.find(tx, (1, 3, result.order))?.unwrap();
+            let row = tables.orders.get(tx, (1, 3, result.order))?.unwrap();
             assert_eq!(row.o_all_local, 0);
             assert_eq!((row.o_ol_cnt, row.o_carrier_id), (3, None));
-            let line = tables.order_line.find(tx, (1, 3, result.order, 2))?.unwrap();
-            let info = tables.stock.find(tx, (2, 8))?.unwrap().s_dist_03;
+            let line = tables.order_line.get(tx, (1, 3, result.order, 2))?.unwrap();
+            let info = tables.stock.get(tx, (2, 8))?.unwrap().s_dist_03;
             assert_eq!(line.ol_dist_info, info);
             assert_eq!(line.ol_amount, price(8)? * 10);
             Ok(())
@@ -271,13 +271,13 @@ fn a_payment_of_bad_credit_is_written_before_what_stood_there() {
             let sets = [Customer::C_CREDIT.set(b"BC"), Customer::C_DATA.set("what stood there")];
             tables.customer.update(tx, (1, 3, 6), &sets)?;
             payment(tx, &tables, &call)?;
-            let row = tables.customer.find(tx, (1, 3, 6))?.unwrap();
+            let row = tables.customer.get(tx, (1, 3, 6))?.unwrap();
             assert_eq!(row.c_data, "6 3 1 4 2 12345 what stood there");
             assert_eq!(row.c_balance, -1000 - 12_345);
             assert_eq!(row.c_payment_cnt, 2);
             tables.customer.update(tx, (1, 3, 6), &[Customer::C_DATA.set(&*"x".repeat(500))])?;
             payment(tx, &tables, &call)?;
-            let row = tables.customer.find(tx, (1, 3, 6))?.unwrap();
+            let row = tables.customer.get(tx, (1, 3, 6))?.unwrap();
             assert_eq!(row.c_data.len(), 500);
             Ok(())
         })
@@ -295,10 +295,10 @@ fn delivery_takes_the_oldest_order_until_none_is_left() {
         let oldest = SCALE.delivered() + 1 + round.min(8);
         oracle
             .transact(|tx| {
-                let row = tables.orders.find(tx, (1, 5, oldest))?.unwrap();
+                let row = tables.orders.get(tx, (1, 5, oldest))?.unwrap();
                 assert_eq!(row.o_carrier_id, Some(3));
-                assert!(tables.new_order.find(tx, (1, 5, oldest))?.is_none());
-                let line = tables.order_line.find(tx, (1, 5, oldest, 1))?.unwrap();
+                assert!(tables.new_order.get(tx, (1, 5, oldest))?.is_none());
+                let line = tables.order_line.get(tx, (1, 5, oldest, 1))?.unwrap();
                 assert_eq!(line.ol_delivery_d, Some(77));
                 Ok(())
             })

@@ -23,10 +23,10 @@ pub fn check<R: Reader>(
     let found = reader.read(|tx| {
         let mut found = (0, 0);
         for number in 1..=config.contestants {
-            found.0 += i32::from(tables.contestants.find(tx, number)?.is_some());
+            found.0 += i32::from(tables.contestants.get(tx, number)?.is_some());
         }
         for code in AREA_CODES {
-            found.1 += i32::from(tables.area_codes.find(tx, code)?.is_some());
+            found.1 += i32::from(tables.area_codes.get(tx, code)?.is_some());
         }
         Ok(found)
     })?;

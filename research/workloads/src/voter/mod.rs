@@ -180,21 +180,21 @@ pub fn vote(tx: &Transaction<'_>, tables: &VoterTables, call: &Ballot) -> Result
     // The caller's partition comes first, so that replicated rows are read there.
     let counted = match limit {
         0 => None,
-        _ => tables.callers.find_columns(tx, phone, Caller::VOTES.only())?,
+        _ => tables.callers.get_columns(tx, phone, Caller::VOTES.only())?,
     };
     let votes = counted.as_ref().map_or(0, |row| row.get(Caller::VOTES));
-    if tables.contestants.find_columns(tx, contestant, hyades::Columns::NONE)?.is_none() {
+    if tables.contestants.get_columns(tx, contestant, hyades::Columns::NONE)?.is_none() {
         return Ok(Counted::NoContestant);
     }
     if limit != 0 && votes >= limit {
         return Ok(Counted::OverLimit);
     }
     let code = (phone / NUMBERS) as i32;
-    let area = tables.area_codes.find(tx, code)?;
+    let area = tables.area_codes.get(tx, code)?;
     let state = area.map_or(NO_STATE, |area| area.state);
     tables.votes.insert(tx, &Vote { phone, state, contestant })?;
     if limit != 0 {
-        tables.callers.put(tx, &Caller { phone, votes: votes + 1 })?;
+        tables.callers.overwrite(tx, &Caller { phone, votes: votes + 1 })?;
     }
     Ok(Counted::Yes)
 }

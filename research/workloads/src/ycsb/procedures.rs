@@ -198,7 +198,7 @@ fn read(
     whole_row: bool,
 ) -> Result<(), Abort> {
     let columns = if whole_row { Columns::ALL } else { column.only() };
-    found(table.find_columns(tx, id, columns)?).map(drop)
+    found(table.get_columns(tx, id, columns)?).map(drop)
 }
 
 /// Reads what is about to be written, if `reads` says so.
@@ -282,7 +282,7 @@ pub fn store(tx: &Transaction<'_>, table: Users, call: &Accesses) -> Result<(), 
     let mut values = [0; WIDTH * COLUMNS];
     for (row, n) in call.rows.iter().zip(0u64..) {
         fill(mix(call.seed as u64, n), &mut values);
-        put(tx, table, row.id(), &values)?;
+        overwrite(tx, table, row.id(), &values)?;
     }
     Ok(())
 }
@@ -295,7 +295,7 @@ pub fn store_given(tx: &Transaction<'_>, table: Users, call: &Given) -> Result<(
     }
     prefetch(tx, table, accesses, touched(true));
     for (row, values) in accesses.rows.iter().zip(values.0.chunks_exact(WIDTH * COLUMNS)) {
-        put(tx, table, row.id(), values)?;
+        overwrite(tx, table, row.id(), values)?;
     }
     Ok(())
 }
@@ -351,8 +351,8 @@ fn row(key: u64, values: &[u8]) -> User<'_> {
     User { key, field0, field1, field2, field3, field4, field5, field6, field7, field8, field9 }
 }
 
-fn put(tx: &Transaction<'_>, table: Users, id: u64, values: &[u8]) -> Result<(), Abort> {
-    table.put(tx, &row(id, values))
+fn overwrite(tx: &Transaction<'_>, table: Users, id: u64, values: &[u8]) -> Result<(), Abort> {
+    table.overwrite(tx, &row(id, values))
 }
 
 /// Inserts a row.
@@ -399,7 +399,7 @@ fn rows_from(tx: &Transaction<'_>, table: Users, from: u64, count: u32) -> Resul
 /// Reads a whole row and changes one column to a value derived from its old one, so that the
 /// outcome depends on the order of the changes.
 pub fn modify(tx: &Transaction<'_>, table: Users, call: &Modify) -> Result<(), Abort> {
-    let row = found(table.find_columns(tx, call.id, Columns::ALL)?)?;
+    let row = found(table.get_columns(tx, call.id, Columns::ALL)?)?;
     let column = column(mix(call.seed as u64, 0));
     let old = row.get(column);
     let old = u64::from_le_bytes(old[..8].try_into().expect("the column is wider"));

@@ -1,6 +1,6 @@
 //! A client of Redis's protocol, as small as the demo needs it.
 
-use crate::failure::Failure;
+use hyades_cli::failure::Failure;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

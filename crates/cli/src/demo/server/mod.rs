@@ -8,12 +8,12 @@ mod transfers;
 
 use super::DemoOptions;
 use super::screen::Summary;
-use crate::failure::Failure;
-use crate::place::Place;
-use crate::progress::Bar;
-use crate::units::{self, exact, rate, time};
 use client::Client;
 use hdrhistogram::Histogram;
+use hyades_cli::failure::Failure;
+use hyades_cli::place::Place;
+use hyades_cli::progress::Bar;
+use hyades_cli::units::{self, exact, rate, time};
 use program::Program;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

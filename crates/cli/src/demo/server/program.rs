@@ -1,7 +1,7 @@
 //! The servers that the demo kills, as processes.
 
 use super::client::{Client, Reply};
-use crate::failure::Failure;
+use hyades_cli::failure::Failure;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

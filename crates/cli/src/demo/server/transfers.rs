@@ -1,8 +1,8 @@
 //! Transfers between accounts, as transactions of the server, and what is left of them.
 
 use super::client::{Client, Reply};
-use crate::failure::Failure;
 use hdrhistogram::Histogram;
+use hyades_cli::failure::Failure;
 use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;

@@ -17,7 +17,7 @@ struct Row {
 fn row_and_slots() -> (Arc<Row>, Tid, [u32; 2]) {
     let first = Tid::new(EpochNumber(5), 0);
     let row = Arc::new(Row {
-        active: ActiveTransactions::new(true),
+        active: ActiveTransactions::new(),
         epoch: Epoch::new(EpochNumber(5)),
         owner: AtomicU32::new(0),
         version: AtomicU64::new(first.bits()),

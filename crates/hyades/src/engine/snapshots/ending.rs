@@ -30,7 +30,7 @@ impl Snapshots {
     pub(super) fn end_readers(&self, tid: Tid, epoch: &Epoch) {
         let too_many = || self.hold_too_much();
         while too_many() {
-            let lowest = self.active.lowest(epoch);
+            let lowest = self.lowest_reader(epoch);
             self.end_oldest(epoch, |state| state.last < lowest && too_many());
             if !self.end_oldest_transaction(tid) {
                 return self.end_oldest(epoch, |_| too_many());
@@ -41,7 +41,7 @@ impl Snapshots {
 
     /// Ends the transaction that reads the oldest state before `tid`, if there is one.
     pub(super) fn end_oldest_transaction(&self, tid: Tid) -> bool {
-        let has_ended = self.active.end_oldest(tid);
+        let has_ended = self.readers.as_ref().is_some_and(|readers| readers.end_oldest(tid));
         if has_ended {
             self.ended.fetch_add(1, Ordering::Relaxed);
             event!(WARN, "transaction ended that read an old state");

@@ -46,7 +46,7 @@ impl Snapshots {
         if broken!(UnlinkForReaders) {
             return Tid::ABOVE_ALL;
         }
-        self.active.lowest(epoch).min(self.versions.floor())
+        self.lowest_reader(epoch).min(self.versions.floor())
     }
 
     /// The lowest and the highest TID that open snapshots read as of. One opened from now on needs
@@ -58,7 +58,10 @@ impl Snapshots {
 
     /// A TID that is not below that of any transaction that has committed by now.
     pub fn latest(&self, epoch: &Epoch) -> Tid {
-        self.active.latest(epoch).unwrap_or_else(|| Tid::last_of(epoch.current()))
+        match &self.readers {
+            Some(readers) => readers.latest(epoch),
+            None => Tid::last_of(epoch.current()),
+        }
     }
 
     /// Bytes of memory held for snapshots.

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Anchoring {
     log: Log,
-    /// Summed over all streams, so that a stalled stream does not hold back the eviction vector
-    /// (`cold` in the code).
+    /// Summed over all streams, so that a stalled stream does not hold back the eviction vector.
     delta_bytes: u64,
     interval_bytes: u64,
     /// History of anchor vectors, oldest first. `back()` is the newest. `front()` is the newest
@@ -88,8 +87,8 @@ impl Anchoring {
 
     /// Makes the durable frontier the next anchor, if one is due; each stream gets it before its
     /// next record. Evicts what is `delta_bytes` behind, and passes the eviction vector to
-    /// `cooled`.
-    pub fn housekeep(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
+    /// `raised`.
+    pub fn housekeep(&self, table: &LsnVectorTable, raised: impl FnOnce(&[u64])) {
         let sum: u64 = (0..self.anchored.len()).map(|s| self.log.frontier().durable(s)).sum();
         let short_of_slots = table.is_short_of_slots();
         if sum < self.due.load(Ordering::Relaxed) && !short_of_slots {
@@ -107,22 +106,22 @@ impl Anchoring {
             return;
         }
         table.clear_shortage();
-        let is_cold = |candidate: &Durable| candidate.sum.saturating_add(delta_bytes) <= now.sum;
-        let cold = durable.iter().filter(|candidate| is_cold(candidate)).count();
-        let cool = |cold: &Durable| {
-            table.raise_cold(&cold.vector, |reserved| {
+        let is_evicted = |candidate: &Durable| candidate.sum.saturating_add(delta_bytes) <= now.sum;
+        let evicted = durable.iter().filter(|candidate| is_evicted(candidate)).count();
+        let evict = |last: &Durable| {
+            table.raise_eviction(&last.vector, |reserved| {
                 for (stream, lsn) in reserved.iter_mut().enumerate() {
                     *lsn = self.log.next_lsn(stream);
                 }
             });
-            cooled(&cold.vector);
+            raised(&last.vector);
         };
-        if is_cold(&now) {
+        if is_evicted(&now) {
             durable.clear();
-            cool(&now);
-        } else if cold > 0 {
-            durable.drain(..cold - 1);
-            cool(&durable[0]);
+            evict(&now);
+        } else if evicted > 0 {
+            durable.drain(..evicted - 1);
+            evict(&durable[0]);
         }
         self.due.store(now.sum.saturating_add(self.interval_bytes), Ordering::Relaxed);
         durable.push_back(now);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_covers_what_is_cold_once_it_has_the_anchor() {
+    fn a_stream_covers_what_is_evicted_once_it_has_the_anchor() {
         for delta_bytes in [0, 150] {
             let dir = tempfile::tempdir().unwrap();
             let recovering =
@@ -169,7 +168,7 @@ mod tests {
                     }
                     let anchor = log.anchors(stream).iter();
                     let anchor = anchor.map(|lsn| lsn.load(Ordering::Acquire));
-                    let covered = table.is_cold_below(anchor);
+                    let covered = table.is_eviction_below(anchor);
                     assert!(covered || !enters, "{delta_bytes}, {round}");
                     behind += u32::from(!covered);
                 }

@@ -2,9 +2,9 @@
 //!
 //! A row does not hold its vectors. It holds a *reference*: the number of a slot in this table, the
 //! slot's generation, and the *tick* in which the slot was handed out. A slot whose vectors are
-//! covered by the **eviction vector** (`cold` in the code) may be reused in its next generation. A
-//! row whose reference has an older generation is *evicted*: its vectors are the eviction vector,
-//! which is PLV - delta, the paper's value for a row that re-enters the lock table.
+//! covered by the **eviction vector** may be reused in its next generation. A row whose reference
+//! has an older generation is *evicted*: its vectors are the eviction vector, which is PLV - delta,
+//! the paper's value for a row that re-enters the lock table.
 //!
 //! All rows that a transaction writes get the same vectors: the transaction's own, and no reader
 //! yet. The evicted rows that a command reads get its vector as their read vector. So they all
@@ -76,7 +76,7 @@ pub(crate) struct RowObservation {
     pub replayed: Option<u64>,
     /// Whether one of the requested vectors is at least the eviction vector, which the caller
     /// joins.
-    pub cold: bool,
+    pub joins_eviction: bool,
 }
 
 /// The destination that a row's vectors are joined into.
@@ -99,7 +99,8 @@ struct Raise<'v> {
 }
 
 impl RowObservation {
-    const COLD: RowObservation = RowObservation { warm: false, replayed: None, cold: true };
+    const EVICTED: RowObservation =
+        RowObservation { warm: false, replayed: None, joins_eviction: true };
 }
 
 /// Location of the vectors of a row that is not known to be evicted.
@@ -118,8 +119,8 @@ pub(crate) struct LsnVectorTable {
     shared: Slots,
     /// Rings of sessions that have ended.
     spare: Mutex<Vec<Ring>>,
-    /// The eviction vector. Raised by `raise_cold` only; read by all sessions.
-    cold: Box<[AtomicU64]>,
+    /// The eviction vector. Raised by `raise_eviction` only; read by all sessions.
+    eviction: Box<[AtomicU64]>,
     ticks: Ticks,
     reserved: ReservedEnds,
     /// Slots are running short. Set by sessions, cleared when the eviction vector is raised; a
@@ -135,7 +136,7 @@ impl LsnVectorTable {
             own: Slots::new(lanes, 2, bytes / 2, common_slot::RESERVED),
             shared: Slots::new(lanes, 1, bytes / 2, 0),
             spare: Mutex::new(Vec::new()),
-            cold: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            eviction: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             ticks: Ticks::new(),
             reserved,
             short_of_slots: AtomicBool::new(false),
@@ -182,8 +183,8 @@ impl LsnVectorTable {
 
     /// Whether the reference alone shows that the row is evicted, as for most rows.
     #[inline(always)]
-    fn is_known_cold(&self, packed: PackedReference) -> bool {
-        packed == 0 || self.ticks.is_cold(packed)
+    fn is_known_evicted(&self, packed: PackedReference) -> bool {
+        packed == 0 || self.ticks.is_evicted(packed)
     }
 
     /// Resolves the reference of a row that is not known to be evicted.
@@ -199,7 +200,7 @@ impl LsnVectorTable {
 
     /// Resolves a reference; `None` if the row is known to be evicted.
     fn find(&self, packed: PackedReference) -> Option<Hot<'_>> {
-        if self.is_known_cold(packed) { None } else { Some(self.hot(packed)) }
+        if self.is_known_evicted(packed) { None } else { Some(self.hot(packed)) }
     }
 
     /// Prefetches the row's slot, if it has one and is not known to be evicted.
@@ -207,7 +208,7 @@ impl LsnVectorTable {
     pub fn prefetch(&self, row: &Reference) {
         let packed = row.load(Ordering::Relaxed);
         // Most rows have no slot.
-        if reference::has_slot(packed) && !self.ticks.is_cold(packed) {
+        if reference::has_slot(packed) && !self.ticks.is_evicted(packed) {
             self.prefetch_hot(packed);
         }
     }
@@ -227,8 +228,8 @@ impl LsnVectorTable {
         // the lock (docs/protocols/taurus.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
-        if self.is_known_cold(packed) {
-            RowObservation::COLD
+        if self.is_known_evicted(packed) {
+            RowObservation::EVICTED
         } else {
             self.fold_hot(packed, into, ring)
         }
@@ -263,7 +264,7 @@ impl LsnVectorTable {
         // SeqCst: a reader that finds the row raised already must order this load before its own
         // validation, too (E4).
         let seen = row.load(Ordering::SeqCst);
-        if self.is_known_cold(seen) {
+        if self.is_known_evicted(seen) {
             let taken = self.shared(ring, vector, replayed);
             if publish(row, seen, reference::of_reader(taken)) {
                 return;
@@ -283,9 +284,9 @@ impl LsnVectorTable {
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
         let source = self.fold(from, FoldTarget::Apart(&mut *write, &mut *both), ring);
-        if source.cold {
-            self.join_cold(write);
-            self.join_cold(both);
+        if source.joins_eviction {
+            self.join_eviction(write);
+            self.join_eviction(both);
         }
         if !source.warm {
             // An evicted target already stands for the eviction vector; any other is raised to it.
@@ -338,7 +339,7 @@ impl LsnVectorTable {
             return reference::of_reader(self.shared(ring, to.read, to.replayed));
         };
         self.take_own(ring, to.replayed, |slot| {
-            self.load_cold_into(slot.first());
+            self.load_eviction_into(slot.first());
             raise_lanes(slot.first(), write);
             store(slot.second(), to.read);
         })
@@ -402,14 +403,14 @@ impl LsnVectorTable {
         }
         let before = shared.replayed().load(Ordering::Relaxed);
         let fresh = self.take_own(ring, replayed.max(before), |slot| {
-            let (same, cold) = match shared.kind {
+            let (same, other) = match shared.kind {
                 Kind::Read => (slot.second(), slot.first()),
                 _ => (slot.first(), slot.second()),
             };
             for (to, from) in same.iter().zip(shared.first()) {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            self.load_cold_into(cold);
+            self.load_eviction_into(other);
             if let Some(write) = write {
                 raise_lanes(slot.first(), write);
             }
@@ -419,56 +420,56 @@ impl LsnVectorTable {
         (shared.is_of(generation) && shared.is_still(generation)).then_some(fresh)
     }
 
-    fn is_cold(&self, vector: &[AtomicU64]) -> bool {
+    fn is_evicted(&self, vector: &[AtomicU64]) -> bool {
         // SeqCst: see `take_own`. Acquire: these loads precede the Release that publishes a slot's
         // new generation.
         vector
             .iter()
-            .zip(&self.cold)
-            .all(|(lsn, cold)| lsn.load(Ordering::SeqCst) <= cold.load(Ordering::Acquire))
+            .zip(&self.eviction)
+            .all(|(lsn, evicted)| lsn.load(Ordering::SeqCst) <= evicted.load(Ordering::Acquire))
     }
 
     /// Copies the eviction vector into a slot that is being filled.
-    fn load_cold_into(&self, lanes: &[AtomicU64]) {
-        zip_lanes(lanes, &self.cold, |lane, cold| {
-            lane.store(cold.load(Ordering::Acquire), Ordering::Relaxed);
+    fn load_eviction_into(&self, lanes: &[AtomicU64]) {
+        zip_lanes(lanes, &self.eviction, |lane, evicted| {
+            lane.store(evicted.load(Ordering::Acquire), Ordering::Relaxed);
         });
     }
 
     /// Copies the eviction vector.
     #[inline]
-    pub fn load_cold(&self, out: &mut [u64]) {
-        for (lane, cold) in out.iter_mut().zip(&self.cold) {
-            *lane = cold.load(Ordering::Acquire);
+    pub fn load_eviction(&self, out: &mut [u64]) {
+        for (lane, evicted) in out.iter_mut().zip(&self.eviction) {
+            *lane = evicted.load(Ordering::Acquire);
         }
     }
 
     /// Whether a stream's anchor covers the eviction vector. If so, a record reserved there from
     /// now on may leave it out of its vector.
     #[inline(always)]
-    pub fn is_cold_below(&self, anchor: impl Iterator<Item = Lsn>) -> bool {
-        let mut lanes = self.cold.iter().zip(anchor);
-        lanes.all(|(cold, lsn)| cold.load(Ordering::Acquire) <= lsn)
+    pub fn is_eviction_below(&self, anchor: impl Iterator<Item = Lsn>) -> bool {
+        let mut lanes = self.eviction.iter().zip(anchor);
+        lanes.all(|(evicted, lsn)| evicted.load(Ordering::Acquire) <= lsn)
     }
 
     /// Joins the eviction vector into `out`.
     #[inline]
-    pub fn join_cold(&self, out: &mut [u64]) {
-        zip_lanes_mut(out, &self.cold, |lane, cold| {
-            *lane = (*lane).max(cold.load(Ordering::Acquire));
+    pub fn join_eviction(&self, out: &mut [u64]) {
+        zip_lanes_mut(out, &self.eviction, |lane, evicted| {
+            *lane = (*lane).max(evicted.load(Ordering::Acquire));
         });
     }
 
     /// Raises the eviction vector to `vector`, which is durable. `reserved` stores the streams'
     /// reserved ends.
-    pub fn raise_cold(&self, vector: &[u64], reserved: impl FnOnce(&mut [u64])) {
-        for (cold, lsn) in self.cold.iter().zip(vector) {
+    pub fn raise_eviction(&self, vector: &[u64], reserved: impl FnOnce(&mut [u64])) {
+        for (evicted, lsn) in self.eviction.iter().zip(vector) {
             // Release: pairs with the Acquire loads of sessions that then find an older generation.
-            cold.fetch_max(*lsn, Ordering::Release);
+            evicted.fetch_max(*lsn, Ordering::Release);
         }
         debug_assert!({
             let mut now = vec![0; self.lanes];
-            self.load_cold(&mut now);
+            self.load_eviction(&mut now);
             covers(&now, vector)
         });
         self.ticks.end(vector, reserved);

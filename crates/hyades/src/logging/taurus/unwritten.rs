@@ -5,7 +5,7 @@
 //! cost of a command. So a table is **unwritten** until a transaction overwrites a row of it: its
 //! readers leave no stamps. The first writer gives the table a **floor**, the reserved ends of the
 //! streams, and follows all that is below it; so does every later writer, until the eviction
-//! vector, which every writer follows anyway, covers the floor (the floor is *cold*). From the
+//! vector, which every writer follows anyway, covers the floor (the floor is *evicted*). From the
 //! first writer on, readers leave stamps. A table that was not written for a while is unwritten
 //! again.
 //!
@@ -17,7 +17,7 @@
 //! - W finds the table unwritten, or a floor that was taken after R's check: R had its position by
 //!   then, and is below the floor.
 //! - A floor that was taken before R's check no longer existed then: the table had been written,
-//!   its floor had become cold, and it was unwritten again. W, which checks after R, finds a later
+//!   its floor was evicted, and it was unwritten again. W, which checks after R, finds a later
 //!   state.
 //!
 //! Streams in which no reader has skipped its stamp stay out of the floor: a stalled stream holds
@@ -50,7 +50,7 @@ pub(crate) enum WriterFollows {
     /// The vector, which was raised.
     Vector,
     /// The eviction vector only.
-    Cold,
+    EvictionVector,
 }
 
 #[derive(Default)]
@@ -119,15 +119,15 @@ impl UnwrittenTables {
         // SeqCst: after the row's lock.
         checker_fence();
         if table.phase.load(Ordering::SeqCst) == WRITTEN {
-            return WriterFollows::Cold;
+            return WriterFollows::EvictionVector;
         }
         table.follow_floor(order, reserved)
     }
 
-    /// Called after the eviction vector has been raised to `cold`, by one thread at a time.
-    pub fn housekeep(&self, cold: &[Lsn]) {
+    /// Called after the eviction vector has been raised to `eviction`, by one thread at a time.
+    pub fn housekeep(&self, eviction: &[Lsn]) {
         for table in &self.tables {
-            table.housekeep(cold);
+            table.housekeep(eviction);
         }
     }
 }
@@ -137,9 +137,9 @@ impl TableMark {
     fn follow_floor(&self, order: &mut [u64], reserved: impl Fn(usize) -> Lsn) -> WriterFollows {
         loop {
             // Acquire half: pairs with the Release of the writer that took the floor, or of the
-            // housekeeping that found it cold.
+            // housekeeping that found it evicted.
             match self.phase.load(Ordering::SeqCst) {
-                WRITTEN => return WriterFollows::Cold,
+                WRITTEN => return WriterFollows::EvictionVector,
                 FLOOR => {
                     for (lane, floor) in order.iter_mut().zip(&self.floor) {
                         *lane = (*lane).max(floor.load(Ordering::Relaxed));
@@ -170,12 +170,12 @@ impl TableMark {
         self.phase.store(FLOOR, Ordering::SeqCst);
     }
 
-    fn housekeep(&self, cold: &[Lsn]) {
+    fn housekeep(&self, eviction: &[Lsn]) {
         match self.phase.load(Ordering::SeqCst) {
             FLOOR => {
                 let floor: Vec<Lsn> =
                     self.floor.iter().map(|lane| lane.load(Ordering::Relaxed)).collect();
-                if covers(cold, &floor) {
+                if covers(eviction, &floor) {
                     self.quiet.store(0, Ordering::Relaxed);
                     // Release half: a writer that finds this phase, and then loads the eviction
                     // vector, finds one that covers the floor.
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_follow_the_unmarked_readers_until_these_are_cold() {
+    fn writers_follow_the_unmarked_readers_until_these_are_evicted() {
         let tables = UnwrittenTables::new(2, 3);
         assert!(!tables.needs_read_stamp(1, 0));
         assert!(!tables.needs_read_stamp(1, 2));
@@ -221,7 +221,7 @@ mod tests {
         tables.housekeep(&[10, 99, 11]);
         assert_eq!(followed(&tables, 20), (WriterFollows::Vector, vec![10, 0, 12]));
         tables.housekeep(&[10, 0, 12]);
-        assert_eq!(followed(&tables, 20), (WriterFollows::Cold, vec![0; 3]));
+        assert_eq!(followed(&tables, 20), (WriterFollows::EvictionVector, vec![0; 3]));
         assert!(tables.needs_read_stamp(1, 0));
     }
 

@@ -112,6 +112,50 @@ fn what_was_synced_survives_a_power_cut_in_every_directory() {
     assert!(got.iter().all(|byte| *byte == 5));
 }
 
+/// A file takes the place of another one of its name, and the power fails before the directories
+/// are synced: each directory keeps or loses its own names.
+#[test]
+fn a_renamed_file_is_whole_after_a_power_cut() {
+    let (path, temporary) = (Path::new("/a/s/f"), Path::new("/a/s/f.tmp"));
+    let (mut replaced, mut kept) = (0, 0);
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new();
+        let over = |seed: u64| {
+            let device: Arc<dyn Device> = Arc::new(disk.process(seed));
+            let dirs = ["/a", "/b", "/c"].map(|dir| (PathBuf::from(dir), Arc::clone(&device)));
+            StripedDevice::new(dirs.into(), 4096)
+        };
+        let device = over(seed);
+        for dir in ["/a", "/a/s"] {
+            device.create_dir(Path::new(dir)).unwrap();
+            device.sync_dir(Path::new(dir)).unwrap();
+        }
+        let content = |path: &Path, byte: u8| {
+            let file = device.create(path, 3 * 4096).unwrap();
+            file.write_at(&[IoSlice::new(&[byte; 3 * 4096])], 0).unwrap();
+            file.sync_data().unwrap();
+        };
+        content(path, 1);
+        device.sync_dir(Path::new("/a/s")).unwrap();
+        content(temporary, 2);
+        device.rename(temporary, path).unwrap();
+        disk.power_cut(seed);
+        let mut got = vec![0; 3 * 4096];
+        over(seed + 1).open_read(path).unwrap().read_at(&mut got, 0).unwrap();
+        match got[0] {
+            2 => {
+                assert!(
+                    got.iter().all(|byte| *byte == 2),
+                    "seed {seed}: an old part behind a new one"
+                );
+                replaced += 1;
+            }
+            _ => kept += 1,
+        }
+    }
+    assert!(replaced > 0 && kept > 0, "{replaced} {kept}: both must happen");
+}
+
 /// A rendezvous: each sync returns once `needed` syncs are in progress.
 #[derive(Debug)]
 struct Meeting {

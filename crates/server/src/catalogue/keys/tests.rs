@@ -19,6 +19,10 @@ fn each_key_is_read_or_written() {
         ("SET a b", "a:w"),
         ("SET a GET", "a:w"),
         ("SET a b NX GET", "a:rw"),
+        ("SET a b IFEQ c", "a:rw"),
+        ("DELIFEQ a b", "a:rw"),
+        ("DELEX a IFEQ b", "a:rw"),
+        ("MSETEX 2 a 1 b 2 EX 9", "a:w b:w"),
         ("MSET a 1 b 2", "a:w b:w"),
         ("EXISTS a b", "a:? b:?"),
         ("COPY a b", "a:r b:w"),
@@ -42,6 +46,14 @@ fn each_key_is_read_or_written() {
         // The key that has an empty name.
         ("MIGRATE h 1  0 1", ":rw"),
         ("MIGRATE h 1  0 1 COPY AUTH2 KEYS", ":rw"),
+        ("PFCOUNT a b", "a:r b:r"),
+        ("PFADD a b", "a:w"),
+        ("PFMERGE a b c", "a:rw b:r c:r"),
+        ("GEORADIUS a 1 2 3 M STOREDIST b", "a:r b:w"),
+        ("GEORADIUS a 1 2 3 M STORE b STORE c", "a:r c:w"),
+        ("GEORADIUS a 1 2 3 M STORE", "a:r"),
+        ("GEORADIUSBYMEMBER a m 3 M STORE b", "a:r b:w"),
+        ("GEOSEARCHSTORE a b FROMMEMBER m BYRADIUS 1 M", "a:w b:r"),
         ("PUBLISH a b", "#a"),
         ("PSUBSCRIBE a b", "#a #b"),
         ("UNSUBSCRIBE a", ""),
@@ -56,7 +68,8 @@ fn each_key_is_read_or_written() {
 fn the_flags_of_writing_commands_begin_so() {
     for command in catalogue::all() {
         let Some(first) = command.keys.iter().find(|spec| spec.finds_keys()) else { continue };
-        let reads = matches!(command.name, "copy" | "sort" | "watch");
+        let reads = ["copy", "sort", "watch", "georadius", "georadiusbymember", "xreadgroup"];
+        let reads = reads.contains(&command.name);
         assert_eq!(first.flags & RO != 0, reads || !command.writes(), "{}", command.name);
         let kinds = [RO, RW, OW, RM].iter().filter(|kind| first.flags & **kind != 0).count();
         assert_eq!(kinds, 1, "{}", command.name);

@@ -30,9 +30,6 @@ macro_rules! server_rows {
     "flushdb", -1, Data(generic::flushdb), WRITE, [], "keyspace dangerous", Event::None,
         "1.0.0", "O(1)", "Deletes all keys of the database; memory is freed later",
         "async:[ASYNC|SYNC]";
-    "function", -2, Local(server::function), NO_FLAGS, [], "", Event::None,
-        "7.0.0", "-", "Functions, of which there are none",
-        "";
     "hyades.backup", 2, Open(server::backup), ADMIN, [], "", Event::None,
         "0.1.0", "O(N) with N the bytes of the database", "Copies the database while it is used",
         "name";
@@ -54,8 +51,12 @@ macro_rules! server_rows {
     "monitor", 1, Local(connection::monitor), ADMIN | NOSCRIPT, [], "", Event::None,
         "1.0.0", "-", "Shows the commands of all connections",
         "";
+    "replicaof", 3, Open(replicaof::replicaof), ADMIN | NOSCRIPT | NO_ASYNC_LOADING, [],
+        "", Event::None,
+        "5.0.0", "O(1)", "Begins a live import from a primary, or cuts it over",
+        "host port:integer";
     "role", 1, Local(server::role), FAST | NOSCRIPT, [], "admin dangerous", Event::None,
-        "2.8.12", "O(1)", "Returns the role of the server: master",
+        "2.8.12", "O(1)", "Returns the role of the server, and how far a live import is",
         "";
     "save", 1, Open(saving::save), ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, [],
         "", Event::None,
@@ -65,6 +66,10 @@ macro_rules! server_rows {
         "", Event::None,
         "1.0.0", "O(1)", "Stops the server",
         "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]";
+    "slaveof", 3, Open(replicaof::replicaof), ADMIN | NOSCRIPT | NO_ASYNC_LOADING, [],
+        "", Event::None,
+        "1.0.0", "O(1)", "As REPLICAOF",
+        "host port:integer";
     "slowlog", -2, Local(slowlog::slowlog), ADMIN, [], "", Event::None,
         "2.2.12", "-", "Tells of the slowest commands",
         "";

@@ -13,6 +13,19 @@ macro_rules! strings_rows {
         "string", Event::Named("incrby"),
         "1.0.0", "O(1)", "Subtracts from the integer of a key; 0 if there is none",
         "key decrement";
+    "delifeq", 3, Data(comparing::delifeq), WRITE | FAST, [first(RW | ACCESS | DELETE)],
+        "string", Event::None,
+        "9.0.0", "O(1)", "Deletes a key that holds this string",
+        "key value";
+    "delex", -2, Data(comparing::delex), WRITE | FAST, [first(RW | ACCESS | DELETE)],
+        "string", Event::None,
+        "8.4.0", "O(1), or O(N) with N the bytes of a string to compare",
+        "Deletes a key, if a comparison with its string holds",
+        "key condition:[IFEQ value|IFNE value|IFDEQ digest|IFDNE digest]";
+    "digest", 2, Data(comparing::digest_command), READ, [first(RO | ACCESS)],
+        "string", Event::None,
+        "8.4.0", "O(N) with N the bytes", "Returns the XXH3 digest of a string",
+        "key";
     "get", 2, Data(strings::get), READ | FAST, [first(RO | ACCESS)], "string", Event::None,
         "1.0.0", "O(1)", "Returns the string of a key",
         "key";
@@ -62,6 +75,12 @@ macro_rules! strings_rows {
         "string", Event::Set,
         "1.0.1", "O(N) with N the keys", "Sets the strings of several keys",
         "key value [key value ..]";
+    "msetex", -4, Data(strings::msetex), GROW,
+        [counted_pairs(1, 2, OW | UPDATE)],
+        "string", Event::Told,
+        "8.4.0", "O(N) with N the keys", "Sets the strings of several keys, and when they expire",
+        "numkeys key value [key value ..] condition:[NX|XX] expiration:[EX seconds|PX \
+         milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]";
     "msetnx", -3, Data(strings::msetnx), GROW, [range_of((1, -1, 2), OW | INSERT)],
         "string", Event::Set,
         "1.0.1", "O(N) with N the keys", "Sets the strings of several keys if none of them exists",
@@ -73,8 +92,9 @@ macro_rules! strings_rows {
         [first(RW | ACCESS | UPDATE | VARIABLE).with_flags(DEPENDS, finders::set_flags)],
         "string", Event::SetWithOptions,
         "1.0.0", "O(1)", "Sets the string of a key, whatever it held",
-        "key value condition:[NX|XX] [GET] expiration:[EX seconds|PX milliseconds|EXAT \
-         unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]";
+        "key value condition:[NX|XX|IFEQ value|IFNE value|IFDEQ digest|IFDNE digest] [GET] \
+         expiration:[EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT \
+         unix-time-milliseconds|KEEPTTL]";
     "setex", 4, Data(strings::setex), GROW, [first(OW | UPDATE)], "string", Event::SetExpiring,
         "2.0.0", "O(1)", "Sets the string of a key, and its time to live in seconds",
         "key seconds value";

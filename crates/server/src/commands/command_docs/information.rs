@@ -5,7 +5,8 @@ use super::pages::{self, DocPage};
 use super::syntax::{self, Argument};
 use crate::catalogue::{
     self, ADMIN, ALLOW_BUSY, ASKING, BLOCKS, CATEGORIES, Command, DENY_OOM, FAST, KeySpec,
-    NO_ASYNC_LOADING, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ, SKIP_SLOWLOG, Subcommand, WRITE,
+    NO_ASYNC_LOADING, NO_AUTH, NO_MULTI, NOSCRIPT, PUBSUB, READ, RUNS_SCRIPTS, SKIP_SLOWLOG,
+    Subcommand, WRITE,
 };
 use crate::resp::reply::Reply;
 
@@ -17,7 +18,7 @@ struct CommandFacts {
     /// First key, last key, and step.
     keys: (i32, i32, i32),
     categories: u32,
-    specs: Vec<&'static KeySpec>,
+    specs: Vec<KeySpec>,
 }
 
 const NO_KEYS: (i32, i32, i32) = (0, 0, 0);
@@ -33,7 +34,8 @@ fn flags(flags: u32, loads: bool, has_movable_keys: bool) -> Vec<&'static str> {
         ("noscript", flags & NOSCRIPT != 0),
         ("blocking", flags & BLOCKS != 0),
         ("loading", loads),
-        ("stale", loads),
+        ("stale", loads || flags & RUNS_SCRIPTS != 0),
+        ("skip_monitor", flags & RUNS_SCRIPTS != 0),
         ("skip_slowlog", flags & SKIP_SLOWLOG != 0),
         ("asking", flags & ASKING != 0),
         ("fast", flags & FAST != 0),
@@ -41,6 +43,7 @@ fn flags(flags: u32, loads: bool, has_movable_keys: bool) -> Vec<&'static str> {
         ("no_async_loading", flags & NO_ASYNC_LOADING != 0),
         ("no_multi", flags & NO_MULTI != 0),
         ("allow_busy", flags & ALLOW_BUSY != 0),
+        ("no_mandatory_keys", flags & RUNS_SCRIPTS != 0),
         ("movablekeys", has_movable_keys),
     ];
     names.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
@@ -64,7 +67,7 @@ impl CommandFacts {
         CommandFacts {
             flags: flags(command.flags, loads, command.has_movable_keys()),
             keys: command.shown_range(),
-            specs: command.shown_keys().collect(),
+            specs: command.shown_keys().copied().collect(),
             ..facts
         }
     }

@@ -1,15 +1,16 @@
 //! Key specifications, as COMMAND INFO tells them.
 
-use crate::catalogue::{self, KeySpec, KeysBegin, KeysFound, READ, Subcommand, flag_names};
+use crate::catalogue::{self, KeySpec, KeysBegin, KeysFound, READ, Subcommand, WRITE, flag_names};
 use crate::resp::reply::Reply;
 
-/// The specifications of a subcommand: a subcommand that reads has the keys of its command.
-pub fn of_subcommand(subcommand: &Subcommand) -> Vec<&'static KeySpec> {
-    if subcommand.flags & READ == 0 {
+/// The specifications of a subcommand: a subcommand on data has the keys of its command.
+pub fn of_subcommand(subcommand: &Subcommand) -> Vec<KeySpec> {
+    if subcommand.flags & (READ | WRITE) == 0 {
         return Vec::new();
     }
-    let command = catalogue::command(subcommand.command().as_bytes());
-    command.expect("subcommands are those of commands").shown_keys().collect()
+    let words: Vec<&[u8]> = subcommand.name.split('|').map(str::as_bytes).collect();
+    let command = catalogue::command(words[0]).expect("subcommands are those of commands");
+    command.shown_keys().map(|spec| spec.of_subcommand(&words)).collect()
 }
 
 fn pairs(reply: &mut Reply<'_>, pairs: &[(&str, i32)]) {
@@ -62,9 +63,13 @@ pub fn write(spec: &KeySpec, reply: &mut Reply<'_>) {
             part(reply, "find_keys", "range");
             pairs(reply, &[("lastkey", last), ("keystep", step), ("limit", 0)]);
         }
-        KeysFound::Counted => {
+        KeysFound::Half => {
+            part(reply, "find_keys", "range");
+            pairs(reply, &[("lastkey", -1), ("keystep", 1), ("limit", 2)]);
+        }
+        KeysFound::Counted { step } => {
             part(reply, "find_keys", "keynum");
-            pairs(reply, &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);
+            pairs(reply, &[("keynumidx", 0), ("firstkey", 1), ("keystep", step)]);
         }
         KeysFound::Unknown => {
             part(reply, "find_keys", "unknown");
@@ -83,7 +88,8 @@ pub fn shown(spec: &KeySpec) -> String {
     };
     let found = match spec.found {
         KeysFound::Range { last, step } => format!("..{last}/{step}"),
-        KeysFound::Counted => "#".to_string(),
+        KeysFound::Half => "..-1/1:2".to_string(),
+        KeysFound::Counted { .. } => "#".to_string(),
         KeysFound::Unknown => "?".to_string(),
     };
     format!("{} {begin} {found}", flag_names(spec.flags).collect::<Vec<_>>().join("+"))

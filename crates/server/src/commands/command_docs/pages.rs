@@ -108,12 +108,18 @@ mod tests {
         catalogue::all().iter().filter(|command| !command.is_container)
     }
 
-    /// The places of the keys in a request with the fewest words.
+    /// The place of the first key in a request with the fewest words, or with one more.
     fn first_key_of(command: &Command) -> Option<usize> {
-        let words = (command.arity.unsigned_abs() as usize).max(2);
-        let mut request: Vec<&[u8]> = vec![&b"1"[..]; words];
-        request[0] = command.name.as_bytes();
-        RequestKeys::of(command, &request).keys.first().map(|(at, _)| *at)
+        let fewest = (command.arity.unsigned_abs() as usize).max(2);
+        let most = if command.arity < 0 { fewest + 1 } else { fewest };
+        (fewest..=most).find_map(|words| {
+            let mut request: Vec<&[u8]> = vec![&b"1"[..]; words];
+            request[0] = command.name.as_bytes();
+            if command.has_movable_keys() && command.group == "stream" {
+                request[fewest - 3] = b"STREAMS";
+            }
+            RequestKeys::of(command, &request).keys.first().map(|(at, _)| *at)
+        })
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Lines of syntax, and the arguments that they describe.
 //!
 //! Words in lower case are arguments; words in upper case are tokens, which clients send as they
-//! are, as is `""`. `[a]` may be missing, `a|b` is one of the two, and `(..)` holds together.
+//! are, as are `""` and the signs `*`, `~`, `=` and `$`. `[a]` may be missing, `a|b` is one of the
+//! two, and `(..)` holds together.
 //! `a [a ..]` is one or more, `[a ..]` any number, and `(a ..)` one or more as well. A token at the
 //! beginning of what brackets hold belongs to the rest of it. `name:[a|b]` and `name:(a b)` name
 //! what brackets hold, `name:TOKEN` a token.
@@ -27,8 +28,18 @@ pub enum ArgumentKind {
 }
 
 /// Arguments that are keys.
-const KEYS: [&str; 9] =
-    ["destination", "destkey", "dst", "key", "key1", "key2", "newkey", "source", "src"];
+const KEYS: [&str; 10] = [
+    "destination",
+    "destkey",
+    "dst",
+    "key",
+    "key1",
+    "key2",
+    "newkey",
+    "source",
+    "sourcekey",
+    "src",
+];
 
 /// Arguments that are integers.
 const INTEGERS: [&str; 32] = [
@@ -225,7 +236,7 @@ pub fn number_keys(arguments: &mut [Argument], specs: usize) {
 
 fn is_token(word: &str) -> bool {
     let has_lower = word.bytes().any(|byte| byte.is_ascii_lowercase());
-    !has_lower && word.bytes().any(|byte| byte.is_ascii_uppercase())
+    !has_lower && word.bytes().any(|byte| byte.is_ascii_uppercase() || b"*~=$".contains(&byte))
 }
 
 /// The arguments of a line.
@@ -355,6 +366,10 @@ fn joined(mut row: Vec<Argument>) -> Result<Argument, String> {
             let rest = joined(row)?;
             match rest.token {
                 None if !rest.is_optional => Ok(Argument { token, ..rest }),
+                // The token may stand alone.
+                _ if rest.is_optional => {
+                    Ok(Argument { token, ..Argument::group(ArgumentKind::Block, vec![rest]) })
+                }
                 _ => Err(format!("what stands behind {} is no argument", token.unwrap_or(""))),
             }
         }

@@ -7,10 +7,12 @@
 use super::check_open;
 use crate::client::RunEnd;
 use crate::clients::ClientEntry;
+use crate::clients::tracking::Changed;
 use crate::commands::{Job, Local, integer};
 use crate::config::EventClasses;
 use crate::data::keyspace::{Context, Keyspace, Stop};
 use crate::state::Shared;
+use crate::state::live_import::READ_ONLY;
 use crate::state::memory::OUT_OF_MEMORY;
 use crate::transact;
 use hyades::{SessionOrder, Ticket, Transaction};
@@ -38,6 +40,9 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
     let count = positive(args[0])?;
     let size = args.get(2).map_or(Ok(0), |size| positive(size))?;
     check_open(local.shared)?;
+    if local.shared.live_import.is_on() {
+        return Err(READ_ONLY.into());
+    }
     let longest = local.shared.settings.longest_argument();
     let size = usize::try_from(size).ok().filter(|size| *size <= longest);
     let size = size.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
@@ -49,7 +54,10 @@ pub fn populate(local: &mut Local<'_>, args: &[&[u8]]) -> Result<(), Stop> {
             Ok(()) => reply.ok(),
             Err(text) => reply.error(&text),
         }
-        RunEnd { order: Some(order), ..RunEnd::default() }
+        // Its keys are too many to name.
+        let is_told = shared.wiring.tracking.is_on();
+        let changed = if is_told { Changed::All } else { Changed::Nothing };
+        RunEnd { order: Some(order), changed, ..RunEnd::default() }
     }));
     Ok(())
 }
@@ -92,7 +100,7 @@ impl Population {
     /// Adds the first keys from this one on, and returns the number of the one behind them.
     fn add(&self, tx: &Transaction<'_>, context: Context<'_>, first: u64) -> Result<u64, Stop> {
         // As in Redis, which tells nothing of them.
-        let context = Context { events: EventClasses::from_bits(0), ..context };
+        let context = Context { events: EventClasses::from_bits(0), tracks: false, ..context };
         let space = Keyspace::open(*tx, context, self.database)?;
         let (mut number, mut bytes) = (first, 0);
         while number < self.count && number - first < MOST_KEYS && bytes < MOST_BYTES {

@@ -51,6 +51,10 @@ pub(super) fn memory(shared: &Shared, out: &mut String) {
     line(out, "mem_clients_normal", shared.clients.totals().buffers);
     line(out, "mem_aof_buffer", shared.log_buffers());
     line(out, "mem_not_counted_for_evict", shared.removed_memory());
+    let (count, bytes) = shared.scripts.count();
+    line(out, "number_of_cached_scripts", count);
+    line(out, "used_memory_scripts_eval", bytes);
+    line(out, "used_memory_scripts", bytes);
     absent(out);
 }
 
@@ -68,7 +72,7 @@ fn allocator(shared: &Shared, resident: u64, out: &mut String) {
     line(out, "allocator_rss_bytes", 0);
 }
 
-/// What takes no memory, since it is not there: scripts and functions, replicas, a cluster,
+/// What takes no memory of its own, or is not there: interpreters, functions, replicas, a cluster,
 /// defragmentation.
 fn absent(out: &mut String) {
     for name in [
@@ -76,10 +80,7 @@ fn absent(out: &mut String) {
         "used_memory_vm_eval",
         "used_memory_vm_functions",
         "used_memory_vm_total",
-        "used_memory_scripts_eval",
         "used_memory_functions",
-        "used_memory_scripts",
-        "number_of_cached_scripts",
         "number_of_functions",
         "number_of_libraries",
         "mem_clients_slaves",

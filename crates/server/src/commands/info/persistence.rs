@@ -35,7 +35,7 @@ fn loading(progress: &Progress, out: &mut String) {
 
 pub(super) fn persistence(shared: &Shared, out: &mut String) {
     let is_loading = shared.store.opened.get().is_none();
-    line(out, "loading", u8::from(is_loading));
+    line(out, "loading", u8::from(is_loading || shared.live_import.is_loading()));
     line(out, "async_loading", 0);
     let progress = shared.store.progress.lock().unpoisoned().clone();
     if let Some(progress) = progress.filter(|_| is_loading) {

@@ -19,6 +19,7 @@ pub(super) fn stats(shared: &Shared, out: &mut String) {
     counter(out, "total_net_output_bytes", &counters.output);
     counter(out, "rejected_connections", &counters.rejected);
     counter(out, "expired_keys", &counters.expired);
+    counter(out, "expired_subkeys", &counters.expired_fields);
     line(out, "instantaneous_expired_per_sec", expired.round());
     let timers = &shared.store.timers.numbers;
     let stale =
@@ -49,13 +50,16 @@ pub(super) fn stats(shared: &Shared, out: &mut String) {
     line(out, "instantaneous_eventloop_cycles_per_sec", turns.round());
     // Checkpoints in the background: Redis has a process of its own for each.
     line(out, "total_forks", shared.store.saves.begun_in_background());
+    let [keys, items, prefixes] = shared.wiring.tracking.numbers();
+    line(out, "tracking_total_keys", keys);
+    line(out, "tracking_total_items", items);
+    line(out, "tracking_total_prefixes", prefixes);
     line(out, "migrate_cached_sockets", shared.wiring.targets.count());
     absent(out);
 }
 
 /// What does not happen, since it is not there: replicas, eviction, a process of its own for
-/// checkpoints, CLIENT TRACKING, threads beside the event loops that read and write, fields that
-/// expire, defragmentation.
+/// checkpoints, threads beside the event loops that read and write, defragmentation.
 fn absent(out: &mut String) {
     for name in [
         "sync_full",
@@ -69,12 +73,8 @@ fn absent(out: &mut String) {
         "evicted_clients",
         "evicted_scripts",
         "latest_fork_usec",
-        "tracking_total_keys",
-        "tracking_total_items",
-        "tracking_total_prefixes",
         "io_threaded_reads_processed",
         "io_threaded_writes_processed",
-        "expired_subkeys",
         "active_defrag_hits",
         "active_defrag_misses",
         "active_defrag_key_hits",

@@ -27,6 +27,9 @@ pub struct Effects {
     pub misses: u64,
     /// Expired keys that were removed or overwritten.
     pub expired: u64,
+    /// Fields of hashes that had expired and were removed or overwritten, but for those of a hash
+    /// that was replaced or deleted as a whole.
+    pub expired_fields: u64,
     /// Bytes that the transaction logs, about.
     pub written: usize,
     /// Bytes that it has copied, about, those for commands included that were taken back.
@@ -43,6 +46,11 @@ pub struct Effects {
     pub fills: Fills,
     /// The last command waits.
     pub wait: Option<Wait>,
+    /// SCRIPT FLUSH was run.
+    pub scripts_flushed: bool,
+    /// Scripts that SCRIPT LOAD has added, less those that SCRIPT FLUSH has removed, and their
+    /// bytes.
+    pub loaded_scripts: (i64, i64),
     /// What the command has written, for keyspace events.
     pub written_keys: Vec<WrittenKey>,
 }
@@ -78,7 +86,7 @@ impl Effects {
 
     /// Two databases were swapped.
     pub(super) fn note_swap(&mut self, a: u32, b: u32) {
-        self.fills.add_databases([a, b]);
+        [a, b].into_iter().for_each(|number| self.fills.add_database(number));
         self.swapped = true;
     }
 
@@ -147,14 +155,14 @@ mod tests {
     fn a_command_is_taken_back_but_for_what_it_has_copied() {
         let mut effects = Effects { changes: 1, ..Effects::default() };
         effects.count(1, 1, 0);
-        effects.fills.add_databases([0, 1]);
+        [0, 1].into_iter().for_each(|number| effects.fills.add_database(number));
         let first = Expiry { at_ms: 5, generation: 1, key: b"a" };
         effects.expiries.push(first);
         let mark = effects.mark();
         assert_eq!(effects.fills.databases, [0, 1]);
         effects.count(1, 1, 1);
         effects.count(2, 1, 0);
-        effects.fills.add_databases([1, 2]);
+        [1, 2].into_iter().for_each(|number| effects.fills.add_database(number));
         effects.fills.unnamed = true;
         (effects.changes, effects.copied) = (9, 100);
         effects.expiries.push(Expiry { at_ms: 6, generation: 1, key: b"b" });

@@ -27,8 +27,13 @@ impl<'t, 's> Entry<'t, 's> {
         stored: Option<Head>,
         body: &'t [u8],
     ) -> Entry<'t, 's> {
-        let live = stored.filter(|head| !head.is_expired(space.context.now_ms));
+        let live = stored.filter(|head| !space.context.has_expired(*head));
         Entry { space, key, stored, live: live.map(|head| (head, body)) }
+    }
+
+    /// The same of a hash whose fields have all expired.
+    pub(super) fn over(self) -> Entry<'t, 's> {
+        Entry { live: None, ..self }
     }
 
     /// The keys among which it is.
@@ -41,6 +46,11 @@ impl<'t, 's> Entry<'t, 's> {
         self.key
     }
 
+    /// Whether there is a row, of a value that is there or of one that has expired.
+    pub fn is_stored(&self) -> bool {
+        self.stored.is_some()
+    }
+
     /// Whether the key exists.
     pub fn exists(&self) -> bool {
         self.live.is_some()
@@ -49,6 +59,12 @@ impl<'t, 's> Entry<'t, 's> {
     /// Whether there is a value that has expired.
     pub(super) fn has_expired(&self) -> bool {
         self.stored.is_some() && self.live.is_none()
+    }
+
+    /// Whether there is a hash whose fields have all expired, and which has not itself.
+    pub(super) fn is_over(&self) -> bool {
+        let context = &self.space.context;
+        self.live.is_none() && self.stored.is_some_and(|head| !context.has_expired(head))
     }
 
     /// The head, if the key exists.
@@ -68,7 +84,7 @@ impl<'t, 's> Entry<'t, 's> {
 
     /// Whether the key holds a collection that lies in blocks.
     pub fn lies_in_blocks(&self) -> bool {
-        self.head().is_some_and(|head| head.form() == Form::Blocks)
+        self.head().is_some_and(|head| matches!(head.form(), Form::Blocks | Form::TimedBlocks))
     }
 
     /// Whether there is a row, expired or not, of a value that lies in blocks or chunks.
@@ -99,7 +115,9 @@ impl<'t, 's> Entry<'t, 's> {
     pub fn string_in(&self, form: Form, body: &'t [u8]) -> Result<StoredString<'t>, Abort> {
         Ok(match form {
             Form::Chunks => StoredString::InChunks(self.blocks().string(body)?),
-            Form::Plain | Form::Raw | Form::Blocks => StoredString::InRow(body),
+            Form::Plain | Form::Raw | Form::Blocks | Form::Timed | Form::TimedBlocks => {
+                StoredString::InRow(body)
+            }
         })
     }
 
@@ -115,14 +133,12 @@ impl<'t, 's> Entry<'t, 's> {
         if (keys, expiring) != (keys_now, expiring_now) {
             effects.count(generation, keys_now - keys, expiring_now - expiring);
         }
-        effects.expired += u64::from(self.has_expired());
+        effects.expired += u64::from(self.has_expired() && !self.is_over());
         effects.changes += 1;
         effects.note_expiry((generation, self.key), self.stored, now);
         drop(effects);
         self.note_written(now);
-        if let Some(head) = now {
-            self.note_filled(head);
-        }
+        self.note_filled(now);
     }
 
     /// Stores a value. One that expires at once is removed instead. A long string is put into
@@ -132,7 +148,7 @@ impl<'t, 's> Entry<'t, 's> {
     /// The key or the value is too long.
     pub fn put(&self, head: Head, body: &[u8]) -> Result<(), Stop> {
         let context = &self.space.context;
-        if head.is_expired(context.now_ms) {
+        if context.has_expired(head) {
             self.remove()?;
             return Ok(());
         }
@@ -142,10 +158,13 @@ impl<'t, 's> Entry<'t, 's> {
         check_lengths(self.key, body)?;
         self.free()?;
         self.count(Some(head));
+        if head.form().is_timed() {
+            self.note_all_due(head, body)?;
+        }
         context.count_written_bytes(self.key.len(), body.len(), 1);
         let generation = self.space.generation.get();
         let row = [generation.into(), self.key.into(), head.word().into(), body.into()];
-        Ok(self.space.tx.put(context.tables.keys, &row)?)
+        Ok(self.space.tx.overwrite(context.tables.keys, &row)?)
     }
 
     /// Stores a string that does not expire.
@@ -157,7 +176,7 @@ impl<'t, 's> Entry<'t, 's> {
     /// of the value are removed if the new head has none.
     pub fn change(&self, head: Head, body: Option<&[u8]>) -> Result<(), Stop> {
         let Keyspace { tx, context, .. } = self.space;
-        if head.is_expired(context.now_ms) {
+        if context.has_expired(head) {
             self.remove()?;
             return Ok(());
         }
@@ -225,6 +244,7 @@ impl<'t, 's> Entry<'t, 's> {
     pub fn touch(&self) -> Result<(), Abort> {
         self.space.context.effects.borrow_mut().changes += 1;
         self.note_written(self.head());
+        self.note_filled(self.head());
         match self.head().filter(|head| head.is_watched()) {
             Some(head) => self.space.write_head(self.key, head.unwatched()),
             None => Ok(()),

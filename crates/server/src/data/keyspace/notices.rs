@@ -3,7 +3,7 @@
 //! A command notes the keys that it writes. Once it has ended, its name tells which events these
 //! are, as in Redis. They are delivered when the transaction is on disk.
 
-use super::{Entry, Keyspace};
+use super::{Context, Entry, Keyspace};
 use crate::catalogue::{Command, EventRule, RequestKeys};
 use crate::clients::channels::{Publication, Topic};
 use crate::config::EventClasses;
@@ -33,8 +33,67 @@ impl EventClasses {
     }
 }
 
+impl EventClasses {
+    /// The messages of a hash of which fields have expired, perhaps all.
+    pub fn publish_fields_expired(self, key: (u32, &[u8]), is_over: bool, out: &mut Events) {
+        self.publish('h', key, "hexpired", out);
+        if is_over {
+            self.publish('g', key, "del", out);
+        }
+    }
+}
+
 /// Messages of events.
 pub type Events = Vec<Publication>;
+
+/// What others are told of what commands have written.
+#[derive(Debug, Default)]
+pub struct Notices {
+    /// Messages.
+    pub events: Events,
+    /// The keys, some perhaps twice, if clients track.
+    pub keys: Vec<Vec<u8>>,
+}
+
+impl Notices {
+    /// Takes what a command has written.
+    #[inline]
+    pub fn note(&mut self, context: &Context<'_>, command: &Command, args: &[&[u8]]) {
+        if context.events.is_on() || context.tracks {
+            let written = std::mem::take(&mut context.effects.borrow_mut().written_keys);
+            self.note_written((context.events, context.tracks), command, args, written);
+        }
+    }
+
+    /// The same, for these classes of events, and the keys if clients track.
+    pub fn note_written(
+        &mut self,
+        (classes, tracks): (EventClasses, bool),
+        command: &Command,
+        args: &[&[u8]],
+        written: Vec<WrittenKey>,
+    ) {
+        if tracks {
+            let keys = written.iter().filter(|written| !written.is_miss);
+            self.keys.extend(keys.map(|written| written.key.clone()));
+        }
+        if classes.is_on() {
+            events(classes, command, args, written, &mut self.events);
+        }
+    }
+
+    /// Takes what others were to be told before.
+    pub fn append(&mut self, other: &mut Notices) {
+        self.events.append(&mut other.events);
+        self.keys.append(&mut other.keys);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.keys.clear();
+    }
+}
 
 /// A key that a command has written, or has missed.
 #[derive(Clone, Debug)]
@@ -47,22 +106,71 @@ pub struct WrittenKey {
     had_expired: bool,
     /// What is there now.
     now: Option<Head>,
+    /// It is a hash whose fields had all expired.
+    was_over: bool,
+    /// Fields of it have expired.
+    has_lapsed: bool,
     /// It was read, and not there.
     is_miss: bool,
+    /// The event, where the command has told it.
+    told: Option<&'static str>,
+}
+
+impl WrittenKey {
+    /// Whether the key was removed.
+    fn is_gone(&self) -> bool {
+        self.before.is_some() && self.now.is_none()
+    }
+
+    /// A hash of which fields have expired.
+    pub(super) fn lapsed(database: u32, key: &[u8], head: Option<Head>) -> WrittenKey {
+        WrittenKey {
+            database,
+            key: key.to_vec(),
+            before: head,
+            had_expired: false,
+            was_over: false,
+            has_lapsed: true,
+            now: head,
+            is_miss: false,
+            told: None,
+        }
+    }
 }
 
 impl Entry<'_, '_> {
     /// Notes a key that is written, if events are on.
     pub(super) fn note_written(&self, now: Option<Head>) {
         let Keyspace { context, database, .. } = self.space();
-        if context.events.is_on() {
+        if context.events.is_on() || context.tracks {
             context.effects.borrow_mut().written_keys.push(WrittenKey {
                 database: *database,
                 key: self.key().to_vec(),
                 before: self.head(),
-                had_expired: self.has_expired(),
+                had_expired: self.has_expired() && !self.is_over(),
+                was_over: self.is_over(),
+                has_lapsed: false,
                 now,
                 is_miss: false,
+                told: None,
+            });
+        }
+    }
+
+    /// Tells an event of a key that exists, for a command whose events are those that it tells.
+    pub fn tell(&self, head: Head, event: &'static str) {
+        let Keyspace { context, database, .. } = self.space();
+        if context.events.is_on() {
+            context.effects.borrow_mut().written_keys.push(WrittenKey {
+                database: *database,
+                key: self.key().to_vec(),
+                before: Some(head),
+                had_expired: false,
+                was_over: false,
+                has_lapsed: false,
+                now: Some(head),
+                is_miss: false,
+                told: Some(event),
             });
         }
     }
@@ -77,24 +185,28 @@ impl Keyspace<'_> {
                 key: key.to_vec(),
                 before: None,
                 had_expired: false,
+                was_over: false,
+                has_lapsed: false,
                 now: None,
                 is_miss: true,
+                told: None,
             });
         }
     }
 }
 
 /// The messages of what a command has written.
-pub fn events(
+fn events(
     classes: EventClasses,
     command: &Command,
     args: &[&[u8]],
-    written: impl Iterator<Item = WrittenKey>,
+    mut all: Vec<WrittenKey>,
     out: &mut Events,
 ) {
-    let mut all: Vec<WrittenKey> = written.collect();
-    // The key that something is taken from is told first, whatever was written first.
+    // The key that something is taken from is told first, whatever was written first; and what is
+    // taken from a key, before the removal of the key.
     match command.event {
+        EventRule::Told => all.sort_by_key(|written| written.told.is_none() && written.is_gone()),
         EventRule::Renamed | EventRule::Moved => all.sort_by_key(|written| written.now.is_some()),
         EventRule::MemberMoved => {
             all.sort_by_key(|written| written.now.is_some() && written.key != args[1]);
@@ -106,6 +218,13 @@ pub fn events(
         if written.is_miss {
             classes.publish('m', key, "keymiss", out);
             continue;
+        }
+        if written.has_lapsed {
+            classes.publish_fields_expired(key, false, out);
+            continue;
+        }
+        if written.was_over {
+            classes.publish_fields_expired(key, true, out);
         }
         if written.had_expired {
             classes.publish_expired(written.database, &written.key, out);
@@ -137,7 +256,8 @@ fn class(command: &Command, event: &str) -> char {
             "list" => 'l',
             "set" => 's',
             "hash" => 'h',
-            "sorted-set" => 'z',
+            "sorted-set" | "geo" => 'z',
+            "stream" => 't',
             _ => '$',
         },
     }
@@ -156,6 +276,7 @@ fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'stati
     };
     match command.event {
         EventRule::None => vec![],
+        EventRule::Told => written.told.into_iter().collect(),
         EventRule::Own => vec![command.name],
         EventRule::Named(name) => vec![name],
         EventRule::Stored(name) => {
@@ -178,9 +299,7 @@ fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'stati
             vec![]
         }
         EventRule::SetExpiring if expires => vec!["set", "expire"],
-        EventRule::SetWithOptions
-            if expires && !args.iter().skip(3).any(|arg| is_word(arg, "KEEPTTL")) =>
-        {
+        EventRule::SetWithOptions if expires && !keeps_expiry(args) => {
             vec!["set", "expire"]
         }
         EventRule::Set | EventRule::SetExpiring | EventRule::SetWithOptions => vec!["set"],
@@ -198,6 +317,14 @@ fn names(command: &Command, args: &[&[u8]], written: &WrittenKey) -> Vec<&'stati
             vec![if adds { "zincr" } else { command.name }]
         }
     }
+}
+
+/// Whether an option of SET keeps the time of expiry. A string to compare with may have its name.
+fn keeps_expiry(args: &[&[u8]]) -> bool {
+    const COMPARE: [&str; 4] = ["IFEQ", "IFNE", "IFDEQ", "IFDNE"];
+    let compares = |arg: &[u8]| COMPARE.iter().any(|option| is_word(arg, option));
+    let is_it = |pair: &[&[u8]]| is_word(pair[1], "KEEPTTL") && !compares(pair[0]);
+    args.windows(2).skip(2).any(is_it)
 }
 
 /// The options of ZADD: what is in front of the first score. A member may have the name of one.

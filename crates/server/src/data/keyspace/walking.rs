@@ -40,7 +40,7 @@ impl<'t> Keyspace<'t> {
         for row in step.rows {
             let (key, head) = (row.get(KEY), self.head_of(row.get(HEAD))?);
             self.context.count_read_bytes(key.len(), 0);
-            if !head.is_expired(self.context.now_ms) {
+            if !self.is_absent(key, head)? {
                 visit(key, head);
             }
         }

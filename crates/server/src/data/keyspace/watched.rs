@@ -14,6 +14,7 @@
 //! along.
 
 use super::{COPIES_OF_A_CHANGE, HEAD, Keyspace};
+use crate::data::field_times::{first_behind, has_come};
 use crate::data::head::Head;
 use hyades::Abort;
 
@@ -26,6 +27,8 @@ pub struct WatchedKey {
     pub key: Vec<u8>,
     /// See [`Keyspace::write_of`].
     pub seen: Option<(u64, u64)>,
+    /// When a field of the hash expires next, if one does: the hash has another content then.
+    pub changes_at: Option<i64>,
 }
 
 /// Whether the value may change without a write of its key's row.
@@ -61,9 +64,22 @@ impl Keyspace<'_> {
             return Ok(());
         }
         let seen = self.write_of(key)?;
-        let watched = WatchedKey { database: self.database, key: key.to_vec(), seen };
+        let changes_at = self.next_lapse(key)?;
+        let watched = WatchedKey { database: self.database, key: key.to_vec(), seen, changes_at };
         self.context.effects.borrow_mut().watched.push(watched);
         Ok(())
+    }
+
+    /// When a field of a hash expires next.
+    fn next_lapse(&self, key: &[u8]) -> Result<Option<i64>, Abort> {
+        let entry = self.find_head(key)?;
+        match entry.row() {
+            // Its body was read as well.
+            Some((head, body)) if head.form().is_timed() => {
+                first_behind(head, body, entry.blocks(), self.context.expired_until_ms())
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Has the client watch nothing any more.
@@ -76,7 +92,10 @@ impl Keyspace<'_> {
     /// # Errors
     /// As [`Keyspace::find`].
     pub fn are_as_watched(&self, watched: &[WatchedKey]) -> Result<bool, Abort> {
-        for WatchedKey { database, key, seen } in watched {
+        for WatchedKey { database, key, seen, changes_at } in watched {
+            if has_come(*changes_at, self.context.expired_until_ms()) {
+                return Ok(false);
+            }
             if self.of_database(*database)?.write_of(key)? != *seen {
                 return Ok(false);
             }

@@ -11,7 +11,7 @@ use hyades::Abort;
 use std::marker::PhantomData;
 
 /// Most bytes of a collection that Redis packs.
-const MOST_PACKED_BY_REDIS: usize = 2 * 512 * 66;
+pub(super) const MOST_PACKED_BY_REDIS: usize = 2 * 512 * 66;
 
 /// A type of collections. Its elements are shown as strings, one or more for each, in the order in
 /// which they are packed.
@@ -182,7 +182,7 @@ fn write<T: CollectionType>(
 }
 
 /// A secret for the places of a collection's members.
-fn new_secret() -> u64 {
+pub(super) fn new_secret() -> u64 {
     fastrand::u64(..)
 }
 

@@ -1,20 +1,156 @@
 //! Hashes.
 
 use super::elements::{CollectionType, are_small};
-use super::members::{MemberType, Members, NamedMembers};
+use super::members::{self, MemberType, Members, NamedMembers};
+use super::timed_hash::{Field, FieldChange, FieldEdit, TimedHash};
 use crate::config::PackedLimits;
 use crate::data::blocks::BlockTable;
 use crate::data::collections::Collection;
 use crate::data::head::Kind;
-use crate::data::keyspace::Stop;
-use crate::data::member_run::{EditedMember, Member};
+use crate::data::keyspace::{Entry, Stop};
+use crate::data::member_run::{MemberChange, MemberEdit};
+use crate::data::member_values::{EditedMember, Member, MemberValues};
+use crate::data::packed::TimedValue;
 use hyades::Abort;
 
 /// The type of hashes: an element is a field and its value.
 pub struct HashType;
 
 /// A hash.
-pub type StoredHash<'t, 's> = Members<'t, 's, HashType>;
+pub enum StoredHash<'t, 's> {
+    /// One whose fields stay.
+    Plain(Members<'t, 's, HashType>),
+    /// One some of whose fields may expire.
+    Timed(TimedHash<'t, 's>),
+}
+
+impl<'t, 's> StoredHash<'t, 's> {
+    /// Of a key that holds a hash, or nothing.
+    pub fn of(entry: Entry<'t, 's>) -> Result<StoredHash<'t, 's>, Stop> {
+        match entry.head().is_some_and(|head| head.form().is_timed()) {
+            true => Ok(StoredHash::Timed(TimedHash::of(entry)?)),
+            false => Ok(StoredHash::Plain(Members::of(entry)?)),
+        }
+    }
+
+    /// The number of fields.
+    pub fn count(&self) -> Result<usize, Stop> {
+        match self {
+            StoredHash::Plain(hash) => hash.count(),
+            StoredHash::Timed(hash) => hash.count(),
+        }
+    }
+
+    /// The value of a field, if it is there.
+    pub fn get(&self, name: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
+        match self {
+            StoredHash::Plain(hash) => hash.get(name),
+            StoredHash::Timed(hash) => Ok(hash.get(name)?.map(|(value, _)| value)),
+        }
+    }
+
+    /// The values of fields.
+    pub fn get_all(&self, names: &[&[u8]]) -> Result<Vec<Option<&'t [u8]>>, Stop> {
+        match self {
+            StoredHash::Plain(hash) => hash.get_all(names),
+            StoredHash::Timed(hash) => {
+                let found = hash.get_all(names)?.into_iter();
+                Ok(found.map(|value| value.map(|(value, _)| value)).collect())
+            }
+        }
+    }
+
+    /// The values of fields, and when these expire.
+    pub fn get_timed(&self, names: &[&[u8]]) -> Result<Vec<Option<TimedValue<'t>>>, Stop> {
+        match self {
+            StoredHash::Plain(hash) => {
+                let found = hash.get_all(names)?.into_iter();
+                Ok(found.map(|value| value.map(|value| (value, None))).collect())
+            }
+            StoredHash::Timed(hash) => hash.get_all(names),
+        }
+    }
+
+    /// All fields with their values.
+    pub fn all(self) -> Result<Vec<Member<'t>>, Stop> {
+        match self {
+            StoredHash::Plain(hash) => hash.all(),
+            StoredHash::Timed(hash) => Ok(untimed(hash.all()?)),
+        }
+    }
+
+    /// The fields of these ranks in an order of their own, each below `total`, the number of
+    /// fields.
+    pub fn of_ranks(&self, ranks: &[usize], total: usize) -> Result<Vec<Member<'t>>, Stop> {
+        match self {
+            StoredHash::Plain(hash) => hash.of_ranks(ranks, total),
+            StoredHash::Timed(hash) => Ok(untimed(hash.of_ranks(ranks, total)?)),
+        }
+    }
+
+    /// The fields that a call of HSCAN returns, and the next cursor, as [`members::scan`].
+    pub fn scan(&self, cursor: u64, count: usize) -> Result<(Vec<Member<'t>>, u64), Stop> {
+        match self {
+            StoredHash::Plain(hash) => members::scan(hash.elements(), cursor, count),
+            StoredHash::Timed(hash) => {
+                let (found, next) = hash.scan(cursor, count)?;
+                Ok((untimed(found), next))
+            }
+        }
+    }
+
+    /// Changes fields and stores what results: one that is set does not expire, unless `keeps` has
+    /// it keep its time.
+    pub fn edit<'a>(
+        &self,
+        names: &[&'a [u8]],
+        keeps: KeepsTime,
+        change: MemberChange<'_, 'a>,
+    ) -> Result<(), Stop>
+    where
+        't: 'a,
+    {
+        match self {
+            StoredHash::Plain(hash) => hash.edit(names, change),
+            StoredHash::Timed(hash) => hash.edit(names, &mut |number, old| {
+                let kept = old.and_then(|(_, expires)| expires).filter(|_| keeps == KeepsTime::Yes);
+                Ok(match change(number, old.map(|(value, _)| value))? {
+                    MemberEdit::Keep => FieldEdit::Keep,
+                    MemberEdit::Set(value) => FieldEdit::Set(value, kept),
+                    MemberEdit::Remove => FieldEdit::Remove,
+                })
+            }),
+        }
+    }
+
+    /// Changes fields with their times, and stores what results.
+    pub fn edit_timed<'a>(
+        &self,
+        names: &[&'a [u8]],
+        change: FieldChange<'_, 'a>,
+    ) -> Result<(), Stop>
+    where
+        't: 'a,
+    {
+        match self {
+            StoredHash::Plain(hash) => TimedHash::of(*hash.elements().entry())?.edit(names, change),
+            StoredHash::Timed(hash) => hash.edit(names, change),
+        }
+    }
+}
+
+/// Whether a field that is set keeps its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum KeepsTime {
+    /// It does not expire any more.
+    No,
+    /// It expires when it did.
+    Yes,
+}
+
+fn untimed(all: Vec<Field<'_>>) -> Vec<Member<'_>> {
+    all.into_iter().map(|(name, value, _)| (name, value)).collect()
+}
 
 impl CollectionType for HashType {
     const KIND: Kind = Kind::Hash;
@@ -33,18 +169,18 @@ impl CollectionType for HashType {
     ) -> Result<Vec<u8>, Stop> {
         let collection = Collection { number, secret };
         collection
-            .members(blocks, true)
+            .members(blocks, Self::VALUES)
             .fill(strings.chunks_exact(2).map(|pair| (pair[0], pair[1])))?;
         Ok(collection.body())
     }
 
     fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop> {
-        let all = Collection::from_body(body)?.members(blocks, true).all()?;
+        let all = Collection::from_body(body)?.members(blocks, Self::VALUES).all()?;
         Ok(all.into_iter().flat_map(|(field, value)| [field, value]).collect())
     }
 
     fn bytes(blocks: BlockTable<'_>, body: &[u8]) -> Result<usize, Stop> {
-        Ok(Collection::from_body(body)?.members(blocks, true).bytes()?)
+        Ok(Collection::from_body(body)?.members(blocks, Self::VALUES).bytes()?)
     }
 
     fn secret(body: &[u8]) -> Result<Option<u64>, Abort> {
@@ -57,7 +193,7 @@ impl CollectionType for HashType {
 }
 
 impl MemberType for HashType {
-    const HAS_VALUES: bool = true;
+    const VALUES: MemberValues = MemberValues::Strings;
 
     fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort> {
         Ok(strings.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())

@@ -4,19 +4,18 @@ use super::elements::{CollectionType, Elements};
 use crate::data::collections::Collection;
 use crate::data::keyspace::{Entry, Stop};
 use crate::data::member_hash::PLACES;
-use crate::data::member_run::{
-    EditedMember, Member, MemberChange, MemberEdit, MemberRun, edit_members,
-};
+use crate::data::member_run::{MemberChange, MemberEdit, MemberRun, edit_members};
+use crate::data::member_values::{EditedMember, Member, MemberValues};
 use hyades::Abort;
 use std::collections::HashMap;
 
 /// With more names than these to look up, packed members are looked up in a map.
-const FEW: usize = 16;
+pub const FEW: usize = 16;
 
 /// A type of collections whose members have names.
 pub trait MemberType: CollectionType {
-    /// Whether each member has a value.
-    const HAS_VALUES: bool;
+    /// What is beside the names.
+    const VALUES: MemberValues;
 
     /// The members that are packed as these strings.
     ///
@@ -33,7 +32,7 @@ pub trait NamedMembers: MemberType {
 
 /// The run of the members of a collection in blocks.
 fn run<'t, T: MemberType>(elements: &Elements<'t, '_, T>) -> Result<MemberRun<'t>, Abort> {
-    Ok(Collection::from_body(elements.body())?.members(elements.entry().blocks(), T::HAS_VALUES))
+    Ok(Collection::from_body(elements.body())?.members(elements.entry().blocks(), T::VALUES))
 }
 
 /// The members, with their values, that a call of HSCAN, SSCAN or ZSCAN returns, and the next
@@ -74,6 +73,11 @@ impl<'t, 's, T: NamedMembers> Members<'t, 's, T> {
             false => MembersForm::Packed(T::members(elements.all()?)?),
         };
         Ok(Members { elements, form })
+    }
+
+    /// What was found under the key.
+    pub fn elements(&self) -> &Elements<'t, 's, T> {
+        &self.elements
     }
 
     /// Whether the key exists.

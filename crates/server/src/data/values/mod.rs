@@ -6,11 +6,15 @@
 
 pub mod elements;
 pub mod hash;
+pub mod hyperloglog;
 pub mod list;
 pub mod members;
 pub mod set;
 pub mod sorted_set;
+pub mod stream;
+pub mod stream_image;
 pub mod string;
+pub mod timed_hash;
 
 use super::chunks::StoredString;
 use super::head::{Head, Kind};
@@ -20,6 +24,8 @@ use hash::HashType;
 use list::ListType;
 use set::SetType;
 use sorted_set::SortedSetType;
+use stream::StoredStream;
+use timed_hash::TimedHash;
 
 /// A value, as it is stored.
 pub enum Value<'t, 's> {
@@ -31,8 +37,12 @@ pub enum Value<'t, 's> {
     Set(Elements<'t, 's, SetType>),
     /// Fields with their values.
     Hash(Elements<'t, 's, HashType>),
+    /// Fields with their values, some of which expire.
+    TimedHash(TimedHash<'t, 's>),
     /// Members by score.
     SortedSet(Elements<'t, 's, SortedSetType>),
+    /// Entries by id, and groups of consumers.
+    Stream(StoredStream<'t, 's>),
 }
 
 impl<'t, 's> Entry<'t, 's> {
@@ -43,8 +53,10 @@ impl<'t, 's> Entry<'t, 's> {
             Kind::String => Value::String(self.string_in(head.form(), body)?),
             Kind::List => Value::List(Elements::of(*self)?),
             Kind::Set => Value::Set(Elements::of(*self)?),
+            Kind::Hash if head.form().is_timed() => Value::TimedHash(TimedHash::of(*self)?),
             Kind::Hash => Value::Hash(Elements::of(*self)?),
             Kind::SortedSet => Value::SortedSet(Elements::of(*self)?),
+            Kind::Stream => Value::Stream(StoredStream::of(*self)?),
         };
         Ok(Some((head, value)))
     }
@@ -59,7 +71,9 @@ impl Value<'_, '_> {
             Value::List(all) => all.bytes_in_blocks(),
             Value::Set(all) => all.bytes_in_blocks(),
             Value::Hash(all) => all.bytes_in_blocks(),
+            Value::TimedHash(hash) => hash.bytes_in_blocks(),
             Value::SortedSet(all) => all.bytes_in_blocks(),
+            Value::Stream(stream) => stream.bytes_in_blocks(),
         }
     }
 
@@ -71,7 +85,9 @@ impl Value<'_, '_> {
             Value::List(all) => all.copy_to(target, head),
             Value::Set(all) => all.copy_to(target, head),
             Value::Hash(all) => all.copy_to(target, head),
+            Value::TimedHash(hash) => hash.copy_to(target, head),
             Value::SortedSet(all) => all.copy_to(target, head),
+            Value::Stream(stream) => stream.copy_to(target, head),
         }
     }
 
@@ -82,7 +98,9 @@ impl Value<'_, '_> {
             Value::List(all) => all.encoding(),
             Value::Set(all) => all.encoding(),
             Value::Hash(all) => all.encoding(),
+            Value::TimedHash(hash) => hash.encoding(),
             Value::SortedSet(all) => all.encoding(),
+            Value::Stream(_) => Ok("stream"),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::data::blocks::BlockTable;
 use crate::data::collections::Collection;
 use crate::data::head::Kind;
 use crate::data::keyspace::Stop;
-use crate::data::member_run::{EditedMember, Member};
+use crate::data::member_values::{EditedMember, Member, MemberValues};
 use crate::resp::number;
 use hyades::Abort;
 
@@ -33,17 +33,19 @@ impl CollectionType for SetType {
         strings: &[&[u8]],
     ) -> Result<Vec<u8>, Stop> {
         let collection = Collection { number, secret };
-        collection.members(blocks, false).fill(strings.iter().map(|name| (*name, &[][..])))?;
+        collection
+            .members(blocks, Self::VALUES)
+            .fill(strings.iter().map(|name| (*name, &[][..])))?;
         Ok(collection.body())
     }
 
     fn read<'t>(blocks: BlockTable<'t>, body: &'t [u8]) -> Result<Vec<&'t [u8]>, Stop> {
-        let all = Collection::from_body(body)?.members(blocks, false).all()?;
+        let all = Collection::from_body(body)?.members(blocks, Self::VALUES).all()?;
         Ok(all.into_iter().map(|(name, _)| name).collect())
     }
 
     fn bytes(blocks: BlockTable<'_>, body: &[u8]) -> Result<usize, Stop> {
-        Ok(Collection::from_body(body)?.members(blocks, false).bytes()?)
+        Ok(Collection::from_body(body)?.members(blocks, Self::VALUES).bytes()?)
     }
 
     fn secret(body: &[u8]) -> Result<Option<u64>, Abort> {
@@ -60,7 +62,7 @@ impl CollectionType for SetType {
 }
 
 impl MemberType for SetType {
-    const HAS_VALUES: bool = false;
+    const VALUES: MemberValues = MemberValues::None;
 
     fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort> {
         Ok(strings.into_iter().map(|name| (name, &[][..])).collect())

@@ -8,7 +8,8 @@ use crate::data::blocks::BlockTable;
 use crate::data::collections::Collection;
 use crate::data::head::Kind;
 use crate::data::keyspace::{Entry, Keyspace, Stop};
-use crate::data::member_run::{Member, MemberEdit, MemberRun, edit_members};
+use crate::data::member_run::{MemberEdit, MemberRun, edit_members};
+use crate::data::member_values::{Member, MemberValues};
 use hyades::Abort;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ impl CollectionType for SortedSetType {
         strings: &[&[u8]],
     ) -> Result<Vec<u8>, Stop> {
         let collection = Collection { number, secret };
-        collection.members(blocks, true).fill(strings.iter().map(|element| {
+        collection.members(blocks, Self::VALUES).fill(strings.iter().map(|element| {
             let (score, member) = element.split_at(8);
             (member, score)
         }))?;
@@ -47,7 +48,8 @@ impl CollectionType for SortedSetType {
 
     fn bytes(blocks: BlockTable<'_>, body: &[u8]) -> Result<usize, Stop> {
         let collection = Collection::from_body(body)?;
-        Ok(collection.members(blocks, true).bytes()? + collection.by_score(blocks).bytes()?)
+        Ok(collection.members(blocks, Self::VALUES).bytes()?
+            + collection.by_score(blocks).bytes()?)
     }
 
     fn secret(body: &[u8]) -> Result<Option<u64>, Abort> {
@@ -61,7 +63,7 @@ impl CollectionType for SortedSetType {
 
 impl MemberType for SortedSetType {
     /// The bytes of its score.
-    const HAS_VALUES: bool = true;
+    const VALUES: MemberValues = MemberValues::Strings;
 
     fn members(strings: Vec<&[u8]>) -> Result<Vec<Member<'_>>, Abort> {
         // An element without a score is a torn view.
@@ -174,12 +176,17 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
 
     /// The scores of members by name.
     fn by_name(&self, collection: Collection) -> MemberRun<'t> {
-        collection.members(self.elements.entry().blocks(), SortedSetType::HAS_VALUES)
+        collection.members(self.elements.entry().blocks(), SortedSetType::VALUES)
     }
 
     /// The elements in their order.
     fn by_score(&self, collection: Collection) -> MemberRun<'t> {
         collection.by_score(self.elements.entry().blocks())
+    }
+
+    /// Whether the key exists.
+    pub fn exists(&self) -> bool {
+        self.elements.entry().exists()
     }
 
     /// The number of members.
@@ -316,6 +323,33 @@ impl<'t, 's> StoredSortedSet<'t, 's> {
                 Ok(decode(&found)?)
             }
         }
+    }
+
+    /// Visits the members whose elements are at or above these bytes, and below those, in their
+    /// order, until `visit` says that it has seen enough.
+    pub fn visit(
+        &self,
+        low: &[u8],
+        high: &[u8],
+        mut visit: impl FnMut(f64, &'t [u8]) -> bool,
+    ) -> Result<(), Stop> {
+        let mut torn = None;
+        let mut visit = |element: &'t [u8]| match decode_one(element) {
+            Ok((score, member)) => element < high && visit(score, member),
+            Err(abort) => {
+                torn = Some(abort);
+                false
+            }
+        };
+        match &self.form {
+            SortedSetForm::Packed(all) => {
+                let _seen = all[self.below(low)?..].iter().all(|element| visit(element));
+            }
+            SortedSetForm::Blocks(collection) => {
+                self.by_score(*collection).ascend_from(low, |(element, _)| visit(element))?;
+            }
+        }
+        torn.map_or(Ok(()), |abort| Err(abort.into()))
     }
 
     /// The members of these ranks in an order of their own, each below `total`, the number of

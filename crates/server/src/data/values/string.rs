@@ -34,7 +34,7 @@ pub(super) fn encoding(text: &StoredString<'_>, form: Form) -> &'static str {
 
 impl Entry<'_, '_> {
     /// Stores a string in the row of its key that was changed in place: its time of expiry stays.
-    fn store_changed(&self, value: &[u8]) -> Result<(), Stop> {
+    pub fn store_changed(&self, value: &[u8]) -> Result<(), Stop> {
         match self.head() {
             Some(head) => self.change(head.with_form(Form::Raw), Some(value)),
             None => self.put(STRING.with_form(Form::Raw), value),

@@ -46,7 +46,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("evicted_scripts", "constant"),
     ("expire_cycle_cpu_milliseconds", "of the processor's time"),
     ("expired_stale_perc", "a quotient"),
-    ("expired_subkeys", "constant"),
     ("hz", "constant"),
     ("instantaneous_eventloop_cycles_per_sec", "a rate of a counter"),
     ("instantaneous_expired_per_sec", "a rate of a counter"),
@@ -107,10 +106,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("total_net_repl_output_bytes", "constant"),
     ("total_system_memory", "of the machine"),
     ("total_watched_keys", "of the clients that watch"),
-    ("tracking_clients", "constant"),
-    ("tracking_total_items", "constant"),
-    ("tracking_total_keys", "constant"),
-    ("tracking_total_prefixes", "constant"),
     ("transactions", "hyades_commits_total"),
     ("unexpected_error_replies", "constant"),
     ("uptime_in_days", "a quotient"),
@@ -257,7 +252,7 @@ fn work(pages: &Pages) {
     }
     let Some(opened) = pages.shared.store.opened.get() else { return };
     let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
-    opened.database.transact(|tx| Ok(tx.put(opened.tables.keys, &row)?)).unwrap();
+    opened.database.transact(|tx| Ok(tx.overwrite(opened.tables.keys, &row)?)).unwrap();
     let change = crate::data::counts::CountChange { generation: 0, keys: 3, expiring: 2 };
     pages.shared.store.counts.apply(change);
     for (_, counts) in pages.shared.stats.commands.iter().step_by(7) {

@@ -5,8 +5,8 @@ use super::transactions::tries_to_log_in;
 use crate::access::{self, Access, Denied};
 use crate::catalogue::{self, Command, NO_AUTH, names};
 use crate::request::Request;
-use crate::session::refusing::{note_in, sort_refusal};
 use crate::state::Shared;
+use crate::state::refused::note_in;
 use smallvec::SmallVec;
 use std::time::Instant;
 
@@ -14,7 +14,17 @@ impl Conversation {
     /// Whether nothing is said against a request that runs with its neighbours.
     #[inline]
     pub(super) fn is_admitted(&mut self, shared: &Shared, request: &Request) -> bool {
-        self.is_allowed(&shared.access, request) && !(request.grows() && shared.is_out_of_memory())
+        self.is_allowed(&shared.access, request)
+            && !(request.grows(&self.input) && shared.is_out_of_memory())
+            && !(shared.live_import.is_on() && self.is_refused_in_import(shared, request))
+    }
+
+    /// Whether a live import refuses a request.
+    #[cold]
+    fn is_refused_in_import(&self, shared: &Shared, request: &Request) -> bool {
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        let place = request.place().expect("it is a command on data");
+        shared.live_import.refusal(names::writes(place, &args)).is_some()
     }
 
     /// Whether the client may run a request.
@@ -29,7 +39,7 @@ impl Conversation {
         let login = &mut self.client.login;
         !login.is_missing(access)
             && login.check(access, &args).is_ok()
-            && sort_refusal(login.refresh(access), &args).is_none()
+            && login.sort_refusal(access, &args).is_none()
     }
 
     /// What is replied to a request that the client may not run; it is noted for ACL LOG. `command`
@@ -52,7 +62,7 @@ impl Conversation {
             return Some("NOAUTH Authentication required.".to_string());
         }
         let Err(denied) = self.client.login.check(access, &args) else {
-            return sort_refusal(self.client.login.refresh(access), &args);
+            return self.client.login.sort_refusal(access, &args);
         };
         note(shared, &self.client, &args, denied);
         let text = "NOPERM this user has no permissions to";

@@ -2,7 +2,7 @@
 //! the server, and errors.
 
 use super::{Client, Conversation, MOST_WATCHED, Silence, Turn};
-use crate::catalogue::{self, Command, Phase};
+use crate::catalogue::{self, Command, Phase, names};
 use crate::commands::{
     Function, Local, LocalCommand, function, no_such_subcommand, unsupported_error,
 };
@@ -61,7 +61,11 @@ impl Conversation {
                      QUIT / RESET are allowed in this context"
                 ))
             }
-            Some(command) => refusal(&self.client, command, turn),
+            Some(command) => {
+                let grows = request.grows(&self.input);
+                refusal(&self.client, command, grows, turn)
+                    .or_else(|| self.refusal_in_import(turn.shared, &request, command))
+            }
         };
         if let Some(text) = error {
             self.reject(turn.shared, &request, text);
@@ -75,7 +79,7 @@ impl Conversation {
         }
         let run = match function(request.place().expect("it is a command")) {
             Function::Local(run) => run,
-            Function::Data(_) | Function::Conversation => {
+            Function::Data(_) | Function::Script(_) | Function::Conversation => {
                 // A silent client's command runs like any other, and its reply is dropped.
                 self.run.push(request);
                 self.take_silence();
@@ -84,6 +88,22 @@ impl Conversation {
         };
         self.run_local((turn.shared, turn.session.as_deref_mut()), run, &request, None);
         true
+    }
+
+    /// Why a live import refuses a request, one that MULTI queues included.
+    fn refusal_in_import(
+        &self,
+        shared: &Shared,
+        request: &Request,
+        command: &Command,
+    ) -> Option<String> {
+        if !shared.live_import.is_on() || !matches!(command.phase, Phase::Data | Phase::Open) {
+            return None;
+        }
+        let writes = names::writes(request.place()?, &request.arguments(&self.input));
+        // What works on no data is not refused while values are loaded.
+        let is_on_data = command.phase == Phase::Data || command.has(catalogue::READ);
+        shared.live_import.refusal(writes).filter(|_| writes || is_on_data)
     }
 
     /// Replies an error to a request that is not run, nor queued: EXEC will run none.
@@ -145,7 +165,7 @@ impl Conversation {
         if let Err(stop) = result {
             reply.truncate(from);
             let text = match stop {
-                Stop::Error(text) => text.into_owned(),
+                Stop::Error(text) | Stop::ErrorKept(text) => text.into_owned(),
                 Stop::Abort(abort) => format!("ERR {abort}"),
             };
             shared.stats.count_error(&text);
@@ -174,8 +194,13 @@ pub(super) fn may_listen(command: &Command) -> bool {
         || command.group == "pubsub" && command.name.ends_with("subscribe")
 }
 
-/// Why a command cannot run now.
-pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Option<String> {
+/// Why a command cannot run now. `grows`: the request may use more memory.
+pub(super) fn refusal(
+    client: &Client,
+    command: &Command,
+    grows: bool,
+    turn: &Turn<'_>,
+) -> Option<String> {
     if let Some(cause) = turn.shared.store.log_failure() {
         turn.shared.stop_for_log(&cause);
         return Some(format!("MISCONF {cause}"));
@@ -187,7 +212,7 @@ pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Op
     if needs_database && turn.session.is_none() {
         return Some(format!("LOADING {}", turn.shared.store.loading()));
     }
-    if may_use_memory(client, command) && turn.shared.is_out_of_memory() {
+    if may_use_memory(client, command, grows) && turn.shared.is_out_of_memory() {
         turn.shared.note_out_of_memory();
         return Some(OUT_OF_MEMORY.to_string());
     }
@@ -196,10 +221,10 @@ pub(super) fn refusal(client: &Client, command: &Command, turn: &Turn<'_>) -> Op
 
 /// Whether a command is refused when there is no memory left: what MULTI queues takes memory, and
 /// EXEC runs what it has queued.
-fn may_use_memory(client: &Client, command: &Command) -> bool {
+fn may_use_memory(client: &Client, command: &Command, grows: bool) -> bool {
     match &client.multi {
         Some(multi) if command.name == "exec" => multi.queued.grows(),
         Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
-        None => command.grows(),
+        None => grows,
     }
 }

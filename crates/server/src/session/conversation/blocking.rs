@@ -58,7 +58,7 @@ impl Conversation {
         entry.has_timeout.store(wait.timeout.is_some(), Relaxed);
         self.blocked = Some(Blocked {
             request: Request::waiting(wait.request),
-            places: shared.wiring.waiting.enter(entry, wait.keys),
+            places: shared.wiring.waiting.enter(entry, wait.keys, wait.line),
             // One beyond all time is none.
             deadline: wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             is_silent: wait.is_silent,
@@ -133,7 +133,8 @@ impl Conversation {
         }
         let Some(blocked) = &self.blocked else { return true };
         let is_called = unblock.is_none() && blocked.places.take_call();
-        let is_refused = is_called && blocked.request.grows() && turn.shared.is_out_of_memory();
+        let is_refused =
+            is_called && blocked.request.grows(&self.input) && turn.shared.is_out_of_memory();
         if is_called && !is_refused {
             self.run.is_silent = blocked.is_silent;
             self.run.push(blocked.request.clone());

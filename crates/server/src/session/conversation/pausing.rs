@@ -49,7 +49,7 @@ impl Conversation {
         request.has_arity()
             && self.is_allowed(&turn.shared.access, request)
             && (!self.client.only_listens() || may_listen(command))
-            && refusal(&self.client, command, turn).is_none()
+            && refusal(&self.client, command, request.grows(&self.input), turn).is_none()
     }
 
     /// Whether others would notice that it has run.
@@ -62,7 +62,7 @@ impl Conversation {
                 let mut locals = multi.locals.iter().map(|(_, request)| request);
                 multi.queued.writes() || locals.any(|request| self.may_write(request))
             }
-            _ => command.flags & catalogue::WRITE != 0,
+            _ => command.writes(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Conversation, MOST_UNSENT};
 use crate::clients::channels::{Channels, Delivery, Publication};
 use crate::clients::monitors::{MonitorLine, Monitors};
+use crate::clients::tracking::{Changed, Invalidation, Tracking};
 use crate::data::keyspace::Events;
 use crate::resp::reply::Reply;
 use crate::state::Shared;
@@ -18,6 +19,8 @@ const MOST_DELIVERED: usize = 1_024;
 enum Outgoing {
     Messages(Arc<Channels>, IntoIter<Publication>),
     Lines(Arc<Monitors>, IntoIter<MonitorLine>),
+    /// And the number of the client that has written.
+    Changed(Arc<Tracking>, IntoIter<Changed>, u64),
 }
 
 impl Outgoing {
@@ -30,6 +33,9 @@ impl Outgoing {
             }
             Outgoing::Lines(monitors, lines) => {
                 lines.next().map(|line| monitors.deliver(&line)).is_some()
+            }
+            Outgoing::Changed(tracking, pieces, writer) => {
+                pieces.next().map(|changed| tracking.tell(changed, *writer)).is_some()
             }
         }
     }
@@ -105,6 +111,34 @@ impl Conversation {
         }
     }
 
+    /// Takes what a transaction has written, for clients that track, as [`Conversation::publish`].
+    pub(super) fn tell_trackers(&mut self, shared: &Shared, changed: Changed) {
+        if !matches!(changed, Changed::Nothing) {
+            let pieces = changed.pieces();
+            let (mark, count) = (self.replies.next_mark(), pieces.len());
+            let (tracking, writer) = (shared.wiring.tracking.clone(), self.client.entry.id);
+            self.outbox.add(mark, count, Outgoing::Changed(tracking, pieces.into_iter(), writer));
+        }
+    }
+
+    /// The client has the reply of commands that another thread has run. It is told of the keys
+    /// that were written meanwhile: what it was told of them may stand in front of the reply.
+    pub(super) fn tell_reads(&self, shared: &Shared, keys: &[Vec<u8>]) {
+        let (tracking, entry) = (&shared.wiring.tracking, &self.client.entry);
+        for key in keys.iter().filter(|key| !tracking.remembers(entry, key)) {
+            tracking.tell_reader(entry, key);
+        }
+    }
+
+    /// Whether a client that tracks, or stands in for one, is told in its version of the protocol.
+    fn hears_of_writes(&self, what: &Invalidation, in_place: bool) -> bool {
+        match (self.client.is_resp3, what) {
+            (true, _) => in_place || self.client.tracks.is_some(),
+            (false, Invalidation::Broken(_)) => false,
+            (false, _) => in_place && !self.client.subscriptions.is_empty(),
+        }
+    }
+
     /// Delivers what is on disk, some of it if it is much: see [`Conversation::has_deliverable`].
     pub fn deliver(&mut self) {
         let mut left = MOST_DELIVERED;
@@ -142,6 +176,7 @@ impl Conversation {
                     self.client.subscriptions.wants(publication, pattern)
                 }
                 Delivery::Line(_) => self.client.monitoring.is_some(),
+                Delivery::Invalidation(what, in_place) => self.hears_of_writes(what, *in_place),
             };
             if is_wanted {
                 let mut reply = Reply::of_any_length(self.replies.buffer(), self.client.is_resp3);

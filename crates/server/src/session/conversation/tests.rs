@@ -3,11 +3,16 @@
 mod access;
 mod blocking;
 mod collections;
+mod comparing;
 mod debugging;
 mod dumping;
 mod durability;
 mod events;
 mod exporter;
+mod field_times;
+mod functions;
+mod geo;
+mod hyperloglogs;
 mod introspection;
 mod large;
 mod large_strings;
@@ -26,7 +31,11 @@ mod publishing;
 mod rolling_back;
 mod saving;
 mod scanning;
+mod script_details;
+mod scripts;
+mod streams;
 mod strings_in_chunks;
+mod tracking;
 mod watching;
 mod watching_large;
 
@@ -71,9 +80,14 @@ impl House {
     }
 
     fn client(&self) -> Conversation {
+        self.client_since(0)
+    }
+
+    /// One that has connected at this time, in milliseconds since 1970.
+    fn client_since(&self, ms: i64) -> Conversation {
         let id = self.shared.clients.next_id();
         let addresses = ("127.0.0.1:1".to_string(), "127.0.0.1:2".to_string());
-        let entry = ClientEntry::new(id, addresses, 0, Calls::new(Waker::noop().clone()));
+        let entry = ClientEntry::new(id, addresses, ms, Calls::new(Waker::noop().clone()));
         let entry = Arc::new(entry);
         self.shared.clients.add(entry.clone());
         Conversation::new(&self.shared.access, entry)
@@ -287,9 +301,9 @@ fn strings_and_numbers() {
         ("GET", "-ERR wrong number of arguments for 'get' command"),
         ("NOPE a", "-ERR unknown command 'NOPE', with args beginning with: 'a'"),
         (
-            "PFADD a b",
-            "-ERR command 'PFADD' is not supported: HyperLogLog is not built yet; count exactly, \
-             with SADD and SCARD",
+            "PSYNC a b",
+            "-ERR command 'PSYNC' is not supported: this server has no replicas; make backups with \
+             HYADES.BACKUP, or copy the keys with MIGRATE",
         ),
     ]);
 }

@@ -3,8 +3,10 @@
 use super::{Conversation, Durability, Multi, Turn};
 use crate::catalogue::{self, Command, Phase};
 use crate::client::QueuedCommands;
+use crate::clients::tracking::TrackingState;
 use crate::commands::{Function, database, function};
 use crate::request::Request;
+use crate::resp::is;
 use crate::resp::reply::Reply;
 use crate::session::refusing::refuse_queued;
 use crate::session::runs::{Exec, ExecCommands};
@@ -154,6 +156,17 @@ impl Conversation {
                 let (login, entry) = (&mut self.client.login, &self.client.entry);
                 let all = self.locals.iter_mut().map(|(_, request)| request);
                 refuse_queued(turn.shared, login, entry, all, b"");
+                // It stands in front of commands, and is about all of them.
+                let names_all = |request: &Request| {
+                    let args = request.arguments(b"");
+                    is(args[0], "CLIENT") && args.get(1).is_some_and(|word| is(word, "CACHING"))
+                };
+                if self.client.entry.tracking.has(TrackingState::OPTIN)
+                    && self.locals.iter().any(|(_, request)| names_all(request))
+                    && let Some(tracks) = &mut self.client.tracks
+                {
+                    tracks.is_named = true;
+                }
                 if runs {
                     let rolls_back = self.client.rolls_back;
                     self.run.set_exec(commands, Exec { watched, others, rolls_back });

@@ -2,8 +2,9 @@
 
 use super::wrote::{Laps, Wrote};
 use super::{Ended, Exec, MOST_REPLIED, MOST_WRITTEN};
-use crate::catalogue;
-use crate::commands::{Function, function};
+use crate::catalogue::{self, names};
+use crate::client::Remembered;
+use crate::commands::{Caller, Function, function};
 use crate::data::keyspace::{self, Context, Keyspace, Stop};
 use crate::request::Request;
 use crate::resp::reply::{Reply, TOO_LONG_FOR_CLIENT, TOO_LONG_FOR_LOOP};
@@ -23,6 +24,10 @@ pub struct Commands<'a> {
     pub input: &'a [u8],
     /// They are those of EXEC.
     pub exec: Option<&'a Exec>,
+    /// Their client.
+    pub caller: &'a Caller<'a>,
+    /// Those whose keys are remembered.
+    pub remembered: Remembered,
 }
 
 /// Runs requests one after the other, and returns how many. Requests that do not belong together
@@ -37,21 +42,20 @@ pub fn run_all(
     reply: &mut Reply<'_>,
     wrote: &mut Wrote,
 ) -> Result<usize, Ended> {
-    let Commands { database, requests, input, exec } = *commands;
+    let Commands { database, requests, input, exec, caller, .. } = *commands;
     let is_exec = exec.is_some();
     let has_waited = requests.first().is_some_and(Request::has_waited);
     let mut space = Keyspace::open(*tx, Context { is_exec, has_waited, ..context }, database)?;
     let begin = reply.position();
-    if let Some(Exec { watched, others, .. }) = exec {
-        if !space.are_as_watched(watched)? {
-            // That another was first is a reply as well: it waits for what was read.
-            reply.null_array();
-            return Ok(0);
-        }
-        reply.array(requests.len() + others);
-        wrote.end_at(exec, reply.position() - begin);
+    // An attempt before may have ended within a script.
+    caller.forget();
+    if let Some(exec) = exec
+        && !begin_exec(&space, exec, requests.len(), reply)?
+    {
+        return Ok(0);
     }
-    let (effects, mut laps) = (context.effects, Laps::start());
+    wrote.end_at(exec, reply.position() - begin);
+    let mut laps = Laps::start();
     for (done, request) in requests.iter().enumerate() {
         let may_end = done > 0 && !is_exec;
         if may_end && reply.position() - begin > MOST_REPLIED {
@@ -60,67 +64,158 @@ pub fn run_all(
         if done.is_multiple_of(ANNOUNCED) {
             prefetch(&space, &requests[done..requests.len().min(done + ANNOUNCED)], input);
         }
-        let place = request.place().expect("it is a command");
-        let Function::Data(run) = function(place) else { continue };
         if let Some(own) = request.database().filter(|own| *own != space.database()) {
             space = space.of_database(own)?;
         }
-        let args = request.arguments(input);
-        let (position, savepoint) = (reply.position(), tx.savepoint());
-        let mark = effects.borrow_mut().mark();
-        let refusal = request.refusal().map(|text| Err(Stop::Error(text.to_string().into())));
-        let result = refusal.unwrap_or_else(|| run(&space, &args, reply));
-        wrote.times.push(laps.next());
-        let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
-        let Some((text, goes_on)) = failure_of(result, is_large, reply.too_long())? else {
+        let next = NextCommand { space: &space, commands, number: done };
+        let Some(failure) = next.run(reply, wrote, &mut laps)? else {
             wrote.end_at(exec, reply.position() - begin);
-            wrote.note_events(&context, place, &args);
             continue;
         };
-        reply.truncate(position);
-        // The client of EXEC is disconnected, and hears of none of its commands: all are done.
-        if is_exec && text == TOO_LONG_FOR_CLIENT {
-            wrote.note_events(&context, place, &args);
-        } else {
-            tx.rollback_to(savepoint)?;
-            effects.borrow_mut().back_to(mark);
-        }
-        match goes_on {
-            true if exec.is_some_and(|exec| exec.rolls_back) => {
+        match failure {
+            Failure::Error(text) if exec.is_some_and(|exec| exec.rolls_back) => {
+                let place = request.place().expect("it is a command");
                 return Err(Ended::RolledBack { place, number: done + 1, text });
             }
-            true => {
+            Failure::Error(text) => {
                 reply.error(&text);
                 wrote.end_at(exec, reply.position() - begin);
                 wrote.failed.push((done, text));
             }
-            false if may_end => return Ok(done),
-            false => return Err(Ended::TooMuch),
+            Failure::TooMuch if may_end => return Ok(done),
+            Failure::TooMuch => return Err(Ended::TooMuch),
         }
     }
     Ok(requests.len())
 }
 
-/// Why a command is taken back, if it is: the error that it replies, and whether the commands
-/// behind it go on. Those of a loop do not if it is too much for one.
+/// Why a command of a transaction is taken back.
+enum Failure {
+    /// The client gets this error, and the commands behind it go on.
+    Error(String),
+    /// It is too much for an event loop.
+    TooMuch,
+}
+
+/// The command of a transaction whose turn it is.
+struct NextCommand<'a, 't> {
+    space: &'a Keyspace<'t>,
+    commands: &'a Commands<'a>,
+    /// Its number in the transaction, from 0 on.
+    number: usize,
+}
+
+impl NextCommand<'_, '_> {
+    /// Runs the command, which appends its reply. One that fails is taken back with its reply,
+    /// unless its error keeps what it has done.
+    #[inline]
+    fn run(
+        &self,
+        reply: &mut Reply<'_>,
+        wrote: &mut Wrote,
+        laps: &mut Laps,
+    ) -> Result<Option<Failure>, Ended> {
+        let NextCommand { space, commands: Commands { requests, input, exec, caller, .. }, .. } =
+            *self;
+        let (request, context) = (&requests[self.number], space.context());
+        let (effects, tx) = (context.effects, space.transaction());
+        let args = request.arguments(input);
+        let (position, savepoint) = (reply.position(), tx.savepoint());
+        let mark = effects.borrow_mut().mark();
+        let is_remembered = self.commands.remembered.has(self.number);
+        let result = run_one((space, caller, is_remembered), request, &args, reply);
+        let is_kept = matches!(result, Err(Stop::ErrorKept(_)));
+        wrote.times.push(laps.next());
+        let is_large = effects.borrow().written > MOST_WRITTEN && !context.is_patient;
+        let failure = failure_of(result, is_large, reply.too_long())?;
+        if failure.is_some() {
+            reply.truncate(position);
+        }
+        // The client of EXEC is disconnected, and hears of none of its commands: all are done.
+        let is_done = match &failure {
+            None => true,
+            Some(Failure::Error(text)) => is_kept || exec.is_some() && text == TOO_LONG_FOR_CLIENT,
+            Some(Failure::TooMuch) => false,
+        };
+        if is_done {
+            let place = request.place().expect("it is a command");
+            wrote.note_written(context, caller, place, &args);
+        } else {
+            tx.rollback_to(savepoint)?;
+            effects.borrow_mut().back_to(mark);
+            caller.forget();
+            space.reopen()?;
+        }
+        Ok(failure)
+    }
+}
+
+/// Begins the reply of EXEC; false if what was watched has changed.
+fn begin_exec(
+    space: &Keyspace<'_>,
+    Exec { watched, others, .. }: &Exec,
+    requests: usize,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Ended> {
+    let is_as_watched = space.are_as_watched(watched)?;
+    match is_as_watched {
+        true => reply.array(requests + others),
+        // That another was first is a reply as well: it waits for what was read.
+        false => reply.null_array(),
+    }
+    Ok(is_as_watched)
+}
+
+fn run_one(
+    (space, caller, is_remembered): (&Keyspace<'_>, &Caller<'_>, bool),
+    request: &Request,
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    if let Some(text) = request.refusal() {
+        return Err(Stop::Error(text.to_string().into()));
+    }
+    let place = request.place().expect("it is a command");
+    let import = &caller.shared.live_import;
+    if import.is_on()
+        && let Some(text) = import.refusal(names::writes(place, args))
+    {
+        return Err(Stop::Error(text.into()));
+    }
+    caller.remembers.set(is_remembered);
+    caller.remember(place, args);
+    match function(place) {
+        Function::Data(run) => run(space, args, reply),
+        Function::Script(run) => {
+            let result = run(space, caller, args, reply);
+            if !matches!(result, Err(Stop::Abort(_))) {
+                space.reopen()?;
+            }
+            result
+        }
+        Function::Local(_) | Function::Conversation => unreachable!("it runs on its own"),
+    }
+}
+
+/// Why a command is taken back, if it is.
 fn failure_of(
     result: Result<(), Stop>,
     is_large: bool,
     too_long: Option<&str>,
-) -> Result<Option<(String, bool)>, Ended> {
+) -> Result<Option<Failure>, Ended> {
     Ok(Some(match result {
-        Ok(()) if is_large => (String::new(), false),
-        Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => (String::new(), false),
+        Ok(()) if is_large => Failure::TooMuch,
+        Err(Stop::Abort(keyspace::TOO_MUCH_FOR_LOOP)) => Failure::TooMuch,
         Ok(()) => match too_long {
-            Some(TOO_LONG_FOR_LOOP) => (String::new(), false),
-            Some(text) => (text.to_string(), true),
+            Some(TOO_LONG_FOR_LOOP) => Failure::TooMuch,
+            Some(text) => Failure::Error(text.to_string()),
             None => return Ok(None),
         },
         Err(Stop::Abort(abort @ (Abort::Conflict | keyspace::TOO_MUCH))) => {
             return Err(abort.into());
         }
-        Err(Stop::Abort(abort)) => (format!("ERR {abort}"), true),
-        Err(Stop::Error(text)) => (text.into_owned(), true),
+        Err(Stop::Abort(abort)) => Failure::Error(format!("ERR {abort}")),
+        Err(Stop::Error(text) | Stop::ErrorKept(text)) => Failure::Error(text.into_owned()),
     }))
 }
 

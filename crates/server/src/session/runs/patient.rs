@@ -5,8 +5,9 @@ use super::wrote::{Origin, Wrote};
 use super::{Commands, Ended, Exec, run_all};
 use crate::access::Login;
 use crate::client::QueuedCommands;
-use crate::client::RunEnd;
+use crate::client::{Remembered, RunEnd};
 use crate::clients::ClientEntry;
+use crate::commands::{Caller, is_script};
 use crate::data::keyspace::{Context, Wait};
 use crate::request::Request;
 use crate::resp::reply::Reply;
@@ -38,12 +39,24 @@ pub struct PatientRun {
     pub order: SessionOrder,
     /// The database of its client.
     pub database: u32,
+    /// The user of its client.
+    pub login: Login,
+    /// Whether an error undoes all that it has done.
+    pub rolls_back: bool,
+    /// The commands whose keys are remembered.
+    pub remembered: Remembered,
 }
 
 impl PatientRun {
+    /// Whether one of its commands is a script, which may take any time.
+    pub fn has_script(&self) -> bool {
+        let own = self.requests.iter().filter_map(Request::place).any(is_script);
+        own || self.long_exec.as_ref().is_some_and(|(queued, _)| queued.any(is_script))
+    }
+
     /// Runs it and writes its one reply. The reply may leave once the ticket is acknowledged;
     /// without one it depends on nothing.
-    pub fn run(mut self, shared: &Shared, reply: &mut Reply<'_>) -> RunEnd {
+    pub fn run(mut self, shared: &Arc<Shared>, reply: &mut Reply<'_>) -> RunEnd {
         debug_assert!(self.exec.is_some() || self.requests.len() == 1, "it has one reply");
         if let Some((queued, mut login)) = self.long_exec.take() {
             (self.requests, self.input) = queued.into_one();
@@ -66,22 +79,33 @@ impl PatientRun {
             reply.truncate(position);
             reply.error(&text);
             wrote.ends.clear();
-            wrote.events.clear();
+            wrote.notices.clear();
         }
         if self.is_silent {
             reply.truncate(position);
         }
-        let Wrote { ends: exec_ends, mut events, lines, .. } = wrote;
+        let Wrote { ends: exec_ends, notices, changed, read_elsewhere, lines, .. } = wrote;
+        let mut events = notices.events;
         if !shared.wiring.channels.is_heard() {
             events.clear();
         }
         let order = Some(self.order);
-        RunEnd { ticket, exec_ends, wait, events, lines, order, ..RunEnd::default() }
+        RunEnd {
+            ticket,
+            exec_ends,
+            wait,
+            events,
+            changed,
+            read_elsewhere,
+            lines,
+            order,
+            ..RunEnd::default()
+        }
     }
 
     fn submit(
         &mut self,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         reply: &mut Reply<'_>,
         wrote: &mut Wrote,
     ) -> Result<(Result<Option<Wait>, Ended>, Ticket), String> {
@@ -90,7 +114,10 @@ impl PatientRun {
         let position = reply.position();
         let Opened { database, .. } = shared.store.opened.get().expect("it was tried before");
         let mut session = database.session().map_err(|error| failure(shared, error))?;
-        let Self { database, requests, input, exec, order, .. } = self;
+        let Self { database, requests, input, exec, order, client, login, rolls_back, .. } = self;
+        let mut caller = Caller::new(shared, client, login, *rolls_back);
+        caller.read_elsewhere = Some(RefCell::default());
+        let (remembered, caller) = (self.remembered, &caller);
         let (database, exec) = (*database, exec.as_ref());
         let (requests, input) = (&requests[..], &input[..]);
         let submitted = session.in_order(order).try_submit(|tx| {
@@ -99,9 +126,11 @@ impl PatientRun {
             wrote.clear();
             // It may have waited for long.
             let context = Context { now_ms: shared.clock.now_ms(), ..context };
-            let commands = Commands { database, requests, input, exec };
+            let commands = Commands { database, requests, input, exec, caller, remembered };
             run_all(tx, context, &commands, reply, wrote)
         });
+        let read = caller.read_elsewhere.as_ref().map(RefCell::take);
+        wrote.read_elsewhere = read.unwrap_or_default().into_iter().collect();
         let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
         let effects = effects.into_inner();
         if let Ok(done) = result {

@@ -4,7 +4,9 @@ use super::Exec;
 use crate::catalogue;
 use crate::clients::ClientEntry;
 use crate::clients::monitors::MonitorLine;
-use crate::data::keyspace::{self, Context, Effects, Events};
+use crate::clients::tracking::Changed;
+use crate::commands::Caller;
+use crate::data::keyspace::{Context, Effects, Notices};
 use crate::request::Request;
 use crate::resp::reply::TOO_LONG_FOR_CLIENT;
 use crate::session::executed::ExecutedCommand;
@@ -21,10 +23,18 @@ pub struct Wrote {
     pub times: Vec<u64>,
     /// See [`RunEnd::exec_ends`](crate::client::RunEnd::exec_ends).
     pub ends: Vec<usize>,
-    /// Messages of what was written.
-    pub events: Events,
+    /// What others are told of what was written.
+    pub notices: Notices,
+    /// The keys that are written are noted.
+    pub notes_keys: bool,
+    /// What clients that track are told, once it has committed.
+    pub changed: Changed,
+    /// See [`RunEnd::read_elsewhere`](crate::client::RunEnd::read_elsewhere).
+    pub read_elsewhere: Vec<Vec<u8>>,
     /// What clients that monitor are told.
     pub lines: Vec<MonitorLine>,
+    /// What they are told of the commands of scripts, by the place of the script in the attempt.
+    script_lines: Vec<(usize, MonitorLine)>,
 }
 
 /// The sender of the commands of a run, and the input that they may be in.
@@ -43,18 +53,26 @@ impl Wrote {
         self.failed.clear();
         self.times.clear();
         self.ends.clear();
-        self.events.clear();
+        self.notices.clear();
+        self.changed = Changed::Nothing;
         self.lines.clear();
+        self.script_lines.clear();
     }
 
-    /// Makes messages of what a command has written.
+    /// Takes what others are told of what a command has written, or has run.
     #[inline]
-    pub fn note_events(&mut self, context: &Context<'_>, place: usize, args: &[&[u8]]) {
-        if context.events.is_on() {
-            let written = std::mem::take(&mut context.effects.borrow_mut().written_keys);
-            let (classes, command) = (context.events, &catalogue::all()[place]);
-            keyspace::events(classes, command, args, written.into_iter(), &mut self.events);
-        }
+    pub fn note_written(
+        &mut self,
+        context: &Context<'_>,
+        caller: &Caller<'_>,
+        place: usize,
+        args: &[&[u8]],
+    ) {
+        self.notes_keys = context.tracks;
+        self.notices.append(&mut caller.notices.borrow_mut());
+        let place_in_run = self.times.len() - 1;
+        self.script_lines.extend(caller.lines.borrow_mut().drain(..).map(|l| (place_in_run, l)));
+        self.notices.note(context, &catalogue::all()[place], args);
     }
 
     /// A part of the reply ends there, between which and the next one others may have to stand.
@@ -70,7 +88,7 @@ impl Wrote {
         self.failed.clear();
         self.failed.extend(self.times.len().checked_sub(1).map(|at| (at, text.to_string())));
         self.ends.clear();
-        self.events.clear();
+        self.notices.clear();
     }
 
     /// Applies and counts what was committed: the requests that have run.
@@ -82,8 +100,11 @@ impl Wrote {
         effects: &Effects,
     ) {
         shared.apply(effects);
+        let keys = std::mem::take(&mut self.notices.keys);
+        self.changed = shared.changed(self.notes_keys, effects, keys);
         shared.stats.counters.commands.fetch_add(requests.len() as u64, Relaxed);
         let mut failed = self.failed.drain(..).peekable();
+        let mut script_lines = self.script_lines.drain(..).peekable();
         for (at, (request, nanos)) in requests.iter().zip(&self.times).enumerate() {
             let error = failed.next_if(|(place, _)| *place == at);
             if let Some((_, text)) = &error {
@@ -105,6 +126,9 @@ impl Wrote {
                 is_error: error.is_some(),
             };
             self.lines.extend(ran.note(shared));
+            while let Some((_, line)) = script_lines.next_if(|(place, _)| *place == at) {
+                self.lines.push(line);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use super::wheel::Wheel;
 use crate::data::expiries::{Expiries, Expiry};
+use crate::data::field_times::next_of_row;
 use crate::data::head::Head;
 use crate::state::{Opened, Shared};
 use hyades::{Column, Error};
@@ -79,7 +80,11 @@ impl Sweep {
                 let place = (expiry.generation, expiry.key);
                 let row = tx.get_columns(opened.tables.keys, place, HEAD.only())?;
                 let head = row.and_then(|row| Head::from_word(row.get(HEAD)));
-                match head.and_then(Head::expires) {
+                let next = match head {
+                    None => None,
+                    Some(head) => next_of_row(tx, opened.tables, place, head)?,
+                };
+                match next {
                     Some(at_ms)
                         if (expiry.at_ms..stage.end.max(expiry.at_ms + 1)).contains(&at_ms) =>
                     {

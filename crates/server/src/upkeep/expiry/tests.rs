@@ -4,12 +4,17 @@ use super::turning::Turner;
 use super::*;
 use crate::config::Settings;
 use crate::data::Tables;
+use crate::data::field_times::next_of_row;
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::Keyspace;
+use crate::data::packed::TimedValue;
+use crate::data::values::hash::StoredHash;
+use crate::data::values::timed_hash::FieldEdit;
 use crate::state::timers::FINEST_MS;
 use crate::state::{Opened, Shared};
 use crate::transact;
 use hyades::{Column, Columns, Session};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -173,4 +178,79 @@ fn a_start_finds_what_expires() {
     left.sort();
     assert_eq!(left, ["late", "never"]);
     assert_eq!(house.shared.stats.counters.expired.load(Relaxed), 1);
+}
+
+/// Times of fields are set, put off, brought forward and taken away at random, and sweeps go on
+/// meanwhile: fields whose times have come are removed within two ticks of the wheel, from packed
+/// hashes and from those in blocks, and others stay.
+#[test]
+fn sweeps_lose_no_timer_of_a_field() {
+    for seed in 0..4 {
+        let (mut house, mut random) = (House::new(), fastrand::Rng::with_seed(seed));
+        let (mut turner, mut sweeps) = (Turner::default(), 0);
+        // Ahead of the wall clock time passes here alone.
+        let mut now = house.shared.clock.now_ms() + 1_000_000;
+        let keys = ["few", "many", "again", "more"];
+        house.write(|space| {
+            let fields: Vec<String> = (0..200).map(|n| format!("field:{n}")).collect();
+            let names: Vec<&[u8]> = fields.iter().map(|field| field.as_bytes()).collect();
+            let set = &mut |_: usize, _: Option<TimedValue<'_>>| {
+                Ok(FieldEdit::Set(Cow::Borrowed(&b"value"[..]), None))
+            };
+            hash(space, "many").edit_timed(&names, set).unwrap();
+            hash(space, "more").edit_timed(&names, set).unwrap();
+        });
+        for _ in 0..2_500 {
+            house.shared.clock.advance(now);
+            let key = keys[random.usize(..4)];
+            let field = format!("field:{}", random.u8(..12));
+            let at = match random.u8(..8) {
+                0 => None,
+                1 => Some(now + 1_000_000),
+                _ => Some(now + random.i64(1..20_000)),
+            };
+            let removes = random.u8(..8) == 0;
+            house.write(|space| {
+                let set = &mut |_: usize, _: Option<TimedValue<'_>>| match removes {
+                    true => Ok(FieldEdit::Remove),
+                    false => Ok(FieldEdit::Set(Cow::Borrowed(&b"value"[..]), at)),
+                };
+                hash(space, key).edit_timed(&[field.as_bytes()], set).unwrap();
+            });
+            now += random.i64(0..4);
+            if random.u8(0..60) == 0 {
+                turn(&mut turner, &house);
+            }
+            turner.take_new(&house.shared);
+            while turner.sweep_once(&house.shared, house.opened()) {
+                sweeps += 1;
+            }
+        }
+        house.shared.clock.advance(now + 20_000 + 2 * FINEST_MS);
+        turn(&mut turner, &house);
+        assert!(sweeps > 0, "seed {seed}");
+        for key in keys {
+            // No time that has come is stored, nor one before the last that may be.
+            let late = first_time(&mut house, key).filter(|at| *at <= now + 20_000);
+            assert_eq!(late, None, "{key}, seed {seed}");
+        }
+    }
+}
+
+fn hash<'t, 's>(space: &'s Keyspace<'t>, key: &'s str) -> StoredHash<'t, 's> {
+    StoredHash::of(space.find(key.as_bytes()).unwrap()).unwrap()
+}
+
+/// The first time that is stored of a field of a hash, whether it has come or not.
+fn first_time(house: &mut House, key: &str) -> Option<i64> {
+    let first = std::cell::Cell::new(None);
+    let tables = house.opened().tables;
+    house.write(|space| {
+        let head = space.find_head(key.as_bytes()).unwrap().head();
+        first.set(head.and_then(|head| {
+            let place = (0, key.as_bytes());
+            next_of_row(&space.transaction(), tables, place, head).unwrap()
+        }));
+    });
+    first.get()
 }

@@ -4,7 +4,7 @@ use super::sweeping::Sweep;
 use super::wheel::Wheel;
 use crate::data::expiries::{Expiries, Expiry};
 use crate::state::{Opened, Shared};
-use crate::upkeep::removal::{self, Generations};
+use crate::upkeep::removal::{self, Generations, ToldRemovals};
 use hyades::{Error, Session};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -81,11 +81,27 @@ pub fn run(shared: &Shared) {
 /// Those of a transaction.
 #[cfg(any(test, feature = "torture"))]
 pub fn remove_expired(shared: &Shared, opened: &Opened) -> Result<(), Error> {
+    remove_all(shared, opened, &mut Vec::new())
+}
+
+/// The same, and tells clients.
+///
+/// # Errors
+/// Those of a transaction.
+#[cfg(test)]
+pub fn remove_and_tell(shared: &Shared, opened: &Opened) -> Result<(), Error> {
+    let mut told = Vec::new();
+    remove_all(shared, opened, &mut told)?;
+    told.into_iter().try_for_each(|told| removal::tell(shared, told))
+}
+
+#[cfg(any(test, feature = "torture"))]
+fn remove_all(shared: &Shared, opened: &Opened, told: &mut Vec<ToldRemovals>) -> Result<(), Error> {
     let mut turner = Turner::default();
     turner.take_new(shared);
     let now = shared.clock.now_ms() + crate::state::timers::FINEST_MS;
     while turner.next_due(now) {
-        turner.remove_batch(shared, opened, &mut Vec::new())?;
+        turner.remove_batch(shared, opened, told)?;
     }
     // The next call finds the others.
     shared.store.timers.add(&turner.wheel.take_all());
@@ -107,7 +123,9 @@ impl Turner {
             let left = end.saturating_duration_since(Instant::now()).as_millis();
             return Ok(now + (left as i64).clamp(1, LONGEST_DELAY_MS));
         }
-        if self.next_due(now) {
+        // The primary of a live import decides what has expired.
+        let removes = !shared.live_import.is_on();
+        if removes && self.next_due(now) {
             self.remove_some(shared, opened, now)?;
             self.frees = Some((shared.clock.now_ms() + IDLE_MS, 0));
             return Ok(0);
@@ -118,7 +136,10 @@ impl Turner {
             shared.stop_signal.wait_at_most(began.elapsed());
             return Ok(0);
         }
-        let next = self.wheel.next_turn_ms().unwrap_or(i64::MAX);
+        let next = match removes {
+            true => self.wheel.next_turn_ms().unwrap_or(i64::MAX),
+            false => now + LONGEST_DELAY_MS,
+        };
         Ok(next.min(self.free(now)))
     }
 
@@ -137,13 +158,13 @@ impl Turner {
         let late_ms = now - self.due.timers.first_at_ms().unwrap_or(now);
         let is_late = late_ms >= LATE_MS || shared.is_out_of_memory();
         let turn = if is_late { LATE_TURN } else { TURN };
-        let mut events = Vec::new();
+        let mut told = Vec::new();
         while self.next_due(now) && began.elapsed() < turn && shared.stopping().is_none() {
-            self.remove_batch(shared, opened, &mut events)?;
+            self.remove_batch(shared, opened, &mut told)?;
         }
         let worked = began.elapsed();
         self.publish(shared);
-        events.into_iter().try_for_each(|event| removal::tell(shared, event))?;
+        told.into_iter().try_for_each(|told| removal::tell(shared, told))?;
         if !is_late {
             shared.stop_signal.wait_at_most(worked);
         }
@@ -155,7 +176,7 @@ impl Turner {
         &mut self,
         shared: &Shared,
         opened: &Opened,
-        events: &mut Vec<(hyades::Ticket, crate::data::keyspace::Events)>,
+        told: &mut Vec<ToldRemovals>,
     ) -> Result<(), Error> {
         let generations = self.generations(shared, opened)?;
         let session = match &mut self.session {
@@ -167,14 +188,17 @@ impl Turner {
         let removed = removal::remove(shared, opened, session, keys, &generations)?;
         let next = batch.iter().map(Expiry::bytes).sum::<usize>();
         let looked_up = batch.len();
+        drop(batch);
         // Kept until here: what fails is looked up again.
         self.due.next += next;
         self.due.left -= looked_up;
+        self.due.timers.append(&removed.again);
+        self.due.left += removed.again.len();
         if self.due.left == 0 {
             self.due = Due::default();
         }
         removed.later.iter().for_each(|timer| self.wheel.add(timer));
-        events.extend(removed.events);
+        told.extend(removed.told);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::commands::{Circumstances, apply};
 use super::super::model::CollectionKind;
+use super::super::model::streams::{EntryId, GroupPending, RecoveredStream};
 use super::*;
 
 const AT: Circumstances = Circumstances { database: 0, now_ms: 1_000 };
@@ -141,4 +142,61 @@ fn what_survives_of_a_client_is_a_prefix() {
     // Clients have no order among each other.
     let others = of_clients(&[&["SET a 1"], &["SET b 1"]], of_two);
     assert_eq!(wrong(&others, [text("b", "1")]), None);
+}
+
+/// Groups by name: the last id of each, and the pending entries with their consumers.
+type Groups<'a> = &'a [(&'a str, u64, &'a [(u64, &'a str)])];
+
+/// A recovered stream of entries and groups.
+fn stream(entries: &[u64], groups: Groups<'_>) -> (Recovered, Option<i64>) {
+    let id = |ms: u64| EntryId { ms, seq: 1 };
+    let mut found = RecoveredStream::default();
+    for ms in entries {
+        found.log.entries.insert(id(*ms), vec!["f".to_string(), "v".to_string()]);
+        found.log.last = id(*ms);
+        found.log.added += 1;
+    }
+    for (name, last, pending) in groups {
+        let mut own = GroupPending::default();
+        own.consumers.insert("c".to_string());
+        for (ms, consumer) in *pending {
+            own.entries.insert(id(*ms), (consumer.to_string(), 1));
+        }
+        let last = if *last == 0 { EntryId::default() } else { id(*last) };
+        found.groups.insert(name.to_string(), (last, own));
+    }
+    (Recovered::Stream(found), None)
+}
+
+#[test]
+fn entries_groups_and_what_is_pending_are_judged_one_by_one() {
+    let read = "XREADGROUP GROUP g c COUNT 9 STREAMS x >";
+    let all = model(&[
+        &["XADD x 1-1 f v"],
+        &["XGROUP CREATE x g 0"],
+        &[read],
+        &["XADD x 2-1 f v"],
+        &["XACK x g 1-1!"],
+    ]);
+    let is = |found: (Recovered, Option<i64>)| wrong(&all, [("x".to_string(), found)]);
+    // What was acknowledged is not pending, whether an entry behind it is there or not.
+    assert_eq!(is(stream(&[1], &[("g", 1, &[])])), None);
+    assert_eq!(is(stream(&[1, 2], &[("g", 1, &[])])), None);
+    assert_eq!(is(stream(&[1, 2], &[("g", 1, &[(1, "c")])])), Some(Wrong::Lost));
+    assert_eq!(is(stream(&[1, 2], &[])), Some(Wrong::Lost));
+    // Of XREADGROUP in part, and what never was.
+    assert_eq!(is(stream(&[1, 2], &[("g", 0, &[(1, "c")])])), Some(Wrong::Partial));
+    assert_eq!(is(stream(&[1, 3], &[("g", 1, &[])])), Some(Wrong::Diverged));
+    assert_eq!(is(stream(&[1], &[("h", 1, &[])])), Some(Wrong::Diverged));
+    // Another group of the same name has what is pending there.
+    let again = model(&[
+        &["XADD x 1-1 f v", "XGROUP CREATE x g 0", read],
+        &["XGROUP DESTROY x g"],
+        &["XGROUP CREATE x g 0", read, "XACK x g 1-1"],
+    ]);
+    let is = |found: (Recovered, Option<i64>)| wrong(&again, [("x".to_string(), found)]);
+    assert_eq!(is(stream(&[1], &[("g", 1, &[(1, "c")])])), None);
+    assert_eq!(is(stream(&[1], &[])), None);
+    assert_eq!(is(stream(&[1], &[("g", 1, &[])])), None);
+    assert_eq!(is(stream(&[1], &[("g", 0, &[])])), Some(Wrong::Diverged));
 }

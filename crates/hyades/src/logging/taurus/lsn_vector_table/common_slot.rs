@@ -38,10 +38,10 @@ impl LsnVectorTable {
         let slot = self.own.get(COMMON, Kind::Own);
         // Part of what the row had may be evicted, and readers of this slot do not join the
         // eviction vector: it is joined here.
-        let mut cold = vec![0; self.lanes];
-        self.load_cold(&mut cold);
-        raise_lanes(slot.first(), &cold);
-        raise_lanes(slot.second(), &cold);
+        let mut evicted = vec![0; self.lanes];
+        self.load_eviction(&mut evicted);
+        raise_lanes(slot.first(), &evicted);
+        raise_lanes(slot.second(), &evicted);
         if !broken!(DropCommonSlotVectors) {
             raise_lanes(slot.first(), write);
             raise_lanes(slot.second(), read);

@@ -19,9 +19,9 @@ fn table() -> LsnVectorTable {
 /// The row's write vector, and the join of both of its vectors.
 fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
     let (mut write, mut both) = ([0], [0]);
-    if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).cold {
-        table.join_cold(&mut write);
-        table.join_cold(&mut both);
+    if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).joins_eviction {
+        table.join_eviction(&mut write);
+        table.join_eviction(&mut both);
     }
     (write[0], both[0])
 }
@@ -43,7 +43,7 @@ fn hot() -> (Arc<Hot>, Ring) {
     table.raise_read(&row, &[2], 0, &mut owner);
     first.taken = 0;
     table.raise_read(&other, &[3], 0, &mut first);
-    table.raise_cold(&[2], |reserved| reserved.fill(3));
+    table.raise_eviction(&[2], |reserved| reserved.fill(3));
     (Arc::new(Hot { table, row, other }), owner)
 }
 
@@ -118,11 +118,11 @@ fn who_looks_meanwhile_finds_no_less() {
         if !hot
             .table
             .fold(&hot.row, FoldTarget::Apart(&mut write, &mut both), &mut hot.table.ring())
-            .cold
+            .joins_eviction
         {
             assert_eq!((write, both), ([0], [2]), "another row's vectors");
         } else {
-            hot.table.join_cold(&mut both);
+            hot.table.join_eviction(&mut both);
             assert!(both[0] >= 2, "less than the row had");
         }
         owner.join().unwrap();
@@ -159,7 +159,7 @@ fn a_reader_and_a_writer_never_miss_each_other() {
 /// A reader reserves its position and stamps a row while ticks end and are evicted: its stamp is
 /// not taken for an older one.
 #[test]
-fn what_is_raised_while_ticks_end_is_not_taken_for_cold() {
+fn what_is_raised_while_ticks_end_is_not_taken_for_evicted() {
     for own in [false, true] {
         check(move || {
             let table = Arc::new(table());
@@ -174,7 +174,7 @@ fn what_is_raised_while_ticks_end_is_not_taken_for_cold() {
                 let (table, log) = (Arc::clone(&table), Arc::clone(&log));
                 thread::spawn(move || {
                     for _ in 0..2 {
-                        table.raise_cold(&[2], |reserved| {
+                        table.raise_eviction(&[2], |reserved| {
                             reserved.fill(log.load(Ordering::SeqCst));
                         });
                     }
@@ -199,13 +199,13 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
         let mut ring = table.ring();
         table.set_write(&row, &[2], 0, &mut ring);
         table.begin(&mut ring);
-        table.raise_cold(&[1], |reserved| reserved.fill(2));
+        table.raise_eviction(&[1], |reserved| reserved.fill(2));
         let shared = Arc::new((table, row, other));
         let owner = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let (table, _, other) = &*shared;
-                table.raise_cold(&[2], |reserved| reserved.fill(2));
+                table.raise_eviction(&[2], |reserved| reserved.fill(2));
                 table.set_write(other, &[7], 0, &mut ring);
             })
         };
@@ -223,7 +223,7 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
 /// A gap inherits from an evicted tombstone while a reader raises the gap: the tombstone's vectors
 /// are not lost, although the gap seemed to be evicted as well.
 #[test]
-fn what_a_cold_row_leaves_to_another_is_not_undone_by_a_reader() {
+fn what_an_evicted_row_leaves_to_another_is_not_undone_by_a_reader() {
     check(|| {
         let (hot, _ring) = hot();
         let tombstone = Arc::new(Reference::new(0));
@@ -232,7 +232,7 @@ fn what_a_cold_row_leaves_to_another_is_not_undone_by_a_reader() {
         let reader = read_at(&hot, 1);
         let mut ring = hot.table.ring();
         for _ in 0..2 {
-            hot.table.raise_cold(&[3], |reserved| reserved.fill(3));
+            hot.table.raise_eviction(&[3], |reserved| reserved.fill(3));
         }
         hot.table.inherit(&hot.row, &tombstone, &mut ring);
         assert!(fold(&hot.table, &hot.row).1 >= 3, "less than it inherited");
@@ -303,7 +303,7 @@ fn of_two_readers_without_slots_none_is_lost() {
 /// A transaction reserves its position and stamps its row while ticks end and are evicted; a reader
 /// finds the position, although it knows a lower reserved end.
 #[test]
-fn a_position_is_found_as_long_as_it_is_not_cold() {
+fn a_position_is_found_as_long_as_it_is_not_evicted() {
     check(|| {
         let log = Arc::new(AtomicU64::new(2));
         let reserved = Arc::clone(&log);
@@ -319,13 +319,13 @@ fn a_position_is_found_as_long_as_it_is_not_cold() {
                 table.set_write(&row, &[place], 0, &mut ring);
             })
         };
-        table.raise_cold(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
+        table.raise_eviction(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
         let mut write = [0];
         if table.fold(&row, FoldTarget::Write(&mut write), &mut table.ring()).warm {
             assert_eq!(write, [3]);
         }
         writer.join().unwrap();
-        table.raise_cold(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
+        table.raise_eviction(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
         assert_eq!(fold(&table, &row).0, 3, "the writer is lost");
     });
 }

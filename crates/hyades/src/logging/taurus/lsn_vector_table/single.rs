@@ -19,8 +19,8 @@ impl LsnVectorTable {
     pub fn is_single(&self, vector: &[u64], lane: usize) -> bool {
         let mut at = 0;
         let mut above = 0;
-        zip_lanes(vector, &self.cold, |lsn, cold| {
-            above |= u64::from(*lsn > cold.load(Ordering::Acquire)) << at;
+        zip_lanes(vector, &self.eviction, |lsn, evicted| {
+            above |= u64::from(*lsn > evicted.load(Ordering::Acquire)) << at;
             at += 1;
         });
         above & !(1 << lane) == 0
@@ -32,7 +32,7 @@ impl LsnVectorTable {
     #[inline(always)]
     pub fn take_single(&self, ring: &mut Ring, lane: usize, lsn: u64) -> bool {
         // See `position`: what is not evicted is not far above the eviction vector.
-        let near = lsn.wrapping_sub(self.cold[lane].load(Ordering::Acquire)) <= LOW / 4;
+        let near = lsn.wrapping_sub(self.eviction[lane].load(Ordering::Acquire)) <= LOW / 4;
         if near {
             ring.single = Some((lane, lsn));
             ring.taken = reference::pack_single(lane, lsn, self.ticks.now());
@@ -45,7 +45,7 @@ impl LsnVectorTable {
     #[inline]
     fn position(&self, single: Single, ring: &mut Ring) -> u64 {
         let Single { lane, low, .. } = single;
-        let known = ring.reserved[lane].max(self.cold[lane].load(Ordering::Acquire));
+        let known = ring.reserved[lane].max(self.eviction[lane].load(Ordering::Acquire));
         let behind = known.wrapping_sub(low) & LOW;
         if behind <= LOW / 2 {
             return known.saturating_sub(behind);
@@ -70,7 +70,7 @@ impl LsnVectorTable {
         ring: &mut Ring,
     ) -> RowObservation {
         if single.read && matches!(into, FoldTarget::Write(_)) {
-            return RowObservation::COLD;
+            return RowObservation::EVICTED;
         }
         let lsn = self.position(single, ring);
         let raise = |vector: &mut [u64]| vector[single.lane] = vector[single.lane].max(lsn);
@@ -83,7 +83,7 @@ impl LsnVectorTable {
                 raise(both);
             }
         }
-        RowObservation { warm: true, replayed: None, cold: true }
+        RowObservation { warm: true, replayed: None, joins_eviction: true }
     }
 
     /// Returns the raised reference of a row that has a single position; `None` if that one already
@@ -102,8 +102,8 @@ impl LsnVectorTable {
             return (lsn < own).then(|| reference::of_reader(ring.taken));
         }
         Some(self.take_own(ring, to.replayed, |slot| {
-            self.load_cold_into(slot.first());
-            self.load_cold_into(slot.second());
+            self.load_eviction_into(slot.first());
+            self.load_eviction_into(slot.second());
             let had = if single.read { slot.second() } else { slot.first() };
             raise_lanes(&had[single.lane..=single.lane], &[lsn]);
             if let Some(write) = to.write {

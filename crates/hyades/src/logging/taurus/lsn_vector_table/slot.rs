@@ -102,11 +102,11 @@ impl<'a> Slot<'a> {
         };
         let all = !matches!(into, FoldTarget::Write(_));
         if self.kind == Kind::Read && !all {
-            return RowObservation::COLD;
+            return RowObservation::EVICTED;
         }
         loop {
             if !self.is_of(generation) {
-                return RowObservation::COLD;
+                return RowObservation::EVICTED;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
             let first = lanes(self.first(), Ordering::Relaxed);
@@ -139,8 +139,8 @@ impl<'a> Slot<'a> {
                     }
                 }
             }
-            let cold = self.is_cold_in_part(all);
-            return RowObservation { warm: true, replayed: Some(replayed), cold };
+            let joins_eviction = self.is_evicted_in_part(all);
+            return RowObservation { warm: true, replayed: Some(replayed), joins_eviction };
         }
     }
 
@@ -156,11 +156,11 @@ impl<'a> Slot<'a> {
         }
         let all = both.is_some();
         if write.is_none() && !all {
-            return RowObservation::COLD;
+            return RowObservation::EVICTED;
         }
         'again: loop {
             if !self.is_of(generation) {
-                return RowObservation::COLD;
+                return RowObservation::EVICTED;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
             for from in (0..self.lanes).step_by(N) {
@@ -188,14 +188,14 @@ impl<'a> Slot<'a> {
                     join(&mut both[..second.len()], second);
                 }
             }
-            let cold = self.is_cold_in_part(all);
-            return RowObservation { warm: true, replayed: Some(replayed), cold };
+            let joins_eviction = self.is_evicted_in_part(all);
+            return RowObservation { warm: true, replayed: Some(replayed), joins_eviction };
         }
     }
 
     /// Whether one of the row's requested vectors is not in the slot, but is the eviction vector.
     #[inline]
-    fn is_cold_in_part(self, all: bool) -> bool {
+    fn is_evicted_in_part(self, all: bool) -> bool {
         match self.kind {
             Kind::Own => false,
             Kind::Written => all,

@@ -56,7 +56,7 @@ impl LsnVectorTable {
         for _ in 0..2 {
             let oldest = ring.oldest_if(is_old);
             for number in [oldest, ring.late.pop_front()].into_iter().flatten() {
-                if self.is_cold(self.shared.get(number, Kind::Written).first()) {
+                if self.is_evicted(self.shared.get(number, Kind::Written).first()) {
                     ring.free.push(number);
                 } else {
                     ring.late.push_back(number);
@@ -97,7 +97,7 @@ impl LsnVectorTable {
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
             checker_fence();
             let warm = broken!(EvictBeforeDurable);
-            if self.is_cold(slot.first()) && (warm || self.is_cold(slot.second())) {
+            if self.is_evicted(slot.first()) && (warm || self.is_evicted(slot.second())) {
                 taken = Some((number, slot, (generation + 1) & GENERATIONS));
                 break;
             }

@@ -9,9 +9,9 @@ fn table_of(lanes: usize) -> LsnVectorTable {
 
 fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
     let (mut write, mut both) = (vec![0; table.lanes], vec![0; table.lanes]);
-    if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).cold {
-        table.join_cold(&mut write);
-        table.join_cold(&mut both);
+    if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).joins_eviction {
+        table.join_eviction(&mut write);
+        table.join_eviction(&mut both);
     }
     (write, both)
 }
@@ -37,7 +37,7 @@ fn a_row_never_stands_for_less_than_it_had() {
         }
         join(&mut had[at].1, &vector);
         if step % 50 == 0 {
-            table.raise_cold(&[step - 40; 3], |reserved| reserved.fill(step));
+            table.raise_eviction(&[step - 40; 3], |reserved| reserved.fill(step));
         }
         let look = rng.usize(0..rows.len());
         let (write, both) = fold(&table, &rows[look]);
@@ -48,7 +48,7 @@ fn a_row_never_stands_for_less_than_it_had() {
 }
 
 #[test]
-fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
+fn a_reference_of_a_tick_that_comes_round_again_is_evicted() {
     let table = table_of(1);
     let mut ring = table.ring();
     let row = Reference::new(0);
@@ -57,13 +57,13 @@ fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
         |row: &Reference| table.fold(row, FoldTarget::Write(&mut [0]), &mut table.ring()).warm;
     // No tick is evicted while the log is stalled, for however long.
     for _ in 0..TICKS {
-        table.raise_cold(&[4], |reserved| reserved.fill(5));
+        table.raise_eviction(&[4], |reserved| reserved.fill(5));
         assert!(hot(&row));
     }
     // Its slot was not reused, so the row has its vector even when its tick seems recent.
     let mut hot_again = 0;
     for _ in 0..TICKS + 10 {
-        table.raise_cold(&[5], |reserved| reserved.fill(5));
+        table.raise_eviction(&[5], |reserved| reserved.fill(5));
         hot_again += u64::from(hot(&row));
         assert_eq!(fold(&table, &row).0, [5]);
     }
@@ -84,7 +84,7 @@ fn a_stream_that_stands_still_holds_up_only_what_depends_on_it() {
         table.set_write(&rows[lsn as usize % 100], &[lsn, other], 1, &mut ring);
         if lsn % 50 == 0 {
             // The second stream is reserved up to 9, and durable up to 8.
-            table.raise_cold(&[lsn - 20, 8], |reserved| reserved.copy_from_slice(&[lsn, 9]));
+            table.raise_eviction(&[lsn - 20, 8], |reserved| reserved.copy_from_slice(&[lsn, 9]));
         }
     }
     assert!(table.slots() < 1000, "slots are used again: {}", table.slots());
@@ -100,12 +100,12 @@ fn a_split_gap_has_what_the_whole_had() {
     assert_eq!(fold(&table, &to).1, vec![5, 9]);
     // An evicted tombstone leaves a gap that is not evicted: the gap is raised to the eviction
     // vector.
-    table.raise_cold(&[7, 7], |reserved| reserved.fill(9));
+    table.raise_eviction(&[7, 7], |reserved| reserved.fill(9));
     let gap = Reference::new(0);
     table.begin(&mut ring);
     table.raise_read(&gap, &[8, 8], 0, &mut ring);
     let tombstone = Reference::new(0);
-    table.raise_cold(&[20, 7], |reserved| reserved.fill(20));
+    table.raise_eviction(&[20, 7], |reserved| reserved.fill(20));
     table.inherit(&gap, &tombstone, &mut ring);
     assert!(covers(&fold(&table, &gap).0, &[20, 7]));
 }
@@ -124,8 +124,8 @@ fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
         assert_eq!(both, if i == 4 { [12, 9] } else { [3, 9] });
     }
     // Evicted rows that one transaction reads share a slot too, and reading twice changes nothing.
-    let cold: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
-    for row in cold.iter().chain(&cold) {
+    let evicted: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
+    for row in evicted.iter().chain(&evicted) {
         table.raise_read(row, &[12, 9], 2, &mut reader);
     }
     assert_eq!(table.slots(), 3);
@@ -133,9 +133,9 @@ fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
     assert_eq!(rows.slots, 3);
     assert!(rows.bytes >= 4 * one, "the slots, and the common one: {rows:?}");
     table.begin(&mut reader);
-    table.raise_read(&cold[0], &[12, 20], 2, &mut reader);
-    assert_eq!(fold(&table, &cold[0]), (vec![0, 0], vec![12, 20]));
-    assert_eq!(fold(&table, &cold[1]), (vec![0, 0], vec![12, 9]));
+    table.raise_read(&evicted[0], &[12, 20], 2, &mut reader);
+    assert_eq!(fold(&table, &evicted[0]), (vec![0, 0], vec![12, 20]));
+    assert_eq!(fold(&table, &evicted[1]), (vec![0, 0], vec![12, 9]));
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn readers_raise_together_and_none_is_lost() {
                     placed.fetch_max(vector[t % 2], Ordering::SeqCst);
                     table.begin(&mut ring);
                     table.raise_read(&row, &vector, 0, &mut ring);
-                    let cold = (i * 4).saturating_sub(8);
-                    table.raise_cold(&[cold; 2], |reserved| {
+                    let evicted = (i * 4).saturating_sub(8);
+                    table.raise_eviction(&[evicted; 2], |reserved| {
                         reserved.fill(placed.load(Ordering::SeqCst));
                     });
                     assert!(covers(&fold(&table, &row).1, &vector));
@@ -196,7 +196,7 @@ fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserv
         let start = if seed % 2 == 0 { LOW - 300_000 } else { LOW / 2 - 300_000 };
         let streams = Streams::from(start);
         let table = streams.table();
-        table.raise_cold(&[start; 3], |reserved| reserved.fill(start));
+        table.raise_eviction(&[start; 3], |reserved| reserved.fill(start));
         let mut rings = [0; 3].map(|_| table.ring());
         let rows: Vec<Reference> = (0..60).map(|_| Reference::new(0)).collect();
         let mut had = vec![(vec![0; 3], vec![0; 3]); rows.len()];
@@ -206,9 +206,10 @@ fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserv
             let ring = &mut rings[session];
             table.begin(ring);
             let (mut write, mut both) = (vec![0; 3], vec![0; 3]);
-            if table.fold(&rows[at], FoldTarget::Apart(&mut write, &mut both), ring).cold {
-                table.join_cold(&mut write);
-                table.join_cold(&mut both);
+            if table.fold(&rows[at], FoldTarget::Apart(&mut write, &mut both), ring).joins_eviction
+            {
+                table.join_eviction(&mut write);
+                table.join_eviction(&mut both);
             }
             assert!(covers(&write, &had[at].0) && covers(&both, &had[at].1), "{seed}, {step}");
             assert!(covers(&streams.all(), &both), "{seed}, {step}: not yet reserved");
@@ -229,8 +230,8 @@ fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserv
             join(&mut had[at].1, &vector);
             if step % 40 == 0 {
                 // All but the last 500 bytes is durable.
-                let cold: Vec<u64> = streams.all().iter().map(|lsn| lsn - 500).collect();
-                table.raise_cold(&cold, |reserved| reserved.copy_from_slice(&streams.all()));
+                let evicted: Vec<u64> = streams.all().iter().map(|lsn| lsn - 500).collect();
+                table.raise_eviction(&evicted, |reserved| reserved.copy_from_slice(&streams.all()));
             }
         }
         assert!(streams.at(0) > start + 200_000);
@@ -249,7 +250,9 @@ fn an_old_single_position_whose_tick_comes_round_is_not_above_what_is_reserved()
         table.set_write(&row, &[0, lsn, 0], 0, &mut ring);
         streams.reserve(1, bytes);
         for _ in 0..=TICKS {
-            table.raise_cold(&streams.all(), |reserved| reserved.copy_from_slice(&streams.all()));
+            table.raise_eviction(&streams.all(), |reserved| {
+                reserved.copy_from_slice(&streams.all())
+            });
             let mut write = vec![0; 3];
             table.fold(&row, FoldTarget::Write(&mut write), &mut other);
             assert!(write[1] <= streams.at(1), "{bytes}: {write:?}");
@@ -295,7 +298,7 @@ fn rows_for_which_there_is_no_slot_stand_for_no_less() {
             }
             // In every second phase nothing becomes durable.
             if step % 50 == 0 && step / 4000 % 2 == 0 {
-                table.raise_cold(&[step - 40; 3], |reserved| reserved.fill(step));
+                table.raise_eviction(&[step - 40; 3], |reserved| reserved.fill(step));
             }
             for look in [at, from, rng.usize(0..rows.len())] {
                 let (write, both) = fold(&table, &rows[look]);
@@ -308,7 +311,7 @@ fn rows_for_which_there_is_no_slot_stand_for_no_less() {
         assert!(table.is_short_of_slots());
         assert!(table.slots() as u64 <= 2 + bytes / 64, "{bytes}: {}", table.slots());
         for _ in 0..2 {
-            table.raise_cold(&[20_000; 3], |reserved| reserved.fill(20_000));
+            table.raise_eviction(&[20_000; 3], |reserved| reserved.fill(20_000));
         }
         let warm = |row| table.fold(row, FoldTarget::Write(&mut [0; 3]), &mut rings[0]).warm;
         assert_eq!(rows.iter().map(warm).filter(|warm| *warm).count(), 0, "{bytes}");
@@ -336,7 +339,7 @@ fn free_slots_are_passed_on_where_there_may_be_no_new_ones() {
     has_own_vector(&mut second, 5001);
     assert!(!has_own_vector(&mut second, 5002), "there was a slot");
     for _ in 0..2 {
-        table.raise_cold(&[5002; 2], |reserved| reserved.fill(5002));
+        table.raise_eviction(&[5002; 2], |reserved| reserved.fill(5002));
     }
     assert!(has_own_vector(&mut first, 5003));
     assert!(has_own_vector(&mut second, 5004), "none was passed on");

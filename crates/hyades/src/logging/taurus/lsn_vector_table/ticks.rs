@@ -36,7 +36,7 @@ impl Ticks {
     /// Whether a reference, loaded before, is evicted by its tick. The eviction vector has to be
     /// loaded after this.
     #[inline]
-    pub fn is_cold(&self, packed: PackedReference) -> bool {
+    pub fn is_evicted(&self, packed: PackedReference) -> bool {
         // Acquire: the reference was loaded before, so its tick has begun here; and what is found
         // to be evicted is covered by the eviction vector as loaded from now on.
         let both = self.both.load(Ordering::Acquire);
@@ -55,13 +55,13 @@ impl Ticks {
         age > both as u32
     }
 
-    /// Ends a tick, after the eviction vector has been raised to `cold`. `reserved` stores the
+    /// Ends a tick, after the eviction vector has been raised to `eviction`. `reserved` stores the
     /// streams' reserved ends.
-    pub fn end(&self, cold: &[u64], reserved: impl FnOnce(&mut [u64])) {
+    pub fn end(&self, eviction: &[u64], reserved: impl FnOnce(&mut [u64])) {
         let mut ended = self.ended.lock().unpoisoned();
         let both = self.both.load(Ordering::Relaxed);
         let early = broken!(EvictBeforeDurable);
-        while ended.front().is_some_and(|reserved| early || covers(cold, reserved)) {
+        while ended.front().is_some_and(|reserved| early || covers(eviction, reserved)) {
             ended.pop_front();
         }
         // Ticks are identified by their low bits: with too many that are not evicted, none ends.
@@ -73,7 +73,7 @@ impl Ticks {
         self.both.store(u64::from(now) << 32 | warm, Ordering::SeqCst);
         checker_fence();
         if ends {
-            let mut lanes = vec![0; cold.len()];
+            let mut lanes = vec![0; eviction.len()];
             reserved(&mut lanes);
             ended.push_back(lanes);
         }

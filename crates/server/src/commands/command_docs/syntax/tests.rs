@@ -76,7 +76,6 @@ fn what_is_no_syntax_is_an_error() {
         ("Ab", "`Ab` is no name"),
         ("key@x", "`key@x` has no number behind @"),
         ("[NO ONE]", "what stands behind NO is no argument"),
-        ("[NO [one]]", "what stands behind NO is no argument"),
     ] {
         assert_eq!(told(line), expected, "{line}");
     }

@@ -11,7 +11,12 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 /// Says something and runs what was called by it.
-fn say_all(house: &mut House, all: &mut [Conversation], at: usize, text: &str) -> Vec<String> {
+pub(super) fn say_all(
+    house: &mut House,
+    all: &mut [Conversation],
+    at: usize,
+    text: &str,
+) -> Vec<String> {
     all[at].feed(text.as_bytes());
     let mut said = vec![String::new(); all.len()];
     loop {

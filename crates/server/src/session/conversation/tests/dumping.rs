@@ -10,7 +10,7 @@ fn quoted(payload: &[u8]) -> String {
 }
 
 /// The payload in the reply to DUMP.
-fn dumped(house: &mut House, client: &mut Conversation, key: &str) -> Vec<u8> {
+pub(super) fn dumped(house: &mut House, client: &mut Conversation, key: &str) -> Vec<u8> {
     let said = house.replies(client, format!("DUMP {key}\r\n").as_bytes());
     let begin = said.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
     said[begin..said.len() - 2].to_vec()
@@ -154,4 +154,71 @@ fn waitaof_waits_for_what_was_written() {
     house.write_log();
     house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
     assert_eq!(client.output(), b"+OK\r\n*2\r\n:1\r\n:0\r\n");
+}
+
+/// A stream as Redis 7.2 writes it: behind the time at which a consumer was seen stands the one at
+/// which it was given an entry, -1 if it never was.
+#[test]
+fn a_stream_of_redis_7_2_keeps_when_its_consumers_were_active() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let id = |seq| crate::base::stream_id::StreamId { ms: 5, seq };
+    let pending = rdb::PendingImage { consumer: 0, time: 1_700_000_000_000, count: 3 };
+    let consumer = |name: &str, seen| rdb::ConsumerImage { name: name.into(), seen, active: None };
+    let group = rdb::GroupImage {
+        name: b"group".to_vec(),
+        last: id(1),
+        read: Some(1),
+        consumers: vec![consumer("busy", 1_700_000_000_123), consumer("lazy", 1_700_000_000_456)],
+        pending: [(id(1), pending)].into(),
+    };
+    let strings = |value: &str| vec![b"field".to_vec(), value.into()];
+    let image = rdb::StreamImage {
+        entries: vec![(id(1), strings("one")), (id(2), strings("two"))],
+        last: id(2),
+        added: 2,
+        groups: vec![group],
+        ..rdb::StreamImage::default()
+    };
+    let mut payload = rdb::stream(&image);
+    payload.truncate(payload.len() - 10);
+    assert_eq!(std::mem::replace(&mut payload[0], 21), 19);
+    let times: [(&str, i64, i64); 2] =
+        [("busy", 1_700_000_000_123, 1_700_000_000_100), ("lazy", 1_700_000_000_456, -1)];
+    for (name, seen, active) in times {
+        let known = [name.as_bytes(), &seen.to_le_bytes()].concat();
+        let at = payload.windows(known.len()).position(|part| part == known).unwrap();
+        let behind = at + known.len();
+        payload.splice(behind..behind, active.to_le_bytes());
+    }
+    payload.extend(11u16.to_le_bytes());
+    payload.extend(rdb::crc64(&payload).to_le_bytes());
+    let line = format!("RESTORE s 0 \"{}\"\r\n", quoted(&payload));
+    assert_eq!(house.say(&mut client, line.as_bytes()), "+OK ");
+    for (line, expected) in [
+        ("XRANGE s - +", "*2 *2 $3 5-1 *2 $5 field $3 one *2 $3 5-2 *2 $5 field $3 two "),
+        ("XPENDING s group", "*4 :1 $3 5-1 $3 5-1 *1 *2 $4 busy $1 1 "),
+        ("XREADGROUP GROUP group busy STREAMS s 0", "*1 *2 $1 s *1 *2 $3 5-1 *2 $5 field $3 one "),
+    ] {
+        assert_eq!(house.say(&mut client, format!("{line}\r\n").as_bytes()), expected, "{line}");
+    }
+    let line = format!("RESTORE t 0 \"{}\"\r\n", quoted(&payload));
+    assert_eq!(house.say(&mut client, line.as_bytes()), "+OK ");
+    let now = house.shared.clock.now_ms();
+    let said = house.say(&mut client, b"XINFO CONSUMERS t group\r\n");
+    let number = |name: &str, word: &str| {
+        let of_consumer = said.split(name).nth(1).unwrap();
+        let text = of_consumer.split(word).nth(1).unwrap().split(':').nth(1).unwrap();
+        text.split(' ').next().unwrap().parse::<i64>().unwrap()
+    };
+    for (name, seen, active) in times {
+        let idle = number(name, "$4 idle") - (now - seen);
+        assert!((0..1_000).contains(&idle), "{name}: {said}");
+        let inactive = number(name, "inactive");
+        let is_right = match active {
+            -1 => inactive == -1,
+            active => (0..1_000).contains(&(inactive - (now - active))),
+        };
+        assert!(is_right, "{name}: {said}");
+    }
 }

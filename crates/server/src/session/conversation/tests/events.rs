@@ -27,6 +27,13 @@ const EVENTS: &[(&[&str], &[&str])] = &[
     (&["MSET a 1 b 2"], &["set a", "set b"]),
     (&["SET a 1 EX 10", "SET a 2 KEEPTTL"], &["set a"]),
     (&["SETEX a 10 KEEPTTL"], &["set a", "expire a"]),
+    (&["SET a KEEPTTL", "SET a 1 IFEQ KEEPTTL EX 9"], &["set a", "expire a"]),
+    (&["SET a 1", "SET a 2 IFEQ 3"], &[]),
+    (&["SET a KEEPTTL", "SET a 1 IFNE KEEPTTL EX 9"], &[]),
+    (&["SET a 1", "DELEX a IFNE 2"], &["del a"]),
+    (&["MSETEX 2 a 1 b KEEPTTL EX 9"], &["set a", "expire a", "set b", "expire b"]),
+    (&["MSETEX 1 a 1"], &["set a"]),
+    (&["SET a 1", "DELIFEQ a 1"], &["del a"]),
     (&["INCR a"], &["incrby a"]),
     (&["DECR a"], &["incrby a"]),
     (&["DECRBY a 2"], &["incrby a"]),
@@ -62,6 +69,20 @@ const EVENTS: &[(&[&str], &[&str])] = &[
     (&["HSET a f 1"], &["hset a"]),
     (&["HSET a f 1", "HDEL a f"], &["hdel a", "del a"]),
     (&["HINCRBY a f 1"], &["hincrby a"]),
+    (&["HSET a f 1", "HEXPIRE a 9 FIELDS 1 f"], &["hexpire a"]),
+    (&["HSET a f 1", "HEXPIRE a 9 XX FIELDS 1 f"], &[]),
+    (&["HSET a f 1 g 2", "HEXPIRE a 0 FIELDS 1 f"], &["hdel a"]),
+    (&["HSET a f 1", "HEXPIRE a 0 FIELDS 1 f"], &["hdel a", "del a"]),
+    (&["HSETEX a EX 9 FIELDS 1 f 1", "HPERSIST a FIELDS 1 f"], &["hpersist a"]),
+    (&["HSET a f 1", "HPERSIST a FIELDS 1 f"], &[]),
+    (&["HSETEX a EX 9 FIELDS 1 f 1"], &["hset a", "hexpire a"]),
+    (&["HSETEX a FIELDS 1 f 1"], &["hset a"]),
+    (&["HSETEX a FXX FIELDS 1 f 1"], &[]),
+    (&["HSET a f 1", "HGETEX a EX 9 FIELDS 1 f"], &["hexpire a"]),
+    (&["HSETEX a EX 9 FIELDS 1 f 1", "HGETEX a PERSIST FIELDS 1 f"], &["hpersist a"]),
+    (&["HSET a f 1", "HGETEX a FIELDS 1 f"], &[]),
+    (&["HSET a f 1", "HGETDEL a FIELDS 1 f"], &["hdel a", "del a"]),
+    (&["HSET a f 1", "HGETDEL a FIELDS 1 g"], &[]),
     (&["ZADD a 1 x"], &["zadd a"]),
     (&["ZADD a INCR 1 x"], &["zincr a"]),
     (&["ZADD a NX INCR 1 x"], &["zincr a"]),
@@ -71,6 +92,12 @@ const EVENTS: &[(&[&str], &[&str])] = &[
     (&["ZINCRBY a 1 x"], &["zincr a"]),
     (&["ZADD a 1 x", "ZPOPMIN a"], &["zpopmin a", "del a"]),
     (&["ZADD a 1 x 2 y", "ZREMRANGEBYRANK a 0 0"], &["zremrangebyrank a"]),
+    (&["GEOADD a 1 2 x"], &["zadd a"]),
+    (&["GEOADD a 1 2 x", "GEOSEARCHSTORE b a FROMMEMBER x BYRADIUS 1 m"], &["geosearchstore b"]),
+    (&["GEOADD a 1 2 x", "GEORADIUS a 1 2 3 m STORE b"], &["georadiusstore b"]),
+    (&["PFADD a x", "PFADD a x", "PFCOUNT a"], &[]),
+    (&["PFADD a x"], &["pfadd a"]),
+    (&["PFMERGE a b"], &["pfadd a"]),
     (&["MULTI", "SET a 1", "LPUSH b 1", "INCR b", "EXEC"], &["set a", "lpush b"]),
     (&["MULTI", "SET a 1", "DISCARD"], &[]),
     (&["FLUSHALL"], &[]),
@@ -132,6 +159,31 @@ fn a_key_that_has_expired_is_told_when_it_is_overwritten() {
     let said = house.say(&mut listens, b"");
     let at = |event: &str| said.find(event).unwrap_or_else(|| panic!("{event}: {said}"));
     assert!(at("__keyevent@0__:expired") < at("__keyevent@0__:set"));
+}
+
+/// Of a field that has expired it is told when it is removed with a write, or by itself.
+#[test]
+fn a_field_that_has_expired_is_told() {
+    let mut house = House::new(false);
+    let (mut listens, mut says) = (house.client(), house.client());
+    house.say(&mut says, b"CONFIG SET notify-keyspace-events Ehgx\r\n");
+    house.say(&mut says, b"HSETEX a PX 1 FIELDS 1 f 1\r\nHSET a g 1\r\n");
+    house.say(&mut says, b"HSETEX b PX 1 FIELDS 1 f 1\r\nHSETEX c PX 1 FIELDS 1 f 1\r\n");
+    house.say(&mut listens, b"PSUBSCRIBE *\r\n");
+    house.shared.clock.advance(house.shared.clock.now_ms() + 1_000);
+    house.say(&mut says, b"HSET a h 1\r\nHSET b h 1\r\n");
+    let said = house.say(&mut listens, b"");
+    let events: Vec<&str> = said.split("@0__:").skip(1).collect();
+    let events: Vec<&str> = events.iter().map(|text| text.split(" *4").next().unwrap()).collect();
+    assert_eq!(
+        events.iter().map(|text| text.trim_end()).collect::<Vec<_>>(),
+        ["hexpired $1 a", "hset $1 a", "hexpired $1 b", "del $1 b", "hset $1 b"]
+    );
+    let opened = house.shared.store.opened.get().unwrap();
+    crate::upkeep::expiry::remove_and_tell(&house.shared, opened).unwrap();
+    let said = house.say(&mut listens, b"");
+    assert!(said.contains("hexpired $1 c") && said.contains("del $1 c"), "{said}");
+    assert!(!said.contains(":expired"), "{said}");
 }
 
 /// None hears of a write that a crash takes back.

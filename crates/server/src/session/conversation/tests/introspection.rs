@@ -41,6 +41,31 @@ fn of_each_option_of_client_kill_the_last_one_counts() {
     assert!(!is_killed(&one) && is_killed(&two));
 }
 
+/// A client is as old as the seconds since it connected.
+#[test]
+fn clients_are_killed_by_their_age() {
+    let mut house = House::new(false);
+    // Ahead of the wall clock it stands still.
+    let now = house.shared.clock.now_ms() + 1_000_000;
+    house.shared.clock.advance(now);
+    let (mut client, old) = (house.client_since(now), house.client_since(now - 10_000));
+    let young = house.client_since(now - 9_999);
+    for (line, expected) in [
+        ("CLIENT KILL MAXAGE x", "-ERR maxage is not an integer or out of range"),
+        ("CLIENT KILL MAXAGE 0", "-ERR maxage should be greater than 0"),
+        ("CLIENT KILL MAXAGE 11", ":0"),
+        ("CLIENT KILL MAXAGE 9223372036854775807", ":0"),
+        ("CLIENT KILL MAXAGE 10", ":1"),
+    ] {
+        let said = house.say(&mut client, format!("{line}\r\n").as_bytes());
+        assert_eq!(said.trim_end(), expected, "{line}");
+    }
+    let is_killed = |conversation: &Conversation| {
+        conversation.client.entry.is_killed.load(std::sync::atomic::Ordering::Relaxed)
+    };
+    assert!(is_killed(&old) && !is_killed(&young));
+}
+
 #[test]
 fn a_setting_is_set_once_by_a_command() {
     let mut house = House::new(false);
@@ -156,15 +181,11 @@ fn large_values_that_are_to_be_removed_are_counted() {
 }
 
 #[test]
-fn what_is_not_built_may_be_turned_off_and_wrong_arguments_are_errors() {
+fn wrong_arguments_are_errors() {
     transcript(&[
         ("CLIENT TRACKING OFF", "+OK"),
         ("CLIENT TRACKINGINFO", "*6 $5 flags *1 $3 off $8 redirect :-1 $8 prefixes *0"),
-        (
-            "CLIENT TRACKING ON",
-            "-ERR client-side caching is not built: read the keys again, or keep them with a time \
-             of expiry",
-        ),
+        ("CLIENT TRACKING ON", "+OK"),
         ("WAIT 0 0", ":0"),
         ("WAIT 0 -1", "-ERR timeout is negative"),
         ("WAIT 0 x", "-ERR timeout is not an integer or out of range"),

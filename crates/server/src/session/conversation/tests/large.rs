@@ -128,7 +128,7 @@ fn a_database_without_blocks_is_opened() {
     ];
     for (key, head, body) in &values {
         let row = [0u64.into(), key.as_bytes().into(), (*head).into(), body[..].into()];
-        database.transact(|tx| Ok(tx.put(keys, &row)?)).unwrap();
+        database.transact(|tx| Ok(tx.overwrite(keys, &row)?)).unwrap();
     }
     database.close().unwrap();
     let mut house = opened(dir);
@@ -299,7 +299,7 @@ proptest! {
         database.transact(|tx| {
             for ((run, low), (body, count)) in places.iter().zip(bodies.iter().cycle()) {
                 let row = [(*run).into(), low[..].into(), (*count).into(), body[..].into()];
-                tx.put(tables.blocks, &row)?;
+                tx.overwrite(tables.blocks, &row)?;
             }
             if changes_row {
                 for key in ["h", "t", "z", "l"] {

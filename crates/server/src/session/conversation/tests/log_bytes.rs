@@ -81,13 +81,14 @@ fn a_change_of_a_long_value_takes_few_bytes_of_the_log() {
         ("SETRANGE text 1000 more\r\n", 90),
         ("SETBIT text 9000 1\r\n", 90),
     ] {
-        // A new element may find a full block, which is cut in two: of several, most do not.
-        let times = if command.contains("one-more") { 3 } else { 1 };
-        let each = (0..times).map(|n| {
+        // A new element may find a full block, which is cut in two, and the vector of a record has
+        // the streams in which other threads have written meanwhile: most of several do not. What
+        // changes nothing the second time logs nothing.
+        let each = (0..3).map(|n| {
             let command = command.replace("one-more", &format!("one-more-{n}"));
             logged(&mut house, &mut client, &command)
         });
-        let bytes = each.min().expect("it runs at least once");
+        let bytes = each.filter(|bytes| *bytes > 0).min().unwrap_or(0);
         eprintln!("{bytes:5} {}", command.trim_end());
         assert!(bytes > 0 && bytes <= most, "{command:?} logs {bytes} bytes, {most} at most");
     }

@@ -37,14 +37,41 @@ fn at_the_limit_writes_are_served_and_one_byte_beyond_it_refused() {
     use_memory(&house, 1_000);
     assert_eq!(house.say(&mut client, b"SET a 1\r\nLPUSH l x y\r\n"), "+OK :2 ");
     use_memory(&house, 1_001);
-    for refused in ["SET a 2", "APPEND a 2", "INCR a", "LPUSH l z", "SORT l ALPHA", "COPY a b"] {
+    for refused in [
+        "SET a 2",
+        "APPEND a 2",
+        "INCR a",
+        "LPUSH l z",
+        "SORT l ALPHA",
+        "COPY a b",
+        "HSETEX h EX 9 FIELDS 1 a 1",
+        // Of commands with subcommands it is these that use memory.
+        "XGROUP CREATE s g $ MKSTREAM",
+        "xgroup createconsumer s g c",
+        "FUNCTION LOAD x",
+        "function restore x",
+    ] {
         assert_eq!(house.say(&mut client, format!("{refused}\r\n").as_bytes()), OOM, "{refused}");
     }
     // What reads, removes or uses no more goes on, beside what is refused as well.
     let said = house.say(&mut client, b"GET a\r\nSET a 2\r\nGET a\r\nLPOP l\r\nEXPIRE a 100\r\n");
     assert_eq!(said, format!("$1 1 {OOM}$1 1 $1 y :1 "));
+    let lines: [(&[u8], &str); 3] = [
+        (b"XGROUP DESTROY s g\r\n", "-ERR The XGROUP subcommand requires the key to exist"),
+        (b"FUNCTION LIST\r\n", "*0"),
+        (b"XINFO STREAM s\r\n", "-ERR no such key"),
+    ];
+    for (line, said) in lines {
+        assert!(house.say(&mut client, line).starts_with(said), "{line:?}");
+    }
+    // In a transaction as well.
+    assert_eq!(house.say(&mut client, b"MULTI\r\nXGROUP CREATE s g $\r\n"), format!("+OK {OOM}"));
+    assert!(house.say(&mut client, b"EXEC\r\n").starts_with("-EXECABORT"));
     let said = house.say(&mut client, b"INFO everything\r\n");
-    assert!(said.contains(" errorstat_OOM:count=7 "), "{said}");
+    assert!(said.contains(" errorstat_OOM:count=13 "), "{said}");
+    let script =
+        b"EVAL \"return redis.call('XGROUP', 'CREATE', 's', 'g', '$', 'MKSTREAM')\" 1 s\r\n";
+    assert!(house.say(&mut client, script).starts_with("-OOM command not allowed"));
     assert!(said.contains(" used_memory:1001 ") && said.contains(" maxmemory:1000 "), "{said}");
     let of_set = "cmdstat_set:calls=1,";
     let line = said.split(' ').find(|line| line.starts_with(of_set)).expect("SET has run once");

@@ -136,7 +136,7 @@ fn nothing_is_sent_or_replied_before_it_is_on_disk() {
 }
 
 /// What a server replies that is started on what is on disk now.
-fn after_crash(dir: &Path, line: &str) -> String {
+pub(super) fn after_crash(dir: &Path, line: &str) -> String {
     let copy = tempfile::tempdir_in("/dev/shm").unwrap();
     copy_files(dir, copy.path());
     let mut started = opened(copy);

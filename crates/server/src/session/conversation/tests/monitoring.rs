@@ -1,5 +1,6 @@
 //! MONITOR.
 
+use super::scripts::request;
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,6 +44,34 @@ fn a_monitor_is_told_what_has_run() {
     house.say(&mut client, b"multi\r\nnone\r\nexec\r\nmulti\r\nselect 4\r\nset a 1\r\nexec\r\n");
     let expected = ["3 multi", "3 exec", "3 multi", "4 set a 1", "4 select 4", "4 exec"];
     assert_eq!(told(&mut house, &mut monitor), expected);
+}
+
+#[test]
+fn a_monitor_is_told_of_the_commands_of_scripts() {
+    let mut house = House::new(false);
+    let (mut monitor, mut client) = (house.client(), house.client());
+    house.say(&mut monitor, b"MONITOR\r\n");
+    let eval = |script: &str| request(&["EVAL", script, "0"]);
+    house.say(&mut client, &eval("redis.call('set','a','1') redis.call('select','2')"));
+    house.say(
+        &mut client,
+        &eval("redis.pcall('incr') redis.call('select','1') redis.call('dbsize')"),
+    );
+    let expected = [
+        "0 EVAL redis.call('set','a','1') redis.call('select','2') 0",
+        "0 set a 1",
+        "2 select 2",
+        "0 EVAL redis.pcall('incr') redis.call('select','1') redis.call('dbsize') 0",
+        "1 select 1",
+        "1 dbsize",
+    ];
+    assert_eq!(told(&mut house, &mut monitor), expected);
+    // What was taken back is not told, and what a script may be told of is bounded.
+    house.say(&mut client, &eval("#!lua flags=rollback\nredis.call('get','a') error('x')"));
+    assert_eq!(told(&mut house, &mut monitor).len(), 1);
+    let long = eval("for i = 1, 20000 do redis.call('get','a') end");
+    house.say(&mut client, &long);
+    assert_eq!(told(&mut house, &mut monitor).len(), 10_001);
 }
 
 #[test]

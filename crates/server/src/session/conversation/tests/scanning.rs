@@ -143,7 +143,7 @@ fn no_number_of_keys_is_below_zero() {
     let opened = house.shared.store.opened.get().unwrap();
     let (keys, database) = (opened.tables.keys, opened.database.clone());
     let row = [0u64.into(), b"a"[..].into(), 0u64.into(), b"1"[..].into()];
-    database.transact(|tx| Ok(tx.put(keys, &row)?)).unwrap();
+    database.transact(|tx| Ok(tx.overwrite(keys, &row)?)).unwrap();
     let said = house.say(&mut client, b"MULTI\r\nDEL a\r\nDBSIZE\r\nRANDOMKEY\r\nEXEC\r\n");
     assert_eq!(said, "+OK +QUEUED +QUEUED +QUEUED *3 :1 :0 $-1 ");
     assert_eq!(house.say(&mut client, b"DBSIZE\r\n"), ":0 ");

@@ -233,7 +233,7 @@ fn a_database_without_chunks_is_opened() {
     let mut value = bytes((15 << 20) - 64, 9);
     for key in ["a", "b", "c", "d", "e"] {
         let row = [0u64.into(), key.as_bytes().into(), 0u64.into(), value[..].into()];
-        database.transact(|tx| Ok(tx.put(keys, &row)?)).unwrap();
+        database.transact(|tx| Ok(tx.overwrite(keys, &row)?)).unwrap();
     }
     database.close().unwrap();
     let house = super::large::opened(dir);

@@ -1,0 +1,25 @@
+//! What the programs `hyades` and `hyades-lab` share: commands on databases that no process has
+//! open, child processes, memory, progress, and units of sizes and times.
+#![deny(unsafe_code)]
+
+pub mod backup;
+pub mod checkpoint;
+pub mod children;
+pub mod closed;
+pub mod existing;
+pub mod failure;
+pub mod log;
+pub mod machine;
+pub mod memory;
+pub mod place;
+pub mod progress;
+pub mod record;
+pub mod recover;
+pub mod units;
+pub mod verify;
+pub mod words;
+
+/// The tests of this crate measure what the programs' allocator counts.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;

@@ -1,0 +1,18 @@
+//! What a program has printed, and how it ended.
+
+use std::process::Output;
+
+/// The exit code of a program; a signal is an error.
+pub fn code(output: &Output) -> i32 {
+    output.status.code().expect("it ended by itself")
+}
+
+/// What a program printed on standard output.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("it prints text")
+}
+
+/// What a program printed on standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("it prints text")
+}

@@ -1,0 +1,266 @@
+//! Loads an RDB file: one thread cuts the file into batches of keys, and several decode them and
+//! write them, a transaction each.
+
+use super::report::ImportReport;
+use crate::commands::store_restored;
+use crate::data::keyspace::{Context, Keyspace, Stop};
+use crate::rdb::file::{BadFile, FilePart, FileReader};
+use crate::rdb::{self, MOST_BYTES};
+use crate::state::Shared;
+use crate::transact::{in_parts, is_too_much, patiently};
+use hyades::{Abort, SessionOrder, Ticket};
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Keys of a batch, at most.
+const MOST_KEYS: usize = 1_000;
+
+/// Bytes of a batch from which no key is added.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Batches that wait for a thread.
+const MOST_WAITING: usize = 2;
+
+/// A key of a batch; the ranges are those of the batch.
+struct BatchKey {
+    database: u32,
+    expires: Option<i64>,
+    key: Range<usize>,
+    kind: u8,
+    value: Range<usize>,
+}
+
+/// Keys that one transaction writes.
+#[derive(Default)]
+struct Batch {
+    number: u64,
+    bytes: Vec<u8>,
+    keys: Vec<BatchKey>,
+}
+
+impl Batch {
+    fn push(&mut self, bytes: &[u8]) -> Range<usize> {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        from..self.bytes.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.keys.len() >= MOST_KEYS || self.bytes.len() >= BATCH_BYTES
+    }
+}
+
+/// Keeps in a transaction that a thread has written this many batches.
+type KeepBatches<'a> = &'a (dyn Fn(&Keyspace<'_>, u8, u64) -> Result<(), Abort> + Sync);
+
+/// What an RDB file is loaded into, and how.
+pub struct Loading<'a> {
+    /// The server, or the import.
+    pub shared: &'a Arc<Shared>,
+    /// What the file is called in errors.
+    pub name: String,
+    /// The number of threads that write.
+    pub threads: u8,
+    /// Values are loaded that have expired: what follows may still prolong them.
+    pub keeps_expired: bool,
+    /// Whether a batch of a thread is there already.
+    pub is_behind: &'a (dyn Fn(u8, u64) -> bool + Sync),
+    /// Is called in the transaction that ends a batch.
+    pub keep: KeepBatches<'a>,
+    /// Loads a library of functions.
+    pub load_library: &'a (dyn Fn(&[u8]) -> Result<(), String> + Sync),
+}
+
+/// A file that was loaded.
+pub struct Loaded<R> {
+    pub report: ImportReport,
+    /// The database in which a stream of commands behind the file begins, if the file tells.
+    pub stream_database: Option<u32>,
+    /// What was read of the source behind the file.
+    pub behind: Vec<u8>,
+    pub source: R,
+}
+
+/// Loads a file. Returns what was done, and what stands behind the end of the RDB file: bytes that
+/// were read, and the rest.
+///
+/// # Errors
+/// What is wrong, in a sentence.
+pub fn load<R: Read>(
+    import: &Loading<'_>,
+    mut reader: FileReader<R>,
+    mut tell: impl FnMut(u64),
+) -> Result<Loaded<R>, String> {
+    std::thread::scope(|scope| {
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        for thread in 0..import.threads {
+            let (sender, batches) = sync_channel(MOST_WAITING);
+            senders.push(sender);
+            threads.push(scope.spawn(move || write_batches(import, thread, &batches)));
+        }
+        let scanned = scan(import, &mut reader, &senders, &mut tell);
+        drop(senders);
+        let mut report = ImportReport::default();
+        for thread in threads {
+            let own = thread.join().map_err(|_| "a thread of the import has panicked")?;
+            report.add(own?);
+        }
+        report.add(scanned.map_err(|bad| format!("{} {bad}", import.name))?);
+        let stream_database = reader.stream_database();
+        let (behind, source) = reader.into_rest();
+        Ok(Loaded { report, stream_database, behind, source })
+    })
+}
+
+/// Cuts the file into batches and deals them to the threads in turn. Ends early if one has ended.
+fn scan<R: Read>(
+    import: &Loading<'_>,
+    reader: &mut FileReader<R>,
+    senders: &[SyncSender<Batch>],
+    tell: &mut dyn FnMut(u64),
+) -> Result<ImportReport, BadFile> {
+    let (mut report, mut batch) = (ImportReport::default(), Batch::default());
+    let databases = import.shared.settings.databases();
+    loop {
+        let offset = reader.position();
+        let is_last = match reader.next()? {
+            Some(FilePart::Key { database, .. }) if database >= databases => {
+                let text = format!(
+                    "a key of database {database}, and there are {databases}: --databases {} \
+                     makes room",
+                    database + 1
+                );
+                return Err(BadFile { offset, text });
+            }
+            Some(FilePart::Key { database, expires, key, kind, value }) => {
+                let (key, value) = (batch.push(&key), batch.push(value));
+                batch.keys.push(BatchKey { database, expires, key, kind, value });
+                false
+            }
+            Some(FilePart::Library(code)) => {
+                match (import.load_library)(&code) {
+                    Ok(()) => report.libraries += 1,
+                    Err(text) => report.leave_out(format!("a library of functions: {text}")),
+                }
+                false
+            }
+            Some(FilePart::LeftOut(name)) => {
+                report.leave_out(format!("{name} at byte {offset}"));
+                false
+            }
+            None => true,
+        };
+        if batch.is_full() || is_last && !batch.keys.is_empty() {
+            tell(reader.position());
+            let next = Batch { number: batch.number + 1, ..Batch::default() };
+            let full = std::mem::replace(&mut batch, next);
+            let thread = full.number as usize % senders.len();
+            if senders[thread].send(full).is_err() {
+                return Ok(report);
+            }
+        }
+        if is_last {
+            return Ok(report);
+        }
+    }
+}
+
+/// The work of a thread. The batches are on disk when it returns.
+fn write_batches(
+    import: &Loading<'_>,
+    thread: u8,
+    batches: &Receiver<Batch>,
+) -> Result<ImportReport, String> {
+    let (mut report, mut order) = (ImportReport::default(), SessionOrder::default());
+    let mut last = None;
+    for batch in batches {
+        if (import.is_behind)(thread, batch.number) {
+            continue;
+        }
+        last = write(import, (thread, &batch), &mut order, &mut report)?.or(last);
+    }
+    match last.map(Ticket::wait) {
+        None | Some(Ok(_)) => Ok(report),
+        Some(Err(error)) => Err(error.to_string()),
+    }
+}
+
+/// Writes a batch, in several transactions if it is too much for one. Returns the ticket of the
+/// last one, which is that of all: they are in the order of the thread.
+fn write(
+    import: &Loading<'_>,
+    (thread, batch): (u8, &Batch),
+    order: &mut SessionOrder,
+    report: &mut ImportReport,
+) -> Result<Option<Ticket>, String> {
+    let mut last = None;
+    in_parts(&batch.keys, 0, &mut |keys: &[BatchKey], behind| {
+        let end = (behind == 0).then_some((thread, batch.number + 1));
+        let (own, ticket) = match write_keys(import, (batch, keys), end, order) {
+            Err(text) if is_too_much(&text) && keys.len() == 1 => {
+                report.leave_out(format!("{}: {text}", shown(batch, &keys[0])));
+                write_keys(import, (batch, &[]), end, order)?
+            }
+            written => written?,
+        };
+        report.add(own);
+        last = Some(ticket);
+        Ok(())
+    })?;
+    Ok(last)
+}
+
+/// Writes keys in a transaction, which ends a batch of a thread if `end` has the two.
+fn write_keys(
+    import: &Loading<'_>,
+    (batch, keys): (&Batch, &[BatchKey]),
+    end: Option<(u8, u64)>,
+    order: &mut SessionOrder,
+) -> Result<(ImportReport, Ticket), String> {
+    let now_ms = import.shared.clock.now_ms();
+    let (own, _, ticket) = patiently(import.shared, order, |tx, context| {
+        // What has expired is written, if at all, as any other value.
+        let context = Context { is_import: true, ..context };
+        let (mut own, mut space) = (ImportReport::default(), Keyspace::open(*tx, context, 0)?);
+        for key in keys {
+            if key.database != space.database() {
+                space = space.of_database(key.database)?;
+            }
+            if !import.keeps_expired && key.expires.is_some_and(|at| at <= now_ms) {
+                own.expired += 1;
+            } else {
+                put(&space, batch, key, &mut own)?;
+            }
+        }
+        if let Some((thread, batches)) = end {
+            (import.keep)(&space, thread, batches)?;
+        }
+        Ok(own)
+    })?;
+    Ok((own, ticket))
+}
+
+fn shown(batch: &Batch, key: &BatchKey) -> String {
+    let name = String::from_utf8_lossy(&batch.bytes[key.key.clone()]);
+    format!("key {name:?} of database {}", key.database)
+}
+
+fn put(
+    space: &Keyspace<'_>,
+    batch: &Batch,
+    key: &BatchKey,
+    report: &mut ImportReport,
+) -> Result<(), Stop> {
+    let bytes = &batch.bytes[key.value.clone()];
+    let value = match rdb::value(key.kind, bytes, MOST_BYTES) {
+        Ok(value) => value,
+        Err(bad) => {
+            report.leave_out(format!("{}: {}", shown(batch, key), bad.text()));
+            return Ok(());
+        }
+    };
+    let entry = space.find_head(&batch.bytes[key.key.clone()])?;
+    store_restored(&entry, value, key.expires)
+}

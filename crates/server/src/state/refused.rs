@@ -1,0 +1,35 @@
+//! What was refused to a user is kept for ACL LOG.
+
+use super::Shared;
+use crate::access::{Denied, DeniedEntry, Login, Reason};
+use crate::catalogue::names;
+use crate::clients::ClientEntry;
+
+/// Adds what was refused to the log.
+pub fn note_in(
+    shared: &Shared,
+    (login, entry): (&Login, &ClientEntry),
+    args: &[&[u8]],
+    denied: Denied,
+    in_multi: bool,
+) {
+    let (reason, object) = match denied {
+        Denied::Command => {
+            let named = names::of_request(args).map(|at| names::all()[at].name);
+            (Reason::Command, named.unwrap_or_default().as_bytes())
+        }
+        Denied::Key(at) => (Reason::Key, args[at]),
+        Denied::Channel(at) => (Reason::Channel, args[at]),
+    };
+    let at_ms = shared.clock.now_ms();
+    let denied = DeniedEntry {
+        count: 1,
+        reason,
+        in_multi,
+        object: object.to_vec(),
+        user: login.name().to_string(),
+        at_ms,
+        client: entry.line(at_ms),
+    };
+    shared.access.denied.add(denied, shared.settings.denied_log_length());
+}

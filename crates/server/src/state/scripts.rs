@@ -1,0 +1,206 @@
+//! Scripts that EVAL has sent, for EVALSHA, and those that run.
+
+use crate::script::{Flags, RunningScripts, Sha};
+use hyades_platform::sync::Unpoisoned;
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+/// Scripts of EVAL that are kept: the ones used last.
+const MOST_SCRIPTS: usize = 500;
+
+/// Bytes of scripts of EVAL that are kept, about.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A script.
+#[derive(Debug)]
+pub struct KnownScript {
+    /// The digest of the text.
+    pub sha: Sha,
+    /// What the first line says, if it begins with `#!`.
+    pub flags: Flags,
+    text: Vec<u8>,
+    /// Where the text goes on behind the first line, if that begins with `#!`.
+    begin: usize,
+    used: AtomicU64,
+}
+
+impl KnownScript {
+    /// A script of a text, whose last `length` bytes are run.
+    pub fn new(sha: Sha, text: &[u8], length: usize, flags: Flags) -> KnownScript {
+        let begin = text.len() - length;
+        KnownScript { sha, flags, text: text.to_vec(), begin, used: AtomicU64::new(0) }
+    }
+
+    /// The text without its first line, if that begins with `#!`.
+    pub fn body(&self) -> &[u8] {
+        &self.text[self.begin..]
+    }
+}
+
+/// A script that is found by its text, without the digest of the text.
+struct ByText(Arc<KnownScript>);
+
+impl Borrow<[u8]> for ByText {
+    fn borrow(&self) -> &[u8] {
+        &self.0.text
+    }
+}
+
+impl Hash for ByText {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.text.hash(state);
+    }
+}
+
+impl PartialEq for ByText {
+    fn eq(&self, other: &ByText) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Eq for ByText {}
+
+/// How long an event loop runs a script; another thread then begins the script anew.
+const SLICE: Duration = Duration::from_millis(2);
+
+/// The scripts that a server knows beside those that SCRIPT LOAD has kept.
+pub struct Scripts {
+    known: RwLock<Known>,
+    /// Counts uses.
+    clock: AtomicU64,
+    /// The number of scripts that SCRIPT LOAD has kept, and their bytes.
+    loaded: (AtomicI64, AtomicI64),
+    /// Those that can be killed.
+    pub running: RunningScripts,
+    slice_ms: AtomicU64,
+}
+
+impl Default for Scripts {
+    fn default() -> Scripts {
+        let (known, clock, loaded, running) = Default::default();
+        Scripts {
+            known,
+            clock,
+            loaded,
+            running,
+            slice_ms: AtomicU64::new(SLICE.as_millis() as u64),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    scripts: HashMap<Sha, Arc<KnownScript>>,
+    by_text: HashSet<ByText>,
+    bytes: usize,
+}
+
+impl Scripts {
+    /// How long an event loop runs a script.
+    pub fn slice(&self) -> Duration {
+        Duration::from_millis(self.slice_ms.load(Relaxed))
+    }
+
+    /// Has loops run all scripts to their ends: what happens does not depend on the time.
+    #[cfg(feature = "torture")]
+    pub fn run_whole(&self) {
+        self.slice_ms.store(u64::from(u32::MAX), Relaxed);
+    }
+
+    /// A script of EVAL.
+    pub fn find(&self, sha: &Sha) -> Option<Arc<KnownScript>> {
+        let found = self.known.read().unpoisoned().scripts.get(sha).cloned()?;
+        Some(self.used(found))
+    }
+
+    /// The same by its text.
+    pub fn find_text(&self, text: &[u8]) -> Option<Arc<KnownScript>> {
+        let found = self.known.read().unpoisoned().by_text.get(text)?.0.clone();
+        Some(self.used(found))
+    }
+
+    fn used(&self, script: Arc<KnownScript>) -> Arc<KnownScript> {
+        script.used.store(self.clock.fetch_add(1, Relaxed), Relaxed);
+        script
+    }
+
+    /// Keeps a script of EVAL. The one used longest ago goes if there are too many.
+    pub fn add(&self, script: Arc<KnownScript>) {
+        let script = self.used(script);
+        let mut known = self.known.write().unpoisoned();
+        known.bytes += script.text.len();
+        known.by_text.replace(ByText(script.clone()));
+        if let Some(before) = known.scripts.insert(script.sha, script) {
+            known.bytes -= before.text.len();
+        }
+        while known.scripts.len() > MOST_SCRIPTS
+            || known.bytes > MOST_BYTES && known.scripts.len() > 1
+        {
+            let used = |script: &KnownScript| script.used.load(Relaxed);
+            let oldest = known.scripts.iter().min_by_key(|(_, script)| used(script));
+            let oldest = *oldest.expect("there are some").0;
+            let gone = known.scripts.remove(&oldest).expect("it was found");
+            known.bytes -= gone.text.len();
+            known.by_text.remove(&gone.text[..]);
+        }
+    }
+
+    /// Forgets all: SCRIPT FLUSH.
+    pub fn flush(&self) {
+        *self.known.write().unpoisoned() = Known::default();
+    }
+
+    /// SCRIPT LOAD has kept scripts, or SCRIPT FLUSH has removed some: how many, and their bytes.
+    pub fn count_loaded(&self, (scripts, bytes): (i64, i64)) {
+        self.loaded.0.fetch_add(scripts, Relaxed);
+        self.loaded.1.fetch_add(bytes, Relaxed);
+    }
+
+    /// The number of scripts, and their bytes. One that EVAL has sent as well as SCRIPT LOAD counts
+    /// twice.
+    pub fn count(&self) -> (usize, usize) {
+        let known = self.known.read().unpoisoned();
+        let loaded = |count: &AtomicI64| usize::try_from(count.load(Relaxed)).unwrap_or(0);
+        let (scripts, bytes) = (loaded(&self.loaded.0), loaded(&self.loaded.1));
+        (known.scripts.len() + scripts, known.bytes + bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_used_last_are_kept() {
+        let scripts = Scripts::default();
+        let sha = |number: usize| {
+            let mut sha = [0; 20];
+            sha[..8].copy_from_slice(&number.to_le_bytes());
+            sha
+        };
+        let add = |number: usize, bytes: usize| {
+            let mut text = vec![b' '; bytes];
+            text[..8].copy_from_slice(&number.to_le_bytes());
+            let script = KnownScript::new(sha(number), &text, bytes, Flags::default());
+            scripts.add(Arc::new(script));
+            assert!(scripts.find_text(&text).is_some());
+        };
+        (0..MOST_SCRIPTS).for_each(|number| add(number, 10));
+        assert!(scripts.find(&sha(0)).is_some());
+        add(MOST_SCRIPTS, 10);
+        assert!(scripts.find(&sha(0)).is_some() && scripts.find(&sha(1)).is_none());
+        assert_eq!(scripts.count(), (MOST_SCRIPTS, 10 * MOST_SCRIPTS));
+        add(9_999, MOST_BYTES);
+        assert_eq!(scripts.count(), (1, MOST_BYTES));
+        let known = scripts.known.read().unwrap();
+        assert_eq!((known.scripts.len(), known.by_text.len()), (1, 1));
+        drop(known);
+        scripts.count_loaded((2, 30));
+        scripts.flush();
+        assert_eq!(scripts.count(), (2, 30));
+    }
+}

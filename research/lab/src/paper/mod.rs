@@ -1,0 +1,341 @@
+//! `hyades-lab bench paper`: the papers' experiments, each a run of this program in a process of
+//! its own, and one page with the figures.
+
+use crate::bench::choices::Concurrency;
+use crate::runner::Runner;
+use clap::Args;
+use hyades_cli::failure::Failure;
+use hyades_cli::machine;
+use hyades_cli::progress::Bar;
+use hyades_cli::units;
+use hyades_report::data::{Data, Outcome};
+use hyades_report::docs;
+use hyades_report::experiment::{Experiment, Run};
+use hyades_report::page::{About, Page};
+use hyades_report::plan::{self, Step};
+use hyades_report::scale::{Axes, Processors, Rates, Setup, Size};
+use hyades_report::table;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Options of `hyades-lab bench paper`.
+#[derive(Args, Clone, Debug)]
+pub struct PaperOptions {
+    /// Directory for report.html and report.json
+    #[arg(long, value_name = "DIR", required_unless_present = "docs")]
+    out: Option<PathBuf>,
+    /// Short runs in few rounds: at most 15 minutes instead of 90
+    #[arg(long)]
+    quick: bool,
+    /// Run only this experiment; may be given several times. An unknown id lists all ids
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Directory for logs, on a device of its own; may be given several times. Real devices then
+    /// replace the throttled ones, and curves over bandwidth have one point
+    #[arg(long, value_name = "DIR")]
+    log_dir: Vec<PathBuf>,
+    /// Rows of YCSB [default: 200,000; 50,000 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1_000..))]
+    rows: Option<u64>,
+    /// Warehouses of TPC-C [default: 2; 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    warehouses: Option<u32>,
+    /// Worker threads of every run [default: the number of cores, or what an experiment needs]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=255))]
+    workers: Option<u64>,
+    /// Concurrency control of every run [default: that of the paper's figure]
+    #[arg(long)]
+    concurrency: Option<Concurrency>,
+    /// Most rounds; every run that is judged is repeated once in each, and those that are only
+    /// shown in the first three [default: 7; 5 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    rounds: Option<u64>,
+    /// Time after which no run is repeated [default: 88m; 14m with --quick]
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    budget: Option<f64>,
+    /// Nominal clock of the processors in GHz, for the scale of devices [default: as the system
+    /// says]
+    #[arg(long, value_parser = units::positive)]
+    ghz: Option<f64>,
+    /// Commit that was built, for the page [default: that of the working directory]
+    #[arg(long, value_name = "ID")]
+    commit: Option<String>,
+    /// Run nothing: judge the runs of this report.json again, for --docs, --out or both
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "quick", "only", "log_dir", "rows", "warehouses", "workers", "concurrency", "rounds",
+        "budget", "ghz", "commit",
+    ])]
+    from: Option<PathBuf>,
+    /// Write the results as tables into this page of Markdown, between its two marks
+    #[arg(long, value_name = "FILE")]
+    docs: Option<PathBuf>,
+    /// Runs so short that their figures mean nothing, to test this command
+    #[arg(long, hide = true)]
+    tiny: bool,
+}
+
+impl PaperOptions {
+    fn size(&self) -> Size {
+        let size = match (self.tiny, self.quick) {
+            (true, _) => Size::TINY,
+            (_, true) => Size::QUICK,
+            _ => Size::FULL,
+        };
+        Size {
+            rows: self.rows.unwrap_or(size.rows),
+            warehouses: self.warehouses.unwrap_or(size.warehouses),
+            rounds: self.rounds.map_or(size.rounds, |rounds| rounds as usize),
+            budget: self.budget.unwrap_or(size.budget),
+            ..size
+        }
+    }
+
+    /// What the experiments are made for, with the rates of a typical machine.
+    fn setup(&self) -> Result<Setup, Failure> {
+        let dir = |dir: &PathBuf| match dir.to_str() {
+            // Commands are split at blanks.
+            Some(text) if !text.contains(char::is_whitespace) => Ok(text.to_string()),
+            _ => Err(Failure::Usage(format!(
+                "--log-dir {} must be UTF-8 without blanks",
+                dir.display()
+            ))),
+        };
+        let axes = Axes {
+            log_dirs: self.log_dir.iter().map(dir).collect::<Result<_, _>>()?,
+            workers: self.workers.map(|workers| workers as usize),
+            concurrency: self.concurrency.map(|control| control.word().to_string()),
+        };
+        let (cores, clock) = machine::processors();
+        let Some(ghz) = self.ghz.or(clock) else {
+            return Err(Failure::Usage(
+                "this system does not say the clock of its processors: give --ghz".to_string(),
+            ));
+        };
+        let processors = Processors { cores, ghz };
+        Ok(Setup { size: self.size(), rates: Rates::TYPICAL, processors, axes })
+    }
+}
+
+/// Runs `hyades-lab bench paper`. True if no run failed.
+///
+/// # Errors
+/// Wrong usage; or the report cannot be written.
+pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
+    if let Some(from) = &options.from {
+        judge_again(options, from)?;
+        return Ok(true);
+    }
+    let Some(out) = &options.out else {
+        return Err(Failure::Usage("give --out for the report, or --from".to_string()));
+    };
+    let mut setup = options.setup()?;
+    choose(table::all(&setup), &options.only)?;
+    create(out)?;
+    let began = Instant::now();
+    let runner = Runner::new(Some(out.join("calibration.json")))?;
+    let rates = rates(&runner, &setup);
+    setup.rates = rates.unwrap_or(Rates::TYPICAL);
+    let experiments = choose(table::all(&setup), &options.only)?;
+    let calibration = calibrate(&runner, &setup.size, &experiments)?;
+    let mut data = Data::default();
+    run_all(&runner, &experiments, setup.size, began, &mut data);
+    let about = about(options, &setup, rates, began, calibration);
+    publish(options, &Page { about, experiments: &experiments, data: &data })?;
+    let failed = data.outcomes.values().flatten().any(|o| matches!(o, Outcome::Failed(_)));
+    Ok(!failed)
+}
+
+/// Judges the runs of a report by the rules and the experiments of this build.
+fn judge_again(options: &PaperOptions, from: &Path) -> Result<(), Failure> {
+    let cannot = format!("cannot read {}", from.display());
+    let text = std::fs::read_to_string(from).map_err(Failure::doing(&cannot))?;
+    let report = serde_json::from_str(&text).map_err(Failure::doing(&cannot))?;
+    let about = About::of_report(&report).map_err(Failure::doing(&cannot))?;
+    let experiments = table::all(&about.setup());
+    let data = Data::of_report(&report, &experiments, |run| about.command(run))
+        .map_err(Failure::doing(&cannot))?;
+    let runs = || experiments.iter().flat_map(|experiment| &experiment.runs);
+    let missing = runs().filter(|run| data.of(&run.words).is_empty()).count();
+    if missing > 0 {
+        eprintln!("  {missing} of {} runs are not in that report", runs().count());
+    }
+    if let Some(out) = &options.out {
+        create(out)?;
+    }
+    publish(options, &Page { about, experiments: &experiments, data: &data })
+}
+
+fn create(out: &Path) -> Result<(), Failure> {
+    let cannot = format!("cannot write to {}", out.display());
+    std::fs::create_dir_all(out).map_err(Failure::doing(&cannot))
+}
+
+/// Writes a report where the options say, and prints its verdicts.
+fn publish(options: &PaperOptions, page: &Page<'_>) -> Result<(), Failure> {
+    let report = page.json();
+    if let Some(out) = &options.out {
+        let json =
+            serde_json::to_string_pretty(&report).map_err(Failure::doing("cannot write JSON"))?;
+        std::fs::write(out.join("report.html"), page.html())
+            .and_then(|()| std::fs::write(out.join("report.json"), json))
+            .map_err(Failure::doing(&format!("cannot write to {}", out.display())))?;
+    }
+    if let Some(docs) = &options.docs {
+        write_docs(docs, &report)?;
+    }
+    for (id, standing) in page.standings() {
+        println!("  {id:<26}{standing}");
+    }
+    if let Some(out) = &options.out {
+        println!("  {} and report.json beside it", out.join("report.html").display());
+    }
+    Ok(())
+}
+
+fn about(
+    options: &PaperOptions,
+    setup: &Setup,
+    rates: Option<Rates>,
+    began: Instant,
+    calibration: Option<Value>,
+) -> About {
+    About {
+        program: format!("hyades {}", env!("CARGO_PKG_VERSION")),
+        machine: machine::describe(),
+        date: machine::date(),
+        seconds: began.elapsed().as_secs_f64(),
+        size: setup.size,
+        rates,
+        processors: setup.processors,
+        axes: setup.axes.clone(),
+        commit: options.commit.clone().or_else(commit),
+        placeholders: vec![
+            (table::simulated::CALIBRATION.to_string(), "calibration.json".to_string()),
+            ("--log-dir LOG".to_string(), "--log-dir log".to_string()),
+        ],
+        calibration,
+    }
+}
+
+/// The commit of the working directory, marked if files differ from it; none outside of one.
+fn commit() -> Option<String> {
+    let words = ["describe", "--always", "--dirty", "--exclude", "*"];
+    let output = std::process::Command::new("git").args(words).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_string();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Writes the results of a report into a page of the documentation.
+fn write_docs(page: &Path, report: &Value) -> Result<(), Failure> {
+    let cannot = format!("cannot write the results into {}", page.display());
+    let old = std::fs::read_to_string(page).map_err(Failure::doing(&cannot))?;
+    let new = docs::replace(&old, report).map_err(Failure::doing(&cannot))?;
+    std::fs::write(page, new).map_err(Failure::doing(&cannot))
+}
+
+/// Selects the requested experiments.
+fn choose(all: Vec<Experiment>, only: &[String]) -> Result<Vec<Experiment>, Failure> {
+    let ids: Vec<&str> = all.iter().map(|experiment| experiment.id).collect();
+    if let Some(unknown) = only.iter().find(|id| !ids.contains(&id.as_str())) {
+        return Err(Failure::Usage(format!(
+            "there is no experiment {unknown:?}: --only takes {}",
+            ids.join(", ")
+        )));
+    }
+    let wanted =
+        |experiment: &Experiment| only.is_empty() || only.iter().any(|id| id == experiment.id);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// Measures the rates that offered loads are shares of. Their runs belong to no experiment.
+fn rates(runner: &Runner, setup: &Setup) -> Option<Rates> {
+    let bar = Bar::new("measuring this machine", 3);
+    let mut done = 0;
+    let mut measure = |run: &Run| {
+        let outcome = runner.run(&run.words);
+        done += 1;
+        bar.set(done);
+        outcome
+    };
+    let outcomes = table::calibration(setup).each_ref().map(&mut measure);
+    let rates = table::rates(outcomes.each_ref().map(Outcome::value));
+    let words = match rates {
+        Some(rates) => format!("this machine: {} of YCSB", units::rate(rates.ycsb)),
+        None => "this machine's rates could not be measured: loads are those of a typical one"
+            .to_string(),
+    };
+    bar.finish(&words);
+    rates
+}
+
+/// Calibrates the model, if an experiment needs it.
+fn calibrate(
+    runner: &Runner,
+    size: &Size,
+    experiments: &[Experiment],
+) -> Result<Option<serde_json::Value>, Failure> {
+    if !experiments.iter().any(Experiment::is_simulated) {
+        return Ok(None);
+    }
+    let seconds = size.seconds.min(1.0);
+    let words = format!(
+        "simulate --calibrate {} --seconds {seconds} --rows {}",
+        table::simulated::CALIBRATION,
+        size.rows.min(100_000)
+    );
+    let words: Vec<String> = words.split_whitespace().map(str::to_string).collect();
+    match runner.run(&words) {
+        Outcome::Done(value) => Ok(Some(value)),
+        Outcome::Unavailable(why) | Outcome::Failed(why) => {
+            eprintln!("  the model was not calibrated: {why}");
+            Ok(None)
+        }
+    }
+}
+
+/// Runs the first round, and more until the time is over.
+fn run_all(
+    runner: &Runner,
+    experiments: &[Experiment],
+    size: Size,
+    began: Instant,
+    data: &mut Data,
+) {
+    let steps: &[Step] = &plan::plan(experiments, size.rounds);
+    let bar = Bar::new("experiments", steps.len() as u64);
+    let budget = Duration::from_secs_f64(size.budget);
+    let mut ran = 0;
+    // Measured and expected seconds of the runs so far.
+    let (mut took, mut expected) = (0.0_f64, 0.0_f64);
+    for (at, step) in steps.iter().enumerate() {
+        let pace = if expected > 0.0 { took / expected } else { 1.0 };
+        let left = Duration::from_secs_f64(plan::cost(&steps[at..]) * pace);
+        let left = left.min(budget.saturating_sub(began.elapsed()));
+        bar.say(format!("{} left, {}", units::time(left.as_secs_f64()), step.experiment));
+        let needed = Duration::from_secs_f64(step.cost * pace);
+        if step.round > 0 && began.elapsed() + needed > budget {
+            break;
+        }
+        let start = Instant::now();
+        let outcome = runner.run(&step.arguments());
+        if matches!(outcome, Outcome::Done(_)) {
+            took += start.elapsed().as_secs_f64();
+            expected += step.cost;
+        }
+        if let Outcome::Failed(why) = &outcome {
+            bar.note(&format!("failed: hyades {}: {why}", step.words.join(" ")));
+        }
+        data.add(&step.words, outcome);
+        ran = at + 1;
+        bar.set(ran as u64);
+    }
+    let skipped = match steps.len() - ran {
+        0 => String::new(),
+        n => format!(", {n} repetitions skipped for lack of time"),
+    };
+    bar.finish(&format!("{ran} runs in {}{skipped}", units::time(began.elapsed().as_secs_f64())));
+}
+
+#[cfg(test)]
+mod tests;

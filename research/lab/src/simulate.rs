@@ -1,0 +1,293 @@
+//! `hyades-lab simulate`: a discrete-event model of larger machines, with the costs of this one.
+//! Its output says that it is simulated.
+
+mod calibration;
+mod fit;
+
+use calibration::{calibrate, read};
+use clap::Args;
+use hyades_cli::failure::Failure;
+use hyades_cli::units;
+use hyades_scaling::forward::{self, RunResult};
+use hyades_scaling::machine::{MAX_STREAMS, MAX_WORKERS, Machine};
+use hyades_scaling::nodes::{self, Cluster};
+use hyades_scaling::replay;
+use hyades_scaling::rules::Protocol;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Options of `hyades-lab simulate`.
+#[derive(Args, Clone, Debug)]
+pub struct SimulateOptions {
+    /// Measure this machine's costs, compare the model with runs that it was not fitted to, and
+    /// write both to this file; nothing else is simulated
+    #[arg(long, value_name = "FILE")]
+    calibrate: Option<PathBuf>,
+    /// File with costs that --calibrate wrote [default: measure them first]
+    #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
+    calibration: Option<PathBuf>,
+    /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn; with --nodes none,
+    /// arrival or physiological
+    #[arg(long, default_value = "taurus")]
+    protocol: String,
+    /// What is logged: data, or command (under none, serial, taurus and arrival only)
+    #[arg(long, default_value = "data", value_parser = ["data", "command"])]
+    record: String,
+    /// Workers, 1 to 256, each on a core of its own
+    #[arg(long, default_value_t = 32,
+        value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS as i64))]
+    workers: u16,
+    /// Log streams, 1 to 16
+    #[arg(long, default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(1..=MAX_STREAMS as i64))]
+    streams: u16,
+    /// Devices, 1 to 256; the streams are spread over them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    devices: u16,
+    /// Bandwidth of a device, in bytes per second, as in 500MB
+    #[arg(long, value_name = "SIZE", default_value = "20GB", value_parser = units::size)]
+    bandwidth: u64,
+    /// Latency of a write, in addition to the transfer time: seconds, or a number with a unit
+    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::seconds)]
+    latency: f64,
+    /// Requests that a device serves at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    depth: u16,
+    /// The time between flushes (group commit): seconds, or a number with a unit; 0: the engine's
+    /// own rule
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::seconds)]
+    flush_interval: f64,
+    /// Length of an epoch under silo-r: seconds, or a number with a unit
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = units::some_seconds)]
+    epoch: f64,
+    /// Log buffer of a stream
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = units::size)]
+    buffer: u64,
+    /// Log from one anchor to the next under taurus, summed over all streams
+    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = units::size)]
+    anchor_interval: u64,
+    /// Skew of the Zipf distribution over rows; 0 is uniform
+    #[arg(long, default_value_t = 0.6)]
+    theta: f64,
+    /// Time to move a cache line between cores, in nanoseconds [default: measured here]
+    #[arg(long, value_name = "NS", value_parser = units::positive)]
+    line_ns: Option<f64>,
+    /// Simulated time; with --calibrate, the measured time of each run: seconds, or a number with a
+    /// unit
+    #[arg(long, value_name = "TIME", default_value = "0.1", value_parser = units::some_seconds)]
+    seconds: f64,
+    /// Rows
+    #[arg(long, default_value_t = 100_000)]
+    rows: u32,
+    /// Seed of the random numbers: the same seed gives the same result
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Simulate the recovery of the log too
+    #[arg(long, conflicts_with = "nodes")]
+    recover: bool,
+    /// Simulate nodes with partitions of New-Order, 1 to 64, instead of workers
+    #[arg(long, value_name = "N")]
+    nodes: Option<u16>,
+    /// With --nodes: sites of each node
+    #[arg(long, default_value_t = 12, requires = "nodes")]
+    sites: u16,
+    /// With --nodes: nodes that have a copy of each partition
+    #[arg(long, default_value_t = 1, requires = "nodes")]
+    replicas: u16,
+    /// With --nodes: share of transactions that access two partitions
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "nodes")]
+    multi_partition: f64,
+    /// With --nodes: time of a message to another node and its answer
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::seconds,
+        requires = "nodes")]
+    round_trip: f64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl SimulateOptions {
+    fn machine(&self) -> Machine {
+        Machine {
+            workers: self.workers.into(),
+            streams: self.streams.into(),
+            devices: self.devices.into(),
+            bandwidth: self.bandwidth as f64,
+            latency: self.latency,
+            depth: self.depth.into(),
+            flush_interval: self.flush_interval,
+            epoch: self.epoch,
+            buffer: self.buffer,
+            anchor_interval: self.anchor_interval,
+            rows: self.rows,
+            theta: self.theta,
+            seconds: self.seconds,
+            seed: self.seed,
+            ..Machine::default()
+        }
+    }
+
+    /// The nodes, if they are simulated.
+    fn cluster(&self) -> Option<Cluster> {
+        Some(Cluster {
+            nodes: self.nodes?.into(),
+            sites: self.sites.into(),
+            replicas: self.replicas.into(),
+            multi_partition: self.multi_partition,
+            round_trip: self.round_trip,
+            bandwidth: self.bandwidth as f64,
+            latency: self.latency + self.flush_interval,
+            in_flight: 20_000,
+            seed: self.seed,
+        })
+    }
+}
+
+/// Runs `hyades-lab simulate`.
+///
+/// # Errors
+/// Wrong usage; a calibration that cannot be made, read or written.
+pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
+    let (machine, cluster) = (options.machine(), options.cluster());
+    // Before anything is measured.
+    match &cluster {
+        Some(cluster) => {
+            cluster.check().map_err(Failure::Usage)?;
+            check_sites(options)?;
+        }
+        None => {
+            machine.check().map_err(Failure::Usage)?;
+            protocol(options)?;
+        }
+    }
+    if let Some(file) = &options.calibrate {
+        let calibration = calibrate(options.rows, options.seconds)?;
+        let text = serde_json::to_string_pretty(&calibration)
+            .map_err(Failure::doing("cannot write JSON"))?;
+        let what = format!("cannot write {}", file.display());
+        std::fs::write(file, &text).map_err(Failure::doing(what))?;
+        println!("{text}");
+        return Ok(true);
+    }
+    let mut costs = match &options.calibration {
+        Some(file) => read(file)?,
+        None => calibrate(options.rows, options.seconds)?,
+    }
+    .costs;
+    if let Some(line) = options.line_ns {
+        costs.line_ns = line;
+    }
+    let words = (options.protocol.as_str(), options.record.as_str());
+    let report = match &cluster {
+        Some(cluster) => {
+            let ran = nodes::run(&costs, words, cluster).map_err(Failure::Usage)?;
+            report_nodes(options, cluster, ran)
+        }
+        None => {
+            let protocol = protocol(options)?;
+            let ran = forward::run(&costs, protocol, words, &machine).map_err(Failure::Usage)?;
+            let replayed =
+                options.recover.then(|| replay::rate(&costs, protocol, words, &machine, &ran));
+            report(options, &machine, ran, replayed.flatten())
+        }
+    };
+    print(options, &report);
+    Ok(true)
+}
+
+/// The protocol of a machine with workers.
+fn protocol(options: &SimulateOptions) -> Result<Protocol, Failure> {
+    let protocol = Protocol::from_word(&options.protocol).ok_or_else(|| {
+        Failure::Usage(format!(
+            "the model has no protocol {:?}: choose none, serial, taurus, silo-r, plover, poplar \
+             or gsn",
+            options.protocol
+        ))
+    })?;
+    let mut engines = hyades::Protocol::all().filter(|engine| engine.name() == options.protocol);
+    if options.record == "command" && !engines.any(hyades::Protocol::takes_commands) {
+        return Err(Failure::Usage(format!(
+            "{} logging does not record the dependencies that replaying commands needs: choose \
+             --record data, or --protocol {}",
+            options.protocol,
+            hyades::Protocol::names_taking_commands()
+        )));
+    }
+    Ok(protocol)
+}
+
+/// Whether nodes are simulated under this protocol, with this kind of record.
+fn check_sites(options: &SimulateOptions) -> Result<(), Failure> {
+    match (options.protocol.as_str(), options.record.as_str()) {
+        ("none", _) | ("arrival", "command") | ("physiological", "data") => Ok(()),
+        (protocol, record) => Err(Failure::Usage(format!(
+            "nodes are not simulated under {protocol} with --record {record}: choose --protocol \
+             none, --protocol arrival --record command, or --protocol physiological --record data"
+        ))),
+    }
+}
+
+fn print(options: &SimulateOptions, report: &Value) {
+    if options.json {
+        println!("{report}");
+        return;
+    }
+    let number = |path| report.pointer(path).and_then(Value::as_f64);
+    let what = match options.nodes {
+        Some(nodes) => format!("{nodes} nodes of {} sites", options.sites),
+        None => format!("{} workers", options.workers),
+    };
+    println!("  simulated     {}, {what}", options.protocol);
+    let acknowledged = number("/acknowledged_per_s").unwrap_or(0.0);
+    println!("  acknowledged  {}", units::rate(acknowledged));
+    if let Some(median) = number("/latency_us/p50") {
+        println!("  latency       p50 {}", units::time(median * 1e-6));
+    }
+    if let Some(rate) = number("/recovery/records_per_s") {
+        println!("  recovery      {}", units::rate(rate));
+    }
+}
+
+/// Median, 99th percentile and highest of latencies, in microseconds.
+fn quantiles(mut latencies: Vec<u64>) -> Value {
+    latencies.sort_unstable();
+    let quantile = |q: f64| {
+        let last = latencies.len().checked_sub(1)?;
+        Some(latencies[(last as f64 * q) as usize] as f64 / 1e3)
+    };
+    json!({"p50": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0)})
+}
+
+/// The result as JSON, with the keys of a measured run.
+fn report(
+    options: &SimulateOptions,
+    machine: &Machine,
+    ran: RunResult,
+    replayed: Option<f64>,
+) -> Value {
+    json!({
+        "simulated": true, "workload": "ycsb", "protocol": options.protocol,
+        "record": options.record, "workers": machine.workers, "streams": machine.streams,
+        "seed": machine.seed, "seconds": ran.seconds, "acknowledged": ran.acknowledged,
+        "acknowledged_per_s": ran.acknowledged as f64 / ran.seconds,
+        "aborts": ran.conflicts, "device_bytes": ran.bytes,
+        "latency_us": quantiles(ran.latencies),
+        "line_share": ran.line_share,
+        "recovery": {"records_per_s": replayed},
+    })
+}
+
+fn report_nodes(options: &SimulateOptions, cluster: &Cluster, ran: nodes::ClusterResult) -> Value {
+    json!({
+        "simulated": true, "workload": "tpcc", "protocol": options.protocol,
+        "record": options.record, "nodes": cluster.nodes, "sites": cluster.sites,
+        "replicas": cluster.replicas, "multi_partition": cluster.multi_partition,
+        "round_trip_us": cluster.round_trip * 1e6, "seed": cluster.seed,
+        "seconds": ran.seconds, "acknowledged": ran.acknowledged,
+        "acknowledged_per_s": ran.acknowledged as f64 / ran.seconds,
+        "latency_us": quantiles(ran.latencies),
+    })
+}
+
+#[cfg(test)]
+mod tests;

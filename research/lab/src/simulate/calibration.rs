@@ -1,0 +1,347 @@
+//! The calibration of the model: runs that its costs are fitted to, and others that it is compared
+//! with.
+
+use super::fit::{self, Fitted};
+use hyades_cli::failure::Failure;
+use hyades_cli::progress::Bar;
+use hyades_scaling::costs::{Costs, SCHEMES, SchemeCosts, SiteCosts, scheme};
+use hyades_scaling::forward;
+use hyades_scaling::machine::Machine;
+use hyades_scaling::replay;
+use hyades_scaling::rules::Protocol;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::hint::spin_loop;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// The contents of a calibration file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Calibration {
+    pub costs: Costs,
+    /// Runs that the model was fitted to. What it does not meet here it cannot express.
+    #[serde(default)]
+    pub fitted: Vec<Point>,
+    /// Runs that the model was not fitted to.
+    pub validation: Vec<Point>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub point: String,
+    /// Acknowledged transactions per second, or replayed ones.
+    pub measured: f64,
+    /// The same, computed by the model.
+    pub model: f64,
+    /// `model / measured - 1`.
+    pub residual: f64,
+}
+
+impl Point {
+    pub fn new(point: String, measured: f64, model: f64) -> Point {
+        Point { point, measured, model, residual: model / measured - 1.0 }
+    }
+}
+
+/// A protocol with a kind of record.
+pub(super) type Scheme = (&'static str, &'static str);
+
+/// The schemes of sites, with their options.
+const SITES: [(Scheme, &str); 3] = [
+    (("none", "data"), "--protocol none"),
+    (("arrival", "command"), "--protocol arrival --record command --flush-interval 5ms"),
+    (
+        ("physiological", "data"),
+        "--protocol physiological --record data --no-undo --flush-interval 5ms",
+    ),
+];
+
+/// The skew that the costs are fitted to, and the one that tells what skew changes.
+pub(super) const FITTED: [f64; 2] = [0.6, 1.5];
+/// The skews with contention that are held out.
+pub(super) const HELD_OUT: [f64; 2] = [0.9, 1.2];
+
+/// A held-out machine: two slow devices, small buffers.
+const SLOW_DEVICES: usize = 2;
+const SLOW_BANDWIDTH: f64 = 40e6;
+const SLOW_LATENCY: f64 = 1e-3;
+const SLOW_BUFFER: u64 = 512 << 10;
+
+/// What a run differs in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Conditions {
+    pub workers: usize,
+    pub theta: f64,
+    /// Whether the log is on the slow devices, else in memory.
+    pub is_throttled: bool,
+    /// With this many threads the log is recovered after the run.
+    pub recovery_threads: Option<usize>,
+}
+
+impl Conditions {
+    /// A log in memory, without recovery.
+    pub fn memory(workers: usize, theta: f64) -> Conditions {
+        Conditions { workers, theta, is_throttled: false, recovery_threads: None }
+    }
+
+    /// The same machine in the model.
+    pub fn machine(&self, rows: u32, seconds: f64) -> Machine {
+        // Whole epochs, also in short runs.
+        let seconds = (seconds / 0.04).ceil().max(1.0) * 0.04;
+        let memory = Machine { workers: self.workers, theta: self.theta, rows, ..fit_machine() };
+        let memory = Machine { seconds, ..memory };
+        if !self.is_throttled {
+            return memory;
+        }
+        Machine {
+            devices: SLOW_DEVICES,
+            bandwidth: SLOW_BANDWIDTH,
+            latency: SLOW_LATENCY,
+            buffer: SLOW_BUFFER,
+            ..memory
+        }
+    }
+
+    /// The options of `hyades-lab bench ycsb` for it.
+    pub fn words(&self, (protocol, record): Scheme) -> String {
+        let mut words =
+            format!("--workers {} --theta {} --protocol {protocol}", self.workers, self.theta);
+        if protocol == "none" {
+            return words;
+        }
+        words +=
+            &format!(" --record {record} --stream-choice fixed --streams {}", streams(protocol));
+        words += &match (self.is_throttled, protocol) {
+            (false, _) => " --device memory".to_string(),
+            (true, _) => format!(
+                " --device throttled:bandwidth={}MB/s,latency={}ms,depth=1,over=memory --buffer \
+                 {SLOW_BUFFER} --segment 512KiB",
+                SLOW_BANDWIDTH / 1e6,
+                SLOW_LATENCY * 1e3
+            ),
+        };
+        if self.is_throttled && streams(protocol) > 1 {
+            words += &format!(" --devices {SLOW_DEVICES}");
+        }
+        if let Some(threads) = self.recovery_threads {
+            words += &format!(" --recover --recovery-threads {threads}");
+        }
+        words
+    }
+
+    /// It, for the page.
+    pub fn name(&self, (protocol, record): Scheme) -> String {
+        let scheme = if protocol == "none" { "no log".into() } else { scheme(protocol, record) };
+        let workers = if self.workers == 1 { "1 worker" } else { "2 workers" };
+        let device = match self.is_throttled {
+            true if streams(protocol) == 1 => "log on a device of 40 MB/s and 1 ms",
+            true => "log on two devices of 40 MB/s and 1 ms",
+            false => "log in memory",
+        };
+        format!("{scheme}, {workers}, theta {}, {device}", self.theta)
+    }
+}
+
+fn fit_machine() -> Machine {
+    Machine { streams: 4, devices: 1, ..Machine::default() }
+}
+
+fn streams(protocol: &str) -> usize {
+    if protocol == "serial" { 1 } else { fit_machine().streams }
+}
+
+/// The runs with a log that are held out.
+pub(super) fn held_out() -> Vec<Conditions> {
+    let skewed = HELD_OUT.map(|theta| Conditions {
+        recovery_threads: (theta == HELD_OUT[0]).then_some(2),
+        ..Conditions::memory(2, theta)
+    });
+    let slow = Conditions { is_throttled: true, ..Conditions::memory(2, FITTED[0]) };
+    skewed.into_iter().chain([slow]).collect()
+}
+
+pub(super) fn read(file: &Path) -> Result<Calibration, Failure> {
+    let wrong = |why: String| {
+        let file = file.display();
+        Failure::Usage(format!(
+            "{file} is not a calibration ({why}): make one with --calibrate {file}"
+        ))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+}
+
+/// Runs `hyades-lab bench` with these words and returns the JSON that it prints.
+fn bench(words: &str) -> Option<Value> {
+    let program = std::env::current_exe().ok()?;
+    let output = Command::new(program)
+        .args(words.split_whitespace())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+fn number(run: &Value, path: &str) -> Option<f64> {
+    run.pointer(path).and_then(Value::as_f64).filter(|value| *value > 0.0)
+}
+
+fn rate(run: &Option<Value>) -> Option<f64> {
+    number(run.as_ref()?, "/acknowledged_per_s")
+}
+
+/// Runs the measurements, and counts them.
+struct Measurements {
+    bar: Bar,
+    done: u64,
+    rows: u32,
+    seconds: f64,
+}
+
+impl Measurements {
+    fn run(&mut self, words: &str) -> Option<Value> {
+        let run = bench(&format!("bench {words} --seconds {} --warmup 0.2 --json", self.seconds));
+        self.done += 1;
+        self.bar.set(self.done);
+        run
+    }
+
+    /// The modelled workload.
+    fn ycsb(&mut self, scheme: Scheme, conditions: &Conditions) -> Option<Value> {
+        self.run(&format!(
+            "ycsb --rows {} --accesses 2 --write-columns all --values derived --reserve-memory \
+             512MiB --in-flight {} {}",
+            self.rows,
+            fit_machine().in_flight,
+            conditions.words(scheme)
+        ))
+    }
+
+    /// New-Orders of one partition, by one worker.
+    fn sites(&mut self) -> BTreeMap<String, SiteCosts> {
+        let mut sites = BTreeMap::new();
+        for ((protocol, record), options) in SITES {
+            let device = if protocol == "none" { "" } else { "--device memory" };
+            let run = self.run(&format!(
+                "tpcc --warehouses 1 --mix new-order --concurrency partitioned --home worker \
+                 --workers 1 --in-flight 65536 --reserve-memory 512MiB {options} {device}"
+            ));
+            let Some(rate) = rate(&run) else { continue };
+            let bytes = run.as_ref().and_then(|run| number(run, "/log_bytes_per_transaction"));
+            let costs = SiteCosts { worker_ns: 1e9 / rate, bytes: bytes.unwrap_or(0.0) };
+            let name = if protocol == "none" { "none".into() } else { scheme(protocol, record) };
+            sites.insert(name, costs);
+        }
+        sites
+    }
+}
+
+pub(super) fn calibrate(rows: u32, seconds: f64) -> Result<Calibration, Failure> {
+    // Whole epochs.
+    let seconds = seconds.max(0.12);
+    let runs = 4 + SCHEMES.len() * (2 + held_out().len()) + SITES.len();
+    let bar = Bar::new("calibrating", runs as u64);
+    let mut bench = Measurements { bar, done: 0, rows, seconds };
+    let mut fitted = Fitted::new(rows, line_ns());
+    for theta in FITTED {
+        for workers in [1, 2] {
+            let conditions = Conditions::memory(workers, theta);
+            let run = bench.ycsb(("none", "data"), &conditions);
+            let measured = rate(&run).ok_or_else(|| {
+                Failure::Failed("the runs without a log gave no throughput".to_string())
+            })?;
+            fitted.measured.push((("none", "data"), conditions, measured));
+        }
+    }
+    fit::without_log(&mut fitted);
+    for scheme in SCHEMES {
+        let alone = Conditions { recovery_threads: Some(1), ..Conditions::memory(1, FITTED[0]) };
+        let both = Conditions::memory(2, FITTED[0]);
+        let Some(run) = bench.ycsb(scheme, &alone) else { continue };
+        let costs = || {
+            Some(SchemeCosts {
+                worker_ns: 1e9 / number(&run, "/acknowledged_per_s")?,
+                bytes: number(&run, "/log_bytes_per_transaction")?,
+                replay_ns: number(&run, "/recovery/records_per_s").map(|rate| 1e9 / rate),
+                slowdown: None,
+            })
+        };
+        let Some(costs) = costs() else { continue };
+        fitted.measured.push((scheme, alone, 1e9 / costs.worker_ns));
+        let measured = rate(&bench.ycsb(scheme, &both));
+        fit::with_log(&mut fitted, scheme, costs, measured.map(|rate| (both, rate)));
+    }
+    let mut validation = Vec::new();
+    for scheme in SCHEMES {
+        for conditions in held_out() {
+            let run = bench.ycsb(scheme, &conditions);
+            validation.extend(compare(&fitted.costs, (rows, seconds), scheme, &conditions, &run));
+        }
+    }
+    fitted.costs.sites = bench.sites();
+    bench.bar.finish(&format!("calibrated with {} schemes", fitted.costs.schemes.len()));
+    Ok(Calibration { fitted: fitted.points(), costs: fitted.costs, validation })
+}
+
+/// Compares a held-out run with the model: its throughput and, if it has one, its recovery.
+fn compare(
+    costs: &Costs,
+    (rows, seconds): (u32, f64),
+    scheme: Scheme,
+    conditions: &Conditions,
+    run: &Option<Value>,
+) -> Vec<Point> {
+    let (Some(word), Some(measured)) = (Protocol::from_word(scheme.0), rate(run)) else {
+        return Vec::new();
+    };
+    let machine = conditions.machine(rows, seconds);
+    let Ok(ran) = forward::run(costs, word, scheme, &machine) else { return Vec::new() };
+    let model = ran.acknowledged as f64 / ran.seconds;
+    let mut points = vec![Point::new(conditions.name(scheme), measured, model)];
+    if let Some(threads) = conditions.recovery_threads {
+        let measured = run.as_ref().and_then(|run| number(run, "/recovery/records_per_s"));
+        let machine = Machine { workers: threads, ..machine };
+        let model = replay::rate(costs, word, scheme, &machine, &ran);
+        points.extend(measured.zip(model).map(|(measured, model)| {
+            let name = format!("{}: recovery by {threads} threads", conditions.name(scheme));
+            Point::new(name, measured, model)
+        }));
+    }
+    points
+}
+
+/// Measures the time to move a cache line from one core to another, in nanoseconds.
+fn line_ns() -> f64 {
+    const ROUNDS: u64 = 200_000;
+    // Each side writes it in turn and the other reads it. Only this value is exchanged, and joining
+    // the thread orders the rest, hence Relaxed.
+    let ball = AtomicU64::new(0);
+    let play = |parity: u64| {
+        let began = Instant::now();
+        let mut next = parity;
+        while next < ROUNDS {
+            let mut spins = 0_u32;
+            while ball.load(Ordering::Relaxed) != next {
+                spins += 1;
+                // Both threads may be on the same core.
+                if spins.is_multiple_of(10_000) {
+                    std::thread::yield_now();
+                }
+                spin_loop();
+            }
+            ball.store(next + 1, Ordering::Relaxed);
+            next += 2;
+        }
+        began.elapsed()
+    };
+    let took = std::thread::scope(|scope| {
+        let other = scope.spawn(|| play(1));
+        let own = play(0);
+        other.join().map_or(own, |theirs| own.max(theirs))
+    });
+    (took.as_nanos() as f64 / ROUNDS as f64).clamp(5.0, 1_000.0)
+}

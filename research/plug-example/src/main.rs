@@ -1,0 +1,30 @@
+//! `plug-example DIRECTORY TRANSFERS`: runs as many transfers on each client, in the database in
+//! this directory, and prints client and number of each one that is acknowledged.
+
+use hyades_plug_example::all_streams::AllStreams;
+use hyades_plug_example::exclusive_locks::ExclusiveLocks;
+use hyades_plug_example::transfers::{self, CLIENT_COUNT};
+use std::error::Error;
+use std::path::PathBuf;
+use std::thread;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "plug-example DIRECTORY TRANSFERS";
+    let dir = PathBuf::from(arguments.next().ok_or(usage)?);
+    let count: usize = arguments.next().ok_or(usage)?.parse()?;
+    let db = transfers::open::<ExclusiveLocks, AllStreams>(&dir)?;
+    thread::scope(|scope| {
+        let client = |client| {
+            let db = &db;
+            let told = move |number| println!("{client} {number}");
+            scope.spawn(move || transfers::run(db, client, count, told))
+        };
+        let clients: Vec<_> = (0..CLIENT_COUNT).map(client).collect();
+        clients.into_iter().try_for_each(|client| client.join().expect("no client panics"))
+    })?;
+    let there = transfers::check(&db)?;
+    db.close()?;
+    println!("transfers of each client: {there:?}");
+    Ok(())
+}
