@@ -2,7 +2,7 @@
 """Measures a transaction component beside other stores of keys and values, and beside the engine:
 rounds in turn, medians, ratios of the same round.
 
-  scripts/beside-stores.py [--program target/release/hyades] [--rounds 7] [--seconds 3]
+  scripts/beside-stores.py [--program target/release/hyades-lab] [--rounds 7] [--seconds 3]
                            [--rows 200000] [--dir DIR] [--dc memory|redb|fjall]
 
 Files are below --dir, by default the temporary directory: give a directory of the disk that is meant.
@@ -43,7 +43,7 @@ READS = 64
 
 
 class Bench:
-    """Runs `hyades bench ycsb`."""
+    """Runs `hyades-lab bench ycsb`."""
 
     def __init__(self, options):
         self.options = options
@@ -158,7 +158,7 @@ def reads(bench):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--program", default="target/release/hyades")
+    options.add_argument("--program", default="target/release/hyades-lab")
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--seconds", type=float, default=3)
     options.add_argument("--rows", type=int, default=200_000)

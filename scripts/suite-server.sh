@@ -11,6 +11,13 @@ stop_server() {
     server=
 }
 
+# Ends it without a chance to write anything more.
+kill_server() {
+    kill -9 "$server"
+    wait "$server" 2> "$place/kill.log" || true
+    server=
+}
+
 clean_up() {
     stop_server
     rm -rf "$data"
@@ -23,14 +30,20 @@ start_server() {
         echo "another server uses port $port" >&2
         exit 1
     fi
-    rm -rf "$data/db"
+    rm -rf "$data/db" "$data/appendonlydir"
+    : > "$place/server.log"
+    start_server_again "$@"
+}
+
+# Starts it with the database that is there.
+start_server_again() {
     case $program in
         *redis-server) "$program" --port "$port" --save '' --dir "$data" "$@" \
-            > "$place/server.log" 2>&1 & ;;
-        *) "$program" serve --port "$port" --dir "$data/db" "$@" > "$place/server.log" 2>&1 & ;;
+            >> "$place/server.log" 2>&1 & ;;
+        *) "$program" serve --port "$port" --dir "$data/db" "$@" >> "$place/server.log" 2>&1 & ;;
     esac
     server=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         # It listens before its database is open.
         if answer=$(redis-cli -p "$port" dbsize 2>&1) && case $answer in
             *LOADING* | *refused*) false ;;
